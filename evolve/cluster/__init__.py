@@ -1,0 +1,10 @@
+"""The cluster: a coordinator rank hands out units, worker ranks evaluate them, and nobody waits spinning.
+
+`world` is the only file that imports mpi4py; a world of one needs no MPI at all and runs the same coordinator.
+"""
+
+from evolve.cluster.coordinator import Coordinator, Task, dismiss
+from evolve.cluster.worker import serve
+from evolve.cluster.world import World, connect
+
+__all__ = ["Coordinator", "Task", "World", "connect", "dismiss", "serve"]

@@ -1,0 +1,168 @@
+"""The coordinator: hands out units in shrinking chunks, keeps every worker one chunk ahead, files results by key."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.cluster import messages
+from evolve.cluster.messages import Chunk, Failure, Results, Setup, Stop, StopRequest
+from evolve.cluster.worker import MakeRollout, units_of
+from evolve.cluster.world import World
+from evolve.config import ComputeOptions
+from evolve.errors import RunError, Stopped
+from evolve.evaluation import Evaluation, Ledger
+from evolve.genome import Genomes
+from evolve.rng import Purpose
+from evolve.rollout import Rollout
+from evolve.shapes import Float64, Int64
+
+
+@dataclass(frozen=True)
+class Task:
+    """What keys the episodes of an evaluation; with `common`, all candidates meet the same episodes."""
+
+    seed: int
+    purpose: Purpose
+    generation: int = 0
+    common: bool = False
+
+
+class _Units:
+    """The P·E units of an evaluation in candidate order, and how far they have been handed out."""
+
+    def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int) -> None:
+        self._words = np.array([serial, task.seed, task.purpose, task.generation, task.common], np.int64)
+        self._genomes, self._E, self._next = genomes, episodes, 0
+        self.left = len(genomes) * episodes
+
+    def take(self, n: int) -> Chunk:
+        """Return the next chunk, of at most n units."""
+        flat: Int64 = np.arange(self._next, self._next + min(n, self.left), dtype=np.int64)
+        self._next, self.left = self._next + len(flat), self.left - len(flat)
+        candidates, episodes = np.divmod(flat, self._E)
+        first, last = int(candidates[0]), int(candidates[-1]) + 1
+        units = np.stack([candidates - first, candidates, episodes], axis=1).astype(np.int32)
+        return Chunk(self._words, self._genomes.weights[first:last], self._genomes.mask[first:last], units)
+
+
+class Coordinator:
+    """Evaluates populations over the ranks of a world, or in this process when it is the only one.
+
+    stopped: asked often; returns why the run should stop early, or None. Its answer becomes `Stopped`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        compute: ComputeOptions,
+        make_rollout: MakeRollout,
+        stopped: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._world, self._compute, self._make_rollout, self._stopped = world, compute, make_rollout, stopped
+        self._workers = range(1, world.size)
+        self._own_rollout: Rollout | None = None
+        self._config, self._serial = "", 0
+
+    def setup(self, config: str) -> None:
+        """Tell every worker the experiment (TOML text); they prepare while the coordinator does."""
+        self._config = config
+        for worker in self._workers:
+            self._world.post(worker, messages.encode(Setup(messages.text(config))))
+
+    def evaluate(self, task: Task, genomes: Genomes, episodes: int, traces: int) -> Evaluation:
+        """Evaluate P genomes for E = `episodes` each; `traces` is T.
+
+        Raises Stopped when asked to stop, and RunError with the remote traceback when a worker fails.
+        """
+        self._serial += 1
+        units = _Units(self._serial, task, genomes, episodes)
+        ledger = Ledger(len(genomes), episodes, traces)
+        busy = np.zeros(self._world.size)
+        if self._workers:
+            self._farm_out(units, ledger, busy)
+        else:
+            self._work_alone(units, ledger, busy)
+        return ledger.evaluation(busy)
+
+    def _work_alone(self, units: _Units, ledger: Ledger, busy: Float64) -> None:
+        if self._own_rollout is None:
+            self._own_rollout = self._make_rollout(self._config)
+        begin, rollout = time.perf_counter(), self._own_rollout
+        rollout.clear()
+        while units.left or rollout.pending:
+            self._check_stop()
+            if units.left and rollout.pending <= self._compute.slots:
+                rollout.submit(units_of(units.take(self._compute.slots)))
+            for o in rollout.tick():
+                ledger.put(o.candidate, o.episode, o.episode_return, o.length, o.trace)
+        busy[0] = time.perf_counter() - begin
+
+    def _farm_out(self, units: _Units, ledger: Ledger, busy: Float64) -> None:
+        outstanding = dict.fromkeys(self._workers, 0)
+        for worker in (*self._workers, *self._workers):  # a chunk for each, and then one ahead
+            self._send_chunk(worker, units, outstanding)
+        while ledger.waiting:
+            self._check_stop()
+            received = self._world.poll()
+            if received is None:
+                self._world.nap()
+                continue
+            worker, message = received[0], messages.decode(received[1])
+            if isinstance(message, Results) and int(message.serial[0]) == self._serial:
+                _file(message, ledger)
+                busy[worker] += message.busy_seconds[0]
+                outstanding[worker] -= len(message.units)
+                while self._send_chunk(worker, units, outstanding):
+                    pass
+            else:
+                self._heed(message)
+
+    def _send_chunk(self, worker: int, units: _Units, outstanding: dict[int, int]) -> bool:
+        """Send one chunk, unless the worker has more than that in hand or none is left; return whether one was sent."""
+        size = self._chunk_size(units.left)
+        if not units.left or outstanding[worker] > size:
+            return False
+        chunk = units.take(size)
+        outstanding[worker] += len(chunk.units)
+        self._world.post(worker, messages.encode(chunk))
+        return True
+
+    def _chunk_size(self, left: int) -> int:
+        """Return the size of the next chunk: constant, or guided, a share of what is left (Polychronopoulos 1987)."""
+        if self._compute.chunks == "fixed":
+            return self._compute.chunk_size
+        return max(1, min(self._compute.slots, left // (4 * len(self._workers))))
+
+    def _heed(self, message: messages.Message) -> None:
+        match message:
+            case Failure(report):
+                raise RunError("an evaluation failed " + report.tobytes().decode())
+            case StopRequest(signal):
+                raise Stopped(f"signal {int(signal[0])} at a worker")
+
+    def _check_stop(self) -> None:
+        why = self._stopped()
+        if why is not None:
+            raise Stopped(why)
+
+
+def _file(results: Results, ledger: Ledger) -> None:
+    numbers = zip(results.units.tolist(), results.returns.tolist(), results.lengths.tolist(), strict=True)
+    for ((candidate, episode), episode_return, length), trace in zip(numbers, results.traces, strict=True):
+        ledger.put(candidate, episode, episode_return, length, trace)
+
+
+def dismiss(world: World, patience: float = 5.0) -> bool:
+    """Tell every worker to leave; return whether all said so within `patience` seconds."""
+    present, deadline = set(range(1, world.size)), time.monotonic() + patience
+    for worker in present:
+        world.post(worker, messages.encode(Stop()))
+    while present and time.monotonic() < deadline:
+        received = world.poll()
+        if received is None:
+            world.nap()
+        elif isinstance(messages.decode(received[1]), Stop):
+            present.discard(received[0])
+    return not present and world.flush(patience)

@@ -1,0 +1,118 @@
+"""What travels between ranks: frozen records of plain arrays, framed in one buffer without pickling.
+
+A frame is int64 words [kind, then per field: dtype code, dimensions, shape …] followed by the arrays' bytes, each
+aligned to eight. Both ends know the fields of a kind, so nothing else has to be said.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64
+
+_DTYPES = tuple(np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8"))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """To a worker: the experiment (TOML text as bytes). It makes its network and environments from it."""
+
+    config: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """To a worker: units to evaluate.
+
+    task: [5] = serial, seed, purpose, generation, common random numbers (0 or 1).
+    weights: [C, W], mask: [C, W]: the genomes needed. units: [N, 3] = genome row, candidate, episode.
+    """
+
+    task: Int64
+    weights: Float32
+    mask: Bool
+    units: Int32
+
+
+@dataclass(frozen=True)
+class Results:
+    """To the coordinator: N finished units, and the seconds spent evaluating since the last results.
+
+    serial: [1]; units: [N, 2] = candidate, episode; returns: [N]; lengths: [N]; traces: [N, T]; busy_seconds: [1].
+    """
+
+    serial: Int64
+    units: Int32
+    returns: Float64
+    lengths: Int32
+    traces: Float32
+    busy_seconds: Float64
+
+
+@dataclass(frozen=True)
+class Failure:
+    """To the coordinator: a worker cannot go on; `report` is UTF-8 text with host and traceback."""
+
+    report: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """To the coordinator: a worker was signalled; signal: [1]."""
+
+    signal: Int64
+
+
+@dataclass(frozen=True)
+class Stop:
+    """To a worker: drop everything and leave. From a worker: leaving."""
+
+
+Message = Setup | Chunk | Results | Failure | StopRequest | Stop
+_KINDS: tuple[type[Any], ...] = (Setup, Chunk, Results, Failure, StopRequest, Stop)
+
+
+def text(string: str) -> NDArray[np.uint8]:
+    """Return a string as UTF-8 bytes."""
+    return np.frombuffer(string.encode(), np.uint8)
+
+
+def encode(message: Message) -> NDArray[np.uint8]:
+    """Return the frame of a message."""
+    arrays = [np.ascontiguousarray(getattr(message, field.name)) for field in fields(message)]
+    words = [_KINDS.index(type(message))]
+    for array in arrays:
+        words += [_DTYPES.index(array.dtype), array.ndim, *array.shape]
+    frame = np.zeros(8 * len(words) + sum(_aligned(array.nbytes) for array in arrays), np.uint8)
+    frame[: 8 * len(words)] = np.array(words, "<i8").view(np.uint8)
+    at = 8 * len(words)
+    for array in arrays:
+        frame[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
+        at += _aligned(array.nbytes)
+    return frame
+
+
+def decode(frame: NDArray[np.uint8]) -> Message:
+    """Return the message of a frame; its arrays are views into the frame."""
+    words, cursor = frame[: len(frame) // 8 * 8].view("<i8"), 1
+    kind = _KINDS[int(words[0])]
+    layouts = []
+    for _ in fields(kind):
+        code, dimensions = (int(word) for word in words[cursor : cursor + 2])
+        shape = tuple(int(word) for word in words[cursor + 2 : cursor + 2 + dimensions])
+        layouts.append((_DTYPES[code], shape))
+        cursor += 2 + dimensions
+    at, arrays = 8 * cursor, []
+    for dtype, shape in layouts:
+        size = math.prod(shape) * dtype.itemsize
+        arrays.append(frame[at : at + size].view(dtype).reshape(shape))
+        at += _aligned(size)
+    message: Message = kind(*arrays)
+    return message
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 8) * 8

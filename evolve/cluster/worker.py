@@ -1,0 +1,115 @@
+"""A worker rank: waits for chunks, steps all its slots together, and sends outcomes home in small parcels."""
+
+import time
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+
+from evolve.cluster import messages
+from evolve.cluster.messages import Chunk, Failure, Results, Setup, Stop, StopRequest
+from evolve.cluster.world import World
+from evolve.rng import Purpose, environment_seed
+from evolve.rollout import Outcome, Rollout, Unit
+from evolve.shapes import Int32
+
+COORDINATOR = 0
+MakeRollout = Callable[[str], Rollout]
+
+
+def units_of(chunk: Chunk) -> list[Unit]:
+    """Return the units of a chunk, with their environment seeds."""
+    _, seed, purpose, generation, common = (int(word) for word in chunk.task)
+    return [
+        Unit(
+            candidate,
+            episode,
+            # Common random numbers: all candidates of a generation meet candidate 0's episodes.
+            environment_seed(seed, Purpose(purpose), generation, 0 if common else candidate, episode),
+            chunk.weights[row],
+            chunk.mask[row],
+        )
+        for row, candidate, episode in chunk.units.tolist()
+    ]
+
+
+class _Desk:
+    """What a worker knows between two messages."""
+
+    def __init__(self, world: World, make_rollout: MakeRollout) -> None:
+        self._world, self._make_rollout = world, make_rollout
+        self._rollout: Rollout | None = None
+        self._serial, self._busy = -1, 0.0
+        self._finished: list[Outcome] = []
+
+    @property
+    def idle(self) -> bool:
+        return self._rollout is None or self._rollout.pending == 0
+
+    def receive(self, message: messages.Message) -> None:
+        match message:
+            case Setup(config):
+                self._rollout = self._make_rollout(config.tobytes().decode())
+            case Chunk() if self._rollout is not None:
+                serial = int(message.task[0])
+                if serial != self._serial:  # what is left of an abandoned task would never be waited for
+                    self._serial, self._finished = serial, []
+                    self._rollout.clear()
+                self._rollout.submit(units_of(message))
+
+    def tick(self) -> None:
+        assert self._rollout is not None
+        begin = time.perf_counter()
+        self._finished += self._rollout.tick()
+        self._busy += time.perf_counter() - begin
+        # Parcels shrink with the work in hand, so that the coordinator learns of the last units at once.
+        if self._finished and len(self._finished) >= self._rollout.pending // 4:
+            self._send_results()
+
+    def _send_results(self) -> None:
+        done, self._finished = self._finished, []
+        busy, self._busy = self._busy, 0.0
+        results = Results(
+            serial=np.array([self._serial]),
+            units=_keys(done),
+            returns=np.array([o.episode_return for o in done]),
+            lengths=np.array([o.length for o in done], np.int32),
+            traces=np.stack([o.trace for o in done]),
+            busy_seconds=np.array([busy]),
+        )
+        self._world.post(COORDINATOR, messages.encode(results))
+
+
+def _keys(done: list[Outcome]) -> Int32:
+    return np.array([(o.candidate, o.episode) for o in done], np.int32)
+
+
+def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int | None]) -> None:
+    """Work until the coordinator says stop.
+
+    make_rollout: from the experiment's TOML text. signalled: the signal this process has had, None for none; it
+    is passed on once. A failure is reported with its traceback, and then the worker waits to be stopped.
+    """
+    desk, failed, passed_on = _Desk(world, make_rollout), False, False
+    while True:
+        received = world.poll()
+        message = None if received is None else messages.decode(received[1])
+        if isinstance(message, Stop):
+            break
+        signal = signalled()
+        if signal is not None and not passed_on:
+            passed_on = True
+            world.post(COORDINATOR, messages.encode(StopRequest(np.array([signal]))))
+        try:
+            if message is not None and not failed:
+                desk.receive(message)
+            if not failed and not desk.idle:
+                desk.tick()
+            elif message is None:
+                world.nap()
+        except Exception:  # whatever an environment raises belongs to the coordinator
+            failed = True
+            report = f"on rank {world.rank} ({world.host}):\n{traceback.format_exc()}"
+            world.post(COORDINATOR, messages.encode(Failure(messages.text(report))))
+    world.post(COORDINATOR, messages.encode(Stop()))
+    world.flush(patience=5.0)

@@ -1,0 +1,125 @@
+"""The MPI world, reduced to what the farm needs: post a buffer, look whether one has come, sleep in between.
+
+A blocking MPI receive spins a whole core, so waiting is a probe and a short sleep. Under no launcher the world has
+one rank and mpi4py is never imported.
+"""
+
+import os
+import socket
+import time
+import warnings
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.errors import InputError
+
+Buffer = NDArray[np.uint8]
+
+# What launchers tell their processes, as (world size, rank).
+_LAUNCHERS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
+    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
+    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
+)
+_TAG = 1
+_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 1e-3
+
+
+class World:
+    """R ranks that exchange byte buffers. `communicator` is None in a world of one."""
+
+    def __init__(self, communicator: Any = None) -> None:
+        self._comm = communicator
+        self.rank: int = 0 if communicator is None else communicator.Get_rank()
+        self.size: int = 1 if communicator is None else communicator.Get_size()
+        self.host = socket.gethostname()
+        self._unsent: deque[tuple[Any, Buffer]] = deque()
+        self._nap = _SHORTEST_NAP
+        self.bytes_sent = 0
+
+    @property
+    def library(self) -> str:
+        """First line of the MPI library's version, or "none"."""
+        if self._comm is None:
+            return "none"
+        from mpi4py import MPI  # noqa: PLC0415 - the one door
+
+        return str(MPI.Get_library_version()).splitlines()[0].strip("\x00 ")
+
+    def post(self, rank: int, buffer: Buffer) -> None:
+        """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
+        self._unsent.append((self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
+        self.bytes_sent += buffer.nbytes
+        self._drop_sent()
+
+    def poll(self) -> tuple[int, Buffer] | None:
+        """Return (source rank, buffer) of the next message, or None when there is none yet."""
+        if self._comm is None:
+            return None
+        self._drop_sent()
+        from mpi4py import MPI  # noqa: PLC0415 - the one door
+
+        status = MPI.Status()
+        message = self._comm.Improbe(source=MPI.ANY_SOURCE, tag=_TAG, status=status)
+        if message is None:
+            return None
+        buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        message.Recv(buffer)
+        self._nap = _SHORTEST_NAP
+        return status.Get_source(), buffer
+
+    def nap(self) -> None:
+        """Sleep a moment, longer each time until a message comes."""
+        time.sleep(self._nap)
+        self._nap = min(self._nap * 1.5, _LONGEST_NAP)
+
+    def flush(self, patience: float) -> bool:
+        """Wait at most `patience` seconds until everything posted has left; return whether it has."""
+        deadline = time.monotonic() + patience
+        while self._unsent and time.monotonic() < deadline:
+            self._drop_sent()
+            self.nap()
+        return not self._unsent
+
+    def abort(self, exit_code: int) -> None:
+        """End every rank of the job at once."""
+        if self._comm is not None:
+            self._comm.Abort(exit_code)
+
+    def _drop_sent(self) -> None:
+        while self._unsent and self._unsent[0][0].Test():
+            self._unsent.popleft()
+
+
+def launched() -> tuple[int, int]:
+    """Return (size, rank) as the launcher announced them, (1, 0) without a launcher."""
+    for size, rank in _LAUNCHERS:
+        if os.environ.get(size, "").isdigit():
+            return int(os.environ[size]), int(os.environ.get(rank, "0"))
+    return 1, 0
+
+
+def connect() -> World:
+    """Join the world this process was launched in.
+
+    Raises InputError when a launcher started several processes but they cannot see one another.
+    """
+    size, _ = launched()
+    if size == 1:
+        return World()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # mpi4py's own guess at what is refused below
+            from mpi4py import MPI  # noqa: PLC0415 - the one door
+    except (ImportError, RuntimeError) as wrong:
+        cure = "Install it with an MPI: pip install 'evolve[mpi]' (in a clone: pip install -e '.[mpi]')."
+        raise InputError(f"mpirun -n {size}", "a working mpi4py", f"{type(wrong).__name__}: {wrong}", cure) from None
+    if MPI.COMM_WORLD.Get_size() == 1:
+        library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
+        cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
+        raise InputError(f"mpirun -n {size}", f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)
+    return World(MPI.COMM_WORLD)

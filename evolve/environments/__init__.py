@@ -1,0 +1,17 @@
+"""Environments: the only room that imports Gymnasium.
+
+`ENGINES` is the registry; an engine runs B slots of one environment behind the contract in `contract`.
+"""
+
+from evolve.config import EnvOptions
+from evolve.environments.contract import Engine
+from evolve.environments.gymnasium_engine import GymnasiumEngine
+
+__all__ = ["ENGINES", "Engine", "make"]
+
+ENGINES: dict[str, type[GymnasiumEngine]] = {"gymnasium": GymnasiumEngine}
+
+
+def make(options: EnvOptions, slots: int) -> Engine:
+    """Return the engine that the `[env]` table names, with B = `slots` slots. Raises InputError."""
+    return ENGINES[options.engine](options, slots)

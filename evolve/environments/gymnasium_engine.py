@@ -1,0 +1,122 @@
+"""The Gymnasium engine: one environment object per slot, stepped one after another."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import error
+
+from evolve.config import EnvOptions, nearest
+from evolve.environments.spaces import action_decoder, observation_encoder
+from evolve.errors import InputError
+from evolve.shapes import Bool, Float32, Float64
+
+_Env = gymnasium.Env[Any, Any]
+
+# Families whose reset restores every bit. Box2D is not among them: a world that has run an episode orders
+# its contacts differently in the next, and a BipedalWalker then walks another trajectory from the same seed.
+_RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+_EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}
+
+
+class GymnasiumEngine:
+    """B slots of a Gymnasium environment.
+
+    A slot gets a new environment object for each episode unless `options.reuse` allows to keep it.
+    Raises InputError when the environment cannot be made or its spaces are not supported.
+    """
+
+    def __init__(self, options: EnvOptions, slots: int) -> None:
+        gymnasium.logger.min_level = gymnasium.logger.ERROR
+        self._make = _maker(options)
+        self._envs: list[_Env | None] = [None] * slots
+        first = self._envs[0] = _make_or_explain(options, self._make)
+        self.observation_size, self._encode = observation_encoder(first.observation_space)
+        self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
+        self._reuse = _may_reuse(first, options)
+
+    def reset(self, slot: int, seed: int, observation: Float32) -> None:
+        """Begin the episode of `seed` in a slot; writes observation [O]."""
+        env = self._envs[slot]
+        if env is None or not self._reuse:
+            if env is not None:
+                env.close()
+            env = self._envs[slot] = self._make()
+        self._encode(env.reset(seed=seed)[0], observation)
+
+    def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""
+        n = len(outputs)
+        rewards, ended = np.empty(n), np.empty(n, np.bool_)
+        encode = self._encode
+        for slot, (env, action) in enumerate(zip(self._envs, self._decode(outputs), strict=False)):
+            assert env is not None  # the rollout resets a slot before it steps it
+            observation, rewards[slot], terminated, truncated, _ = env.step(action)
+            encode(observation, observations[slot])
+            ended[slot] = terminated or truncated
+        return rewards, ended
+
+    def move(self, source: int, target: int) -> None:
+        """Let slot `target` go on with the episode of slot `source`; they trade environment objects."""
+        self._envs[source], self._envs[target] = self._envs[target], self._envs[source]
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self._envs:
+            if env is not None:
+                env.close()
+        self._envs = [None] * len(self._envs)
+
+
+def _maker(options: EnvOptions) -> Callable[[], _Env]:
+    wrappers = [(_wrapper_class(w.name), w.kwargs) for w in options.wrappers]
+
+    def make() -> _Env:
+        env: _Env = gymnasium.make(
+            options.id,
+            max_episode_steps=options.max_episode_steps,
+            disable_env_checker=True,
+            **options.kwargs,
+        )
+        for wrapper, kwargs in wrappers:
+            env = wrapper(env, **kwargs)
+        return env
+
+    return make
+
+
+def _wrapper_class(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as wrong:
+        raise InputError("env.wrappers", "a wrapper `module:Class` that can be imported", f"{name} ({wrong})") from None
+
+
+def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+    argument = "env.id (-e/--env)"
+    try:
+        return make()
+    except error.DependencyNotInstalled as wrong:
+        extra = next((e for word, e in _EXTRAS.items() if word in str(wrong).lower()), None)
+        cure = f"Install it: pip install 'evolve[{extra}]' (in a clone: pip install -e '.[{extra}]')." if extra else ""
+        raise InputError(
+            argument, "an environment whose packages are installed", f"{options.id} ({wrong})", cure
+        ) from None
+    except (error.UnregisteredEnv, error.DeprecatedEnv):
+        cure = nearest(options.id, gymnasium.registry, cutoff=0.6)
+        raise InputError(argument, "a registered environment", options.id, cure) from None
+    except ModuleNotFoundError as wrong:
+        raise InputError(argument, "a module that can be imported", f"{options.id} ({wrong})") from None
+    except error.Error as wrong:
+        raise InputError(argument, "an environment that Gymnasium can make", f"{options.id} ({wrong})") from None
+    except TypeError as wrong:
+        raise InputError("env.kwargs", f"arguments that {options.id} takes", f"{options.kwargs} ({wrong})") from None
+
+
+def _may_reuse(env: _Env, options: EnvOptions) -> bool:
+    if isinstance(options.reuse, bool):
+        return options.reuse
+    return not options.wrappers and type(env.unwrapped).__module__.startswith(_RESET_RESTORES_ALL)

@@ -1,0 +1,126 @@
+"""Between Gymnasium spaces and the flat float32 vectors of a network."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from evolve.errors import InputError
+from evolve.shapes import Float32
+
+Encode = Callable[[Any, Float32], None]
+Decode = Callable[[Float32], Any]
+
+
+def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
+    """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
+
+    Box is flattened (8-bit images scaled to [0, 1]), Discrete and MultiDiscrete become one-hot, MultiBinary 0 and 1;
+    Dict and Tuple are their members end to end, in the order of the space. Raises InputError for other spaces.
+    """
+    match space:
+        case spaces.Box():
+            return _size(space), _encode_image if space.dtype == np.uint8 else _encode_box
+        case spaces.MultiBinary():
+            return _size(space), _encode_box
+        case spaces.Discrete():
+            return int(space.n), _one_hot(np.zeros(1, np.int64), int(space.start))
+        case spaces.MultiDiscrete():
+            sizes = space.nvec.ravel().astype(np.int64)
+            return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
+        case spaces.Dict():
+            return _encode_members(dict(space.spaces))
+        case spaces.Tuple():
+            return _encode_members(dict(enumerate(space.spaces)))
+    raise InputError("env.id (-e/--env)", "an observation space that can be flattened", repr(space))
+
+
+def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:
+    """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
+
+    Box: [-1, 1] is stretched onto [low, high]; a side without a bound reaches `action_scale` from zero, or
+    2 · `action_scale` from the other bound. Discrete and MultiDiscrete: the largest output, the first of equals.
+    MultiBinary: whether the output is positive. Raises InputError for other spaces.
+    """
+    match space:
+        case spaces.Box():
+            return _size(space), _decode_box(space, action_scale)
+        case spaces.Discrete():
+            start = int(space.start)
+            return int(space.n), lambda outputs: [start + a for a in np.argmax(outputs, axis=1).tolist()]
+        case spaces.MultiDiscrete():
+            return int(space.nvec.sum()), _decode_multi_discrete(space)
+        case spaces.MultiBinary():
+            shape, dtype = space.shape, space.dtype
+            return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
+    expected = "a Box, Discrete, MultiDiscrete or MultiBinary action space"
+    raise InputError("env.id (-e/--env)", expected, repr(space))
+
+
+def _size(space: gymnasium.Space[Any]) -> int:
+    return int(np.prod(space.shape or (1,)))
+
+
+def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]])
+
+
+def _encode_box(observation: Any, row: Float32) -> None:
+    row[:] = np.asarray(observation).reshape(-1)
+
+
+def _encode_image(observation: Any, row: Float32) -> None:
+    row[:] = observation.reshape(-1)
+    row /= np.float32(255)
+
+
+def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
+    def encode(observation: Any, row: Float32) -> None:
+        row[:] = 0
+        row[offsets + (np.asarray(observation).reshape(-1) - start)] = 1
+
+    return encode
+
+
+def _encode_members(members: dict[Any, gymnasium.Space[Any]]) -> tuple[int, Encode]:
+    parts, begin = [], 0
+    for key, space in members.items():
+        size, encode = observation_encoder(space)
+        parts.append((key, slice(begin, begin + size), encode))
+        begin += size
+
+    def encode_all(observation: Any, row: Float32) -> None:
+        for key, place, encode in parts:
+            encode(observation[key], row[place])
+
+    return begin, encode_all
+
+
+def _decode_box(space: spaces.Box, scale: float) -> Decode:
+    low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
+    floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
+    ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
+    # Halved before adding, so that the largest finite bounds do not overflow.
+    centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
+    whole = np.issubdtype(space.dtype, np.integer)
+    shape, dtype = space.shape, space.dtype
+
+    def decode(outputs: Float32) -> Any:
+        actions = np.minimum(np.maximum(centre + half * outputs, floor), ceiling)
+        return (np.rint(actions) if whole else actions).astype(dtype).reshape(-1, *shape)
+
+    return decode
+
+
+def _decode_multi_discrete(space: spaces.MultiDiscrete) -> Decode:
+    sizes, start = space.nvec.ravel(), space.start.ravel()
+    edges = [(int(a), int(a + n)) for a, n in zip(_offsets(sizes), sizes, strict=True)]
+    shape, dtype = space.shape, space.dtype
+
+    def decode(outputs: Float32) -> Any:
+        choices = np.stack([np.argmax(outputs[:, a:b], axis=1) for a, b in edges], axis=1)
+        return (choices + start).astype(dtype).reshape(-1, *shape)
+
+    return decode

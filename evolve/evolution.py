@@ -1,0 +1,119 @@
+"""The loop: ask → evaluate → tell → record. The one place where all rooms meet."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evolve import environments, networks, store, strategies
+from evolve.cluster import Coordinator, Task
+from evolve.config import Config, parse, read_table
+from evolve.evaluation import Evaluation
+from evolve.genome import DIGEST_START, Genomes, chain_digest
+from evolve.networks import Network
+from evolve.numerics import ordered_sum
+from evolve.rng import Purpose, environment_seed
+from evolve.rollout import Rollout
+from evolve.shapes import Float64
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration in full and the network it describes."""
+
+    config: Config
+    network: Network
+
+
+def load_config(text: str) -> Config:
+    """Return the configuration written in a run file or sent to a worker. Raises InputError."""
+    return parse(Config, read_table(text, "the run's configuration"))
+
+
+def make_rollout(text: str) -> Rollout:
+    """Return the rollout of an experiment (TOML text)."""
+    config = load_config(text)
+    engine = environments.make(config.env, config.compute.slots)
+    network = networks.make(config.network, engine.observation_size, engine.action_size)
+    return Rollout(engine, network, config.compute.slots)
+
+
+def prepare(config: Config) -> Experiment:
+    """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
+    complete = config.model_copy(
+        update={"network": networks.options(config.network), "strategy": strategies.options(config.strategy)}
+    )
+    engine = environments.make(config.env, slots=1)
+    network = networks.make(complete.network, engine.observation_size, engine.action_size)
+    engine.close()
+    return Experiment(complete, network)
+
+
+def mean_return(returns_pe: Float64) -> Float64:
+    """Return [P]: the mean over episodes, added up in a fixed order. NaN where an episode's return is NaN."""
+    means: Float64 = ordered_sum(returns_pe) / returns_pe.shape[1]
+    return means
+
+
+def evolve(
+    experiment: Experiment,
+    coordinator: Coordinator,
+    file: store.RunFile,
+    watch: Callable[[store.Record], None],
+) -> None:
+    """Evolve from where the run file stands to the last generation, then judge the champion on held-out episodes.
+
+    The run file is flushed however this ends, so that nothing told is lost. Raises Stopped and RunError as
+    `Coordinator.evaluate` does.
+    """
+    config, seed = experiment.config, file.header.seed
+    strategy = strategies.make(config.strategy, experiment.network, config.population, seed)
+    state = strategy.from_arrays(file.checkpoint) if file.records else strategy.start()
+    try:
+        for generation in range(len(file.records), config.generations):
+            begin = time.perf_counter()
+            genomes = strategy.ask(state, generation)
+            task = Task(seed, Purpose.EPISODE, generation, config.common_random_numbers)
+            evaluation = coordinator.evaluate(task, genomes, config.episodes, experiment.network.traces)
+            fitness = mean_return(evaluation.returns)
+            state = strategy.tell(state, genomes, fitness, evaluation.traces)
+            previous = bytes.fromhex(file.records[-1].digest.decode()) if file.records else DIGEST_START
+            record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin)
+            file.append(record, strategy.to_arrays(state))
+            watch(record)
+        file.held_out = _held_out(experiment, coordinator, strategy.champion(state), seed)
+        file.complete = True
+    finally:
+        file.flush()
+
+
+def _record(
+    previous: bytes, genomes: Genomes, evaluation: Evaluation, fitness: Float64, seconds: float
+) -> store.Record:
+    best = int(strategies.ranking(fitness)[0])
+    return store.Record(
+        returns=evaluation.returns,
+        lengths=evaluation.lengths,
+        fitness=fitness,
+        connections=genomes.connections(),
+        digest=chain_digest(previous, genomes, evaluation.returns, evaluation.lengths).hex().encode(),
+        seconds=seconds,
+        steps=int(evaluation.lengths.sum(dtype=np.int64)),
+        busy_seconds=evaluation.busy_seconds,
+        champion_weights=genomes.weights[best],
+        champion_mask=genomes.mask[best],
+        champion_candidate=best,
+        champion_fitness=float(fitness[best]),
+    )
+
+
+def _held_out(experiment: Experiment, coordinator: Coordinator, champion: Genomes, seed: int) -> store.HeldOut | None:
+    """Evaluate the champion on episodes that training never meets."""
+    episodes = experiment.config.held_out_episodes
+    if not episodes:
+        return None
+    evaluation = coordinator.evaluate(Task(seed, Purpose.HELD_OUT), champion, episodes, experiment.network.traces)
+    seeds: Any = [environment_seed(seed, Purpose.HELD_OUT, 0, 0, episode) for episode in range(episodes)]
+    return store.HeldOut(evaluation.returns[0], np.array(seeds, np.int64), champion.weights[0], champion.mask[0])

@@ -1,0 +1,139 @@
+"""The array reference of the exact functions: this file is their definition.
+
+The float32 functions are computed in float64 and rounded once, which leaves them within 0.51 ulp.
+"""
+
+import math
+
+import numpy as np
+
+from evolve.shapes import Float32, Float64
+
+_LN2 = math.log(2.0)
+_LOG2E = 1.0 / _LN2
+_ROUND = 1.5 * 2.0**52
+_NARROW = 100
+# Taylor coefficients 1/k!, k = 9 … 1: for |r| ≤ ln(2)/2 the remainder is below 8e-12 of r.
+_EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
+
+
+def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
+    """Return (s, p) with exp(x) = s + s·p, s a power of two and p = expm1 of the reduced argument."""
+    # Adding 1.5·2^52 rounds to the nearest integer n and leaves it in the low mantissa bits, NaN included.
+    shifted = x * _LOG2E + _ROUND
+    r = x - (shifted - _ROUND) * _LN2
+    p = r * _EXPM1[0]
+    for coefficient in _EXPM1[1:-1]:
+        p += coefficient
+        p *= r
+    p += _EXPM1[-1]
+    p *= r
+    return ((shifted.view(np.int64) + 1023) << 52).view(np.float64), p
+
+
+def tanh(x: Float32) -> Float32:
+    """Return tanh(x): e/(e + 2) with e = expm1(2|x|), the sign put back."""
+    s, p = _expm1_parts(2.0 * np.minimum(np.abs(x), np.float32(16)).astype(np.float64))
+    e = s * p + (s - 1.0)
+    return np.copysign((e / (e + 2.0)).astype(np.float32), x)
+
+
+def exp(x: Float32) -> Float32:
+    """Return exp(x); infinite above 88.7, zero below -104."""
+    s, p = _expm1_parts(np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
+    with np.errstate(over="ignore", under="ignore"):
+        return (s + s * p).astype(np.float32)
+
+
+def sigmoid(x: Float32) -> Float32:
+    """Return 1/(1 + exp(-x))."""
+    s, p = _expm1_parts(-np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
+    with np.errstate(under="ignore"):
+        return (1.0 / (1.0 + (s + s * p))).astype(np.float32)
+
+
+def log(x: Float64) -> Float64:
+    """Return the natural logarithm of positive normal x, within 2 ulp: 2·atanh((m-1)/(m+1)) + e·ln 2."""
+    bits = x.view(np.int64)
+    # 0x3FE6A09E667F3BCC is sqrt(1/2): subtracting it splits x = m·2^e with m in [sqrt(1/2), sqrt(2)).
+    e = (bits - 0x3FE6A09E667F3BCC) >> 52
+    m = (bits - (e << 52)).view(np.float64)
+    f = (m - 1.0) / (m + 1.0)
+    square = f * f
+    series = np.full_like(f, 1.0 / 23.0)
+    for k in range(21, 2, -2):
+        series = series * square + 1.0 / k
+    # ln 2 in two parts, the first with trailing zeros so that e·high is exact.
+    high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+    return e * high + ((2.0 * f * square) * series + (2.0 * f + e * low))
+
+
+def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Float64:
+    """Return the quotient of two polynomials, coefficients from the highest power down, by Horner's rule."""
+    top, bottom = np.full_like(x, numerator[0]), np.full_like(x, denominator[0])
+    for a, b in zip(numerator[1:], denominator[1:], strict=True):
+        top, bottom = top * x + a, bottom * x + b
+    return top / bottom
+
+
+# Wichura (1988), Algorithm AS 241, PPND16: coefficients a…b (centre), c…d (tail), e…f (far tail).
+_CENTRE = (
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+)  # fmt: skip
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
+)  # fmt: skip
+_FAR_TAIL = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+     2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
+)  # fmt: skip
+
+
+def normal_quantile(u: Float64) -> Float32:
+    """Return the standard normal deviate whose distribution function is u, for u in (0, 1).
+
+    One uniform makes one deviate, so streams are consumed at a fixed rate. Wichura, Algorithm AS 241 (1988).
+    """
+    q = u - 0.5
+    centre = q * _ratio(0.180625 - q * q, *_CENTRE)
+    r = np.sqrt(-log(np.minimum(u, 1.0 - u)))
+    tail = np.where(r <= 5.0, _ratio(r - 1.6, *_TAIL), _ratio(r - 5.0, *_FAR_TAIL))
+    return np.where(np.abs(q) <= 0.425, centre, np.copysign(tail, q)).astype(np.float32)
+
+
+def ordered_sum(x: Float64) -> Float64:
+    """Return the sum over the last axis, `[…, n] -> […]`, by repeatedly adding the upper half to the lower.
+
+    An odd element out is carried to the next round, so the order depends on n alone.
+    """
+    n = x.shape[-1]
+    if n == 0:
+        return np.zeros(x.shape[:-1])
+    while n > 1:
+        half = (n + 1) // 2
+        x = np.concatenate([x[..., : n - half] + x[..., half:n], x[..., n - half : half]], axis=-1)
+        n = half
+    return x[..., 0]
+
+
+def sequential_sum(x: Float32) -> Float32:
+    """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`; overwrites x.
+
+    Both ways add in that order (`accumulate` is defined so, unlike `sum`); which is faster depends on the width.
+    """
+    total: Float32
+    if x[0].size < _NARROW:
+        total = np.add.accumulate(x, axis=0, out=x)[-1]
+    else:
+        total = x[0]
+        for row in x[1:]:
+            np.add(total, row, out=total)
+    return total

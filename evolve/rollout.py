@@ -1,0 +1,106 @@
+"""Rollouts: networks × environments × keyed episodes → returns. No MPI, no files.
+
+A rollout owns B slots. Units wait in a queue; a slot whose episode ends is refilled at once, and when the queue is
+empty the last live slot moves into the gap, so that the live slots are always the first n and every tick is one
+batched network call and n environment steps.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.environments import Engine
+from evolve.networks import Network
+from evolve.shapes import Bool, Float32
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of work: one episode of one candidate. weights: [W] float32; mask: [W] bool."""
+
+    candidate: int
+    episode: int
+    environment_seed: int
+    weights: Float32
+    mask: Bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one episode came to: its return, its length in environment steps, and its trace [T] float32."""
+
+    candidate: int
+    episode: int
+    episode_return: float
+    length: int
+    trace: Float32
+
+
+class Rollout:
+    """B slots that work through a queue of units."""
+
+    def __init__(self, engine: Engine, network: Network, slots: int) -> None:
+        self._engine, self._batch = engine, network.batch(slots)
+        self._slots, self._live = slots, 0
+        self._queue: deque[Unit] = deque()
+        self._running: list[Unit | None] = [None] * slots
+        self._observations = np.zeros((slots, engine.observation_size), np.float32)
+        self._returns, self._lengths = np.zeros(slots), np.zeros(slots, np.int32)
+
+    @property
+    def pending(self) -> int:
+        """Units that are queued or running."""
+        return len(self._queue) + self._live
+
+    def submit(self, units: Iterable[Unit]) -> None:
+        """Queue units and start as many as there are free slots."""
+        self._queue.extend(units)
+        while self._queue and self._live < self._slots:
+            self._live += 1
+            self._start(self._live - 1)
+
+    def clear(self) -> None:
+        """Forget every unit."""
+        self._queue.clear()
+        self._live = 0
+
+    def tick(self) -> list[Outcome]:
+        """Advance every live slot by one step; return the episodes that ended."""
+        n = self._live
+        observations = self._observations[:n]
+        rewards, ended = self._engine.step(self._batch.step(observations), observations)
+        self._returns[:n] += rewards
+        self._lengths[:n] += 1
+        if not ended.any():
+            return []
+        # From the last slot down, so that a move never brings an ended slot into a gap.
+        return [self._finish(slot) for slot in np.flatnonzero(ended)[::-1].tolist()]
+
+    def _start(self, slot: int) -> None:
+        unit = self._running[slot] = self._queue.popleft()
+        self._batch.load(slot, unit.weights, unit.mask)
+        self._returns[slot], self._lengths[slot] = 0.0, 0
+        self._engine.reset(slot, unit.environment_seed, self._observations[slot])
+
+    def _finish(self, slot: int) -> Outcome:
+        unit = self._running[slot]
+        assert unit is not None  # a live slot has a unit
+        episode_return, length = float(self._returns[slot]), int(self._lengths[slot])
+        outcome = Outcome(unit.candidate, unit.episode, episode_return, length, self._batch.trace(slot))
+        if self._queue:
+            self._start(slot)
+        else:
+            self._live -= 1
+            self._move(self._live, slot)
+        return outcome
+
+    def _move(self, source: int, target: int) -> None:
+        if source == target:
+            return
+        self._batch.move(source, target)
+        self._engine.move(source, target)
+        self._running[target] = self._running[source]
+        for array in (self._observations, self._returns, self._lengths):
+            array[target] = array[source]

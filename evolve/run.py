@@ -1,0 +1,139 @@
+"""python -m evolve.run: evolve an experiment, one seed after another, each into a run file of its own."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from evolve import store
+from evolve.cluster import World
+from evolve.commands import Parser, coordinator, launch
+from evolve.config import Config, differences, parse, read_assignment, read_table, seconds, set_key
+from evolve.console import Watch, best_and_mean, interval
+from evolve.errors import InputError, RunError, Stopped
+from evolve.evolution import Experiment, evolve, load_config, prepare
+from evolve.manifest import manifest
+from evolve.stopping import StopFlag
+
+_EXAMPLE = """example:
+  mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="evolve.run",
+        description="Evolve an experiment; without arguments a small one. Flags override the TOML file.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
+    add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
+    add("-a", "--agent", dest="network.name", metavar="NAME", help="network (hebbian-dag)")
+    add("--strategy", dest="strategy.name", metavar="NAME", help="strategy (prune)")
+    add("-p", "--population", type=int, metavar="P", help="candidates per generation")
+    add("-g", "--generations", type=int, metavar="G", help="generations")
+    add("-r", "--episodes", type=int, metavar="E", help="episodes per candidate")
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help="hidden layer sizes")
+    add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each")
+    add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
+    add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic (auto, numpy)")
+    add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files")
+    add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
+    add("--resume", action="store_true", help="continue from what the run files hold")
+    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
+    return parser
+
+
+def load(argv: list[str]) -> tuple[Config, bool]:
+    """Return the configuration a command line asks for, and whether to resume. Raises InputError."""
+    arguments = vars(_parser().parse_args(argv))
+    path, assignments, resume = (arguments.pop(name) for name in ("experiment", "assignments", "resume"))
+    table = _read_experiment(Path(path)) if path else {}
+    for key, value in arguments.items():
+        if value is not None:
+            set_key(table, key, value)
+    for assignment in assignments:
+        set_key(table, *read_assignment(assignment))
+    return parse(Config, _with_defaults(table)), resume
+
+
+def _read_experiment(path: Path) -> dict[str, Any]:
+    try:
+        return read_table(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({wrong})") from None
+
+
+def _with_defaults(table: dict[str, Any]) -> dict[str, Any]:
+    """Name the default network and strategy where only their options are given."""
+    for section, field in Config.model_fields.items():
+        if section in ("network", "strategy") and isinstance(table.get(section, {}), dict):
+            table[section] = field.get_default() | table.get(section, {})
+    return table
+
+
+def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> store.RunFile:
+    """Create the run file of a seed, or reopen it to resume. Raises InputError."""
+    config = experiment.config
+    path = store.path_of(config.directory(), seed)
+    if not (resume and path.exists()):
+        header = store.Header(config.to_toml(), manifest(world, kernel="numpy"), seed, config.env.id)
+        return store.create(path, header)
+    run = store.read(path)
+    for key, ours, theirs in differences(config, load_config(run.header.config)):
+        raise InputError(
+            f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, "Or start anew with -o DIR."
+        )
+    if len(run.records) > config.generations:
+        told = f"at least {len(run.records)}, the generations already told in {path}"
+        raise InputError("generations (-g/--generations)", told, config.generations)
+    file = store.reopen(run)
+    if len(run.records) < config.generations:
+        file.complete, file.held_out = False, None
+    file.header = store.Header(config.to_toml(), run.header.manifest, seed, run.header.env)
+    return file
+
+
+def _summary(file: store.RunFile) -> str:
+    last = file.records[-1]
+    lines = [f"{file.path}: best {best_and_mean(last)[0]:.2f} in generation {len(file.records) - 1}, "
+             f"digest {last.digest.decode()}"]  # fmt: skip
+    if file.held_out is not None:
+        mean, half = interval(file.held_out.returns)
+        lines.append(f"champion on {len(file.held_out.returns)} held-out episodes: {mean:.2f} ± {half:.2f} (95 %)")
+    return "\n".join(lines)
+
+
+def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
+    config, resume = load(argv)
+    if config.compute.time_limit is not None:
+        stop.limit(seconds(config.compute.time_limit))
+    experiment = prepare(config)
+    files = [_open(experiment, seed, resume, world) for seed in config.seeds]
+    farm = coordinator(world, experiment.config, stop)
+    for file in files:
+        if file.complete:
+            print(f"{file.path}: already complete")
+            continue
+        try:
+            with Watch(file.header.seed, len(file.records), config.generations) as watch:
+                evolve(experiment, farm, file, watch)
+        except Stopped as why:
+            told = f"{len(file.records)} generations are told in {file.path}; continue with --resume"
+            raise Stopped(f"stopped by {why}: {told}.") from None
+        except RunError as wrong:
+            raise RunError(f"{wrong}\n{len(file.records)} generations are told in {file.path}.") from None
+        print(_summary(file), flush=True)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("run", _body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

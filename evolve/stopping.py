@@ -1,0 +1,36 @@
+"""Being asked to stop: signals and the time limit become a question the coordinator asks between two steps."""
+
+import signal
+import time
+from types import FrameType
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+
+
+class StopFlag:
+    """Remembers the first signal; the second one has its usual effect, so that nothing can be stuck behind us."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._deadline = float("inf")
+
+    def install(self) -> None:
+        """Catch SIGINT, SIGTERM and SIGUSR1 (SLURM's warning) in this process."""
+        for number in _SIGNALS:
+            signal.signal(number, self._remember)
+
+    def limit(self, seconds: float) -> None:
+        """Ask to stop when that many seconds have passed from now."""
+        self._deadline = time.monotonic() + seconds
+
+    def reason(self) -> str | None:
+        """Return why the run should stop, or None."""
+        if self.signal is not None:
+            return signal.Signals(self.signal).name
+        return "the time limit" if time.monotonic() > self._deadline else None
+
+    def _remember(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal is None:
+            self.signal = number
+            for other in _SIGNALS:
+                signal.signal(other, signal.default_int_handler if other == signal.SIGINT else signal.SIG_DFL)

@@ -1,0 +1,44 @@
+"""What a search strategy is to the rest of the engine: a pure ask and a pure tell over an explicit state.
+
+All randomness comes from streams keyed by (seed, purpose, generation, candidate), so the state is nothing but
+arrays, and a run resumed from stored arrays asks the same questions.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.genome import Genomes
+from evolve.shapes import Float32, Float64
+
+State = TypeVar("State")
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Strategy(Protocol[State]):
+    """A strategy for P candidates of one network."""
+
+    def start(self) -> State:
+        """Return the state before generation 0."""
+
+    def ask(self, state: State, generation: int) -> Genomes:
+        """Return the P candidates of a generation."""
+
+    def tell(self, state: State, genomes: Genomes, fitness: Float64, traces: Float32) -> State:
+        """Return the next state, given what was asked, fitness [P] (higher is better, NaN is worst), traces [P, T]."""
+
+    def champion(self, state: State) -> Genomes:
+        """Return the genome (P = 1) the strategy believes to be best. Needs one tell."""
+
+    def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+
+    def from_arrays(self, arrays: Arrays) -> State:
+        """Return the state those arrays stand for. Raises ValueError when a shape does not fit."""
+
+
+def ranking(fitness: Float64) -> NDArray[np.intp]:
+    """Return [P]: candidates from best to worst; equals keep their order, NaN comes last."""
+    return np.argsort(np.where(np.isnan(fitness), np.inf, -fitness), kind="stable")

@@ -1,0 +1,234 @@
+"""prune: selection from an elite, block swaps, and trace-guided pruning of what the episodes left unused.
+
+With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever) and the K best of the last generation,
+sorted by score. A generation is the first `survivors` of the leaderboard, unchanged, and children:
+
+    parent     drawn from the pool with probability proportional to (pool size - rank)
+    K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
+    trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
+               trace averaged over its episodes, carried along by the swaps
+    uniform    half the time, each connection is pruned with probability `uniform_pruning`
+    regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
+    noise      every connection left moves by `weight_noise` · N(0, 1)
+
+A leaderboard score is the mean over all evaluations of that genome. The leader is evaluated again in every
+generation, so a lucky score does not last.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.genome import Genomes, concatenate, pruned
+from evolve.networks import Network
+from evolve.numerics import exp, normal_quantile, ordered_sum
+from evolve.rng import Purpose, Stream
+from evolve.shapes import Bool, Float32, Float64, Int64, expect
+from evolve.strategies.contract import Arrays, ranking
+
+
+class PruneOptions(Options):
+    """Settings of `[strategy]` for prune; the defaults are the ancestor's."""
+
+    trace_pruning: float = Field(0.01, ge=0, le=1)
+    uniform_pruning: float = Field(0.01, ge=0, le=1)
+    uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
+    survivors: int = Field(1, ge=1)
+    regrowth: float = Field(0.0, ge=0, le=1)
+    weight_noise: float = Field(0.0, ge=0)
+
+
+@dataclass(frozen=True)
+class Elite:
+    """N evaluated genomes: traces [N, W] float32; total [N], the sum of fitness over `count` [N] evaluations."""
+
+    genomes: Genomes
+    traces: Float32
+    total: Float64
+    count: Int64
+
+    @property
+    def score(self) -> Float64:
+        """Mean fitness over all evaluations, [N]."""
+        return self.total / self.count
+
+    def take(self, which: NDArray[np.intp]) -> "Elite":
+        """Return the chosen members, in that order."""
+        return Elite(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
+
+    def best(self, n: int) -> "Elite":
+        """Return the n best by score, best first."""
+        return self.take(ranking(self.score)[:n])
+
+
+@dataclass(frozen=True)
+class PruneState:
+    """What the strategy remembers: the best ever, best first, and the best of the last generation."""
+
+    leaderboard: Elite
+    recent: Elite
+
+
+def _join(*elites: Elite) -> Elite:
+    return Elite(
+        concatenate(*(e.genomes for e in elites)),
+        np.concatenate([e.traces for e in elites]),
+        np.concatenate([e.total for e in elites]),
+        np.concatenate([e.count for e in elites]),
+    )
+
+
+class Prune:
+    """The pruning strategy for P = `population` candidates of `network`."""
+
+    def __init__(self, options: PruneOptions, network: Network, population: int, seed: int) -> None:
+        self._options, self._network, self._P, self._seed = options, network, population, seed
+        self._K = -(-population // 8)
+
+    def start(self) -> PruneState:
+        """Return the state before generation 0: nobody is known."""
+        W = self._network.weights
+        none = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
+        nobody = Elite(none, np.zeros((0, W), np.float32), np.zeros(0), np.zeros(0, np.int64))
+        return PruneState(nobody, nobody)
+
+    def ask(self, state: PruneState, generation: int) -> Genomes:
+        """Return P candidates: newborn in generation 0, later the survivors and then the children."""
+        if len(state.leaderboard.genomes) == 0:
+            born = (Stream(self._seed, Purpose.BIRTH, 0, p) for p in range(self._P))
+            return concatenate(*(self._network.birth(stream) for stream in born))
+        survivors = state.leaderboard.take(np.arange(self._survivors(state)))
+        pool = _join(state.leaderboard.take(np.zeros(1, np.intp)), state.leaderboard, state.recent)
+        N, first_child = len(pool.count), len(survivors.count)
+        children = pool.best(N).take(self._draw_parents(N, self._P - first_child, generation))
+        return concatenate(survivors.genomes, self._vary(children, generation, first_child))
+
+    def tell(self, state: PruneState, genomes: Genomes, fitness: Float64, traces: Float32) -> PruneState:
+        """Score the survivors again, rank the newcomers, and keep the K best of each."""
+        P, W = self._P, self._network.weights
+        expect(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
+        expect(fitness, "fitness", "P", np.float64, P=P)
+        expect(traces, "traces", "P T", np.float32, P=P, T=self._network.traces)
+        if traces.shape[1] == 0:
+            traces = np.zeros((P, W), np.float32)
+        known = self._survivors(state)
+        generation = Elite(genomes, traces, fitness, np.ones(P, np.int64))
+        newcomers = generation.take(np.arange(known, P)).best(self._K)
+        leaderboard = _join(_score_again(state.leaderboard, generation, known), newcomers).best(self._K)
+        return PruneState(leaderboard, generation.best(self._K))
+
+    def champion(self, state: PruneState) -> Genomes:
+        """Return the leader of the leaderboard."""
+        return state.leaderboard.genomes.take(np.zeros(1, np.int64))
+
+    def to_arrays(self, state: PruneState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        return {
+            f"{name}_{part}": array
+            for name, elite in (("leaderboard", state.leaderboard), ("recent", state.recent))
+            for part, array in (
+                ("weights", elite.genomes.weights), ("mask", elite.genomes.mask), ("traces", elite.traces),
+                ("total", elite.total), ("count", elite.count),
+            )
+        }  # fmt: skip
+
+    def from_arrays(self, arrays: Arrays) -> PruneState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        return PruneState(self._elite(arrays, "leaderboard"), self._elite(arrays, "recent"))
+
+    def _elite(self, arrays: Arrays, name: str) -> Elite:
+        W = self._network.weights
+        spelled = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N W", np.float32),
+                   "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
+        parts = {}
+        for part, (symbols, dtype) in spelled.items():
+            if f"{name}_{part}" not in arrays:
+                raise ValueError(f"checkpoint: {name}_{part} is missing")
+            array = parts[part] = np.asarray(arrays[f"{name}_{part}"])
+            expect(array, f"{name}_{part}", symbols, dtype, N=len(parts["weights"]), W=W)
+        return Elite(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
+
+    def _survivors(self, state: PruneState) -> int:
+        return min(self._options.survivors, len(state.leaderboard.count), self._P - 1)
+
+    def _draw_parents(self, pool_size: int, children: int, generation: int) -> NDArray[np.intp]:
+        """Return [children]: the pool rank of each child's parent, by linear rank selection in whole numbers."""
+        shares = np.cumsum(np.arange(pool_size, 0, -1))
+        draws = Stream(self._seed, Purpose.PARENTS, generation).below(int(shares[-1]), children)
+        return np.searchsorted(shares, draws, side="right")
+
+    def _vary(self, children: Elite, generation: int, first: int) -> Genomes:
+        """Return the children after swaps, pruning, regrowth and noise; `first` is the first child's candidate."""
+        weights, mask, traces = children.genomes.weights, children.genomes.mask, children.traces
+        self._swap_blocks((weights, mask, traces), generation)
+        doomed = self._trace_pruning_probability(mask, traces)
+        for child in range(len(weights)):
+            key = (generation, first + child)
+            self._prune(mask[child], doomed[child], key)
+            self._regrow(weights[child], mask[child], key)
+            self._add_noise(weights[child], key)
+        return pruned(weights, mask)
+
+    def _swap_blocks(self, arrays: tuple[NDArray[Any], ...], generation: int) -> None:
+        children, blocks = len(arrays[0]), self._network.blocks
+        if children < 2:
+            return
+        for swap in range(self._K):
+            stream = Stream(self._seed, Purpose.SWAPS, generation, swap)
+            one, other = int(stream.below(children, 1)[0]), int(stream.below(children - 1, 1)[0])
+            other += other >= one
+            chosen = blocks[int(stream.below(len(blocks), 1)[0])]
+            if stream.uniform(1)[0] < 0.5:
+                layer = int(stream.below(blocks[-1].layer + 1, 1)[0])
+                span = [b for b in blocks if b.layer == layer]
+            else:
+                span = [chosen]
+            place = slice(span[0].start, span[-1].stop)
+            for array in arrays:
+                array[[one, other], place] = array[[other, one], place]
+
+    def _trace_pruning_probability(self, mask: Bool, traces: Float32) -> Float64:
+        """Return [children, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left."""
+        probability = np.zeros(mask.shape)
+        for block in self._network.blocks:
+            place = slice(block.start, block.stop)
+            left, size = mask[:, place], np.where(mask[:, place], np.abs(traces[:, place]), np.float32(np.inf))
+            smallest = size.min(axis=1, keepdims=True)
+            smallest[np.isinf(smallest)] = 0
+            weight = np.where(left, exp(smallest - size), np.float32(0)).astype(np.float64)
+            total = ordered_sum(weight)[:, None]
+            share = weight / np.where(total > 0, total, 1.0)
+            count = np.count_nonzero(left, axis=1)[:, None]
+            probability[:, place] = np.minimum(1.0, self._options.trace_pruning * count * share)
+        return probability
+
+    def _prune(self, mask: Bool, doomed: Float64, key: tuple[int, int]) -> None:
+        mask &= Stream(self._seed, Purpose.TRACE_PRUNING, *key).uniform(len(mask)) >= doomed
+        stream = Stream(self._seed, Purpose.UNIFORM_PRUNING, *key)
+        if stream.uniform(1)[0] < self._options.uniform_pruning_chance:
+            mask &= stream.uniform(len(mask)) >= self._options.uniform_pruning
+
+    def _regrow(self, weights: Float32, mask: Bool, key: tuple[int, int]) -> None:
+        if self._options.regrowth:
+            stream = Stream(self._seed, Purpose.REGROWTH, *key)
+            grown = ~mask & (stream.uniform(len(mask)) < self._options.regrowth)
+            weights[grown] = normal_quantile(stream.uniform(len(mask)))[grown]
+            mask |= grown
+
+    def _add_noise(self, weights: Float32, key: tuple[int, int]) -> None:
+        if self._options.weight_noise:
+            noise = normal_quantile(Stream(self._seed, Purpose.WEIGHT_NOISE, *key).uniform(len(weights)))
+            weights += np.float32(self._options.weight_noise) * noise
+
+
+def _score_again(leaderboard: Elite, generation: Elite, known: int) -> Elite:
+    """Return the leaderboard with the newest evaluation of its first `known` members added to their means."""
+    total, count, traces = leaderboard.total.copy(), leaderboard.count.copy(), leaderboard.traces.copy()
+    total[:known] += generation.total[:known]
+    count[:known] += 1
+    traces[:known] = generation.traces[:known]
+    return Elite(leaderboard.genomes, traces, total, count)
