@@ -154,8 +154,9 @@ def _explain(model: type[BaseModel], wrong: ValidationError, at: str) -> InputEr
     if first["type"] == "extra_forbidden":
         known = _known_keys(model, path[:-1])
         return InputError(f"key {key}", "a key that exists", "an unknown one", nearest(path[-1], known))
-    argument = f"{key} ({FLAGS[key]})" if key in FLAGS else key
-    expected = re.sub(r"^(Value error, |Input should be (a valid |valid )?)", "", first["msg"])
+    flag = FLAGS.get(re.sub(r"\.\d+$", "", key))
+    argument = f"{key} ({flag})" if flag else key
+    expected = re.sub(r"^(Value error, |Input should be )", "", first["msg"]).replace("valid dictionary", "table")
     return InputError(argument, expected, first["input"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evolve import environments, networks, store, strategies
-from evolve.cluster import Coordinator, Task
+from evolve.cluster import Coordinator, Task, keys_of
 from evolve.config import Config, parse, read_table
 from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
@@ -42,10 +42,14 @@ def make_rollout(text: str) -> Rollout:
 
 def prepare(config: Config) -> Experiment:
     """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
-    complete = config.model_copy(
-        update={"network": networks.options(config.network), "strategy": strategies.options(config.strategy)}
-    )
     engine = environments.make(config.env, slots=1)
+    complete = config.model_copy(
+        update={
+            "env": config.env.model_copy(update={"id": engine.id}),
+            "network": networks.options(config.network),
+            "strategy": strategies.options(config.strategy),
+        }
+    )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     engine.close()
     return Experiment(complete, network)
@@ -75,7 +79,8 @@ def evolve(
         for generation in range(len(file.records), config.generations):
             begin = time.perf_counter()
             genomes = strategy.ask(state, generation)
-            task = Task(seed, Purpose.EPISODE, generation, config.common_random_numbers)
+            keys = keys_of(generation, config.population, config.common_random_numbers)
+            task = Task(seed, Purpose.EPISODE, keys)
             evaluation = coordinator.evaluate(task, genomes, config.episodes, experiment.network.traces)
             fitness = mean_return(evaluation.returns)
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
@@ -114,6 +119,7 @@ def _held_out(experiment: Experiment, coordinator: Coordinator, champion: Genome
     episodes = experiment.config.held_out_episodes
     if not episodes:
         return None
-    evaluation = coordinator.evaluate(Task(seed, Purpose.HELD_OUT), champion, episodes, experiment.network.traces)
+    task = Task(seed, Purpose.HELD_OUT, keys_of(0, population=1))
+    evaluation = coordinator.evaluate(task, champion, episodes, experiment.network.traces)
     seeds: Any = [environment_seed(seed, Purpose.HELD_OUT, 0, 0, episode) for episode in range(episodes)]
     return store.HeldOut(evaluation.returns[0], np.array(seeds, np.int64), champion.weights[0], champion.mask[0])

@@ -21,20 +21,28 @@ from evolve.shapes import Float64, Int64
 
 @dataclass(frozen=True)
 class Task:
-    """What keys the episodes of an evaluation; with `common`, all candidates meet the same episodes."""
+    """What keys the episodes of an evaluation: `keys` [P, 2] int64 are generation and candidate of each genome.
+
+    Genomes with equal keys meet the same episodes (common random numbers).
+    """
 
     seed: int
     purpose: Purpose
-    generation: int = 0
-    common: bool = False
+    keys: Int64
+
+
+def keys_of(generation: int, population: int, common: bool = False) -> Int64:
+    """Return the keys [P, 2] of one generation; with `common` all candidates meet candidate 0's episodes."""
+    candidates = np.zeros(population, np.int64) if common else np.arange(population, dtype=np.int64)
+    return np.stack([np.full(population, generation, np.int64), candidates], axis=1)
 
 
 class _Units:
     """The P·E units of an evaluation in candidate order, and how far they have been handed out."""
 
     def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int) -> None:
-        self._words = np.array([serial, task.seed, task.purpose, task.generation, task.common], np.int64)
-        self._genomes, self._E, self._next = genomes, episodes, 0
+        self._words = np.array([serial, task.seed, task.purpose], np.int64)
+        self._keys, self._genomes, self._E, self._next = task.keys, genomes, episodes, 0
         self.left = len(genomes) * episodes
 
     def take(self, n: int) -> Chunk:
@@ -44,7 +52,8 @@ class _Units:
         candidates, episodes = np.divmod(flat, self._E)
         first, last = int(candidates[0]), int(candidates[-1]) + 1
         units = np.stack([candidates - first, candidates, episodes], axis=1).astype(np.int32)
-        return Chunk(self._words, self._genomes.weights[first:last], self._genomes.mask[first:last], units)
+        rows = slice(first, last)
+        return Chunk(self._words, self._keys[rows], self._genomes.weights[rows], self._genomes.mask[rows], units)
 
 
 class Coordinator:

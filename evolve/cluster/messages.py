@@ -27,11 +27,12 @@ class Setup:
 class Chunk:
     """To a worker: units to evaluate.
 
-    task: [5] = serial, seed, purpose, generation, common random numbers (0 or 1).
-    weights: [C, W], mask: [C, W]: the genomes needed. units: [N, 3] = genome row, candidate, episode.
+    task: [3] = serial, seed, purpose. keys: [C, 2], weights: [C, W], mask: [C, W]: the genomes needed and what keys
+    their episodes: generation, candidate. units: [N, 3] = row among these C, candidate to report, episode.
     """
 
     task: Int64
+    keys: Int64
     weights: Float32
     mask: Bool
     units: Int32

@@ -19,18 +19,13 @@ MakeRollout = Callable[[str], Rollout]
 
 def units_of(chunk: Chunk) -> list[Unit]:
     """Return the units of a chunk, with their environment seeds."""
-    _, seed, purpose, generation, common = (int(word) for word in chunk.task)
-    return [
-        Unit(
-            candidate,
-            episode,
-            # Common random numbers: all candidates of a generation meet candidate 0's episodes.
-            environment_seed(seed, Purpose(purpose), generation, 0 if common else candidate, episode),
-            chunk.weights[row],
-            chunk.mask[row],
-        )
-        for row, candidate, episode in chunk.units.tolist()
-    ]
+    _, seed, purpose = (int(word) for word in chunk.task)
+    units = []
+    for row, candidate, episode in chunk.units.tolist():
+        generation, key = chunk.keys[row].tolist()
+        environment = environment_seed(seed, Purpose(purpose), generation, key, episode)
+        units.append(Unit(candidate, episode, environment, chunk.weights[row], chunk.mask[row]))
+    return units
 
 
 class _Desk:

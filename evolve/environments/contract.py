@@ -12,6 +12,9 @@ from evolve.shapes import Bool, Float32, Float64
 class Engine(Protocol):
     """B slots of one environment; live slots are always the first n."""
 
+    id: str
+    """The environment in full: with the version that an unversioned id stands for."""
+
     observation_size: int
     """O, after flattening."""
 

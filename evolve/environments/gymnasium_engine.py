@@ -36,6 +36,7 @@ class GymnasiumEngine:
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._reuse = _may_reuse(first, options)
+        self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def reset(self, slot: int, seed: int, observation: Float32) -> None:
         """Begin the episode of `seed` in a slot; writes observation [O]."""
