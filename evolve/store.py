@@ -170,6 +170,9 @@ def create(path: Path, header: Header) -> RunFile:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as wrong:
+        raise _unwritable(f"{path.parent} ({wrong.strerror})") from None
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         cure = "Continue it with --resume, or choose another directory with -o."

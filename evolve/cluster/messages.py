@@ -83,7 +83,7 @@ def text(string: str) -> NDArray[np.uint8]:
 
 def encode(message: Message) -> NDArray[np.uint8]:
     """Return the frame of a message."""
-    arrays = [np.ascontiguousarray(getattr(message, field.name)) for field in fields(message)]
+    arrays = [np.asarray(getattr(message, field.name), order="C") for field in fields(message)]
     words = [_KINDS.index(type(message))]
     for array in arrays:
         words += [_DTYPES.index(array.dtype), array.ndim, *array.shape]

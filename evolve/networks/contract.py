@@ -41,7 +41,7 @@ class Batch(Protocol):
         """Copy a slot's genome and state onto another slot."""
 
     def step(self, observations: Float32) -> Float32:
-        """Advance the first n slots by one step: observations [n, O] -> actions [n, A] in [-1, 1]."""
+        """Advance the first n slots by one step: observations [n, O] -> new actions [n, A] in [-1, 1]."""
 
     def trace(self, slot: int) -> Float32:
         """Return [T]: what the slot's episode leaves for the strategy to see."""

@@ -135,7 +135,7 @@ class HebbianDagBatch:
         rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
         for layer, sums in zip(self._views, partial_sums, strict=True):
             self._update_traces(layer, sums, rate)
-        return np.ascontiguousarray(outputs[1:].T)
+        return outputs[1:].T.copy()
 
     def _forward(self, layer: _Layer) -> list[Float32]:
         """Compute x_{i+1}; return the z_ij, each [K, n]."""

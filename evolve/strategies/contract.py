@@ -41,4 +41,5 @@ class Strategy(Protocol[State]):
 
 def ranking(fitness: Float64) -> NDArray[np.intp]:
     """Return [P]: candidates from best to worst; equals keep their order, NaN comes last."""
-    return np.argsort(np.where(np.isnan(fitness), np.inf, -fitness), kind="stable")
+    missing = np.isnan(fitness)
+    return np.lexsort((np.where(missing, 0.0, -fitness), missing))

@@ -1,0 +1,137 @@
+"""Every engine keeps the contract: an episode depends on its seed and actions, and on nothing else."""
+
+import numpy as np
+import pytest
+
+from evolve import environments
+from evolve.config import EnvOptions
+from evolve.errors import InputError
+
+ENVIRONMENTS = [
+    "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Taxi-v4", "FrozenLake-v1",
+    "BipedalWalker-v3", "LunarLander-v3", "InvertedPendulum-v5", "HalfCheetah-v5", "toys:Switches-v0", "toys:Memory-v0",
+]  # fmt: skip
+STEPS = 60
+
+
+def play(engine, slots, seeds):
+    """Run the episodes of `seeds` side by side in the first slots; return the observations and rewards of each."""
+    n = len(slots)
+    observations = np.zeros((n, engine.observation_size), np.float32)
+    outputs = [
+        np.random.Generator(np.random.Philox(s)).uniform(-1, 1, (STEPS, engine.action_size)).astype(np.float32)
+        for s in seeds
+    ]
+    for slot, seed in enumerate(seeds):
+        engine.reset(slot, seed, observations[slot])
+    seen, over = [[row.copy()] for row in observations], [False] * n
+    for t in range(STEPS):
+        rewards, ended = engine.step(np.stack([o[t] for o in outputs]), observations)
+        for slot in range(n):
+            if not over[slot]:
+                seen[slot] += [observations[slot].copy(), np.array([rewards[slot]])]
+            elif ended[slot]:
+                engine.reset(slot, seeds[slot], observations[slot])
+            over[slot] |= bool(ended[slot])
+        for slot in np.flatnonzero(ended):
+            engine.reset(int(slot), seeds[slot], observations[slot])
+    return [np.concatenate(one) for one in seen]
+
+
+@pytest.fixture(params=[(name, e) for name in environments.ENGINES for e in ENVIRONMENTS], ids=str)
+def options(request):
+    engine, name = request.param
+    return EnvOptions(id=name, engine=engine)
+
+
+def test_an_episode_does_not_remember(options):
+    """Same seed, same bits: alone or beside others, in a new engine or after many episodes, in any order."""
+    alone = {}
+    for seed in range(5):
+        engine = environments.make(options, 1)
+        (alone[seed],) = play(engine, [0], [seed])
+        engine.close()
+    engine = environments.make(options, 5)
+    for order in ([3, 1, 4, 0, 2], [0, 2, 1, 3, 4]):
+        for seed, seen in zip(order, play(engine, range(5), order), strict=True):
+            assert np.array_equal(seen, alone[seed]), f"seed {seed} of {options.id}"
+    engine.close()
+
+
+def test_seeds_matter(options):
+    if options.id == "FrozenLake-v1":
+        pytest.skip("always starts in the same corner")
+    engine = environments.make(options, 2)
+    one, two = play(engine, range(2), [1, 2])
+    engine.close()
+    assert not np.array_equal(one, two)
+
+
+def test_move_goes_on_with_the_same_episode(options):
+    engine = environments.make(options, 2)
+    (expected,) = play(engine, [0], [7])
+    observations = np.zeros((2, engine.observation_size), np.float32)
+    for slot, seed in ((0, 1), (1, 7)):
+        engine.reset(slot, seed, observations[slot])
+    engine.move(1, 0)
+    observations = observations[1:].copy()
+    assert np.array_equal(observations[0], expected[: engine.observation_size])
+    outputs = np.random.Generator(np.random.Philox(7)).uniform(-1, 1, (STEPS, engine.action_size)).astype(np.float32)
+    engine.step(outputs[:1], observations)
+    O = engine.observation_size
+    assert np.array_equal(observations[0], expected[O : 2 * O])
+    engine.close()
+
+
+def test_box2d_worlds_remember_and_are_therefore_not_reused():
+    """Why `reuse = "auto"` makes a new BipedalWalker for every episode: an old one gives other bits."""
+    reused = environments.make(EnvOptions(id="BipedalWalker-v3", reuse=True), 1)
+    fresh = environments.make(EnvOptions(id="BipedalWalker-v3"), 1)
+    assert fresh._reuse is False
+    apart = 0
+    for seed in range(6):
+        (a,), (b,) = (play(engine, [0], [seed]) for engine in (reused, fresh))
+        apart += not np.array_equal(a, b)
+    reused.close()
+    fresh.close()
+    assert apart, "Box2D no longer remembers: environments could be reused"
+
+
+def test_wrappers_and_kwargs_come_from_the_configuration():
+    wrappers = [{"name": "gymnasium.wrappers:TimeAwareObservation", "kwargs": {"normalize_time": False}}]
+    engine = environments.make(EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": wrappers}), 1)
+    assert engine.observation_size == 3 + 1
+    engine.close()
+    engine = environments.make(EnvOptions(id="toys:Switches-v0", kwargs={"length": 2}), 1)
+    observations = np.zeros((1, engine.observation_size), np.float32)
+    engine.reset(0, 1, observations[0])
+    ends = [bool(engine.step(np.zeros((1, 7), np.float32), observations)[1][0]) for _ in range(2)]
+    assert ends == [False, True]
+
+
+def test_episode_length_can_be_limited():
+    engine = environments.make(EnvOptions(id="Pendulum-v1", max_episode_steps=2), 1)
+    observations = np.zeros((1, 3), np.float32)
+    engine.reset(0, 1, observations[0])
+    ends = [bool(engine.step(np.zeros((1, 1), np.float32), observations)[1][0]) for _ in range(2)]
+    assert ends == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"id": "Bipedal-v3"}, "Did you mean BipedalWalker-v3"),
+        ({"id": "BipedalWalker-v2"}, "Did you mean BipedalWalker-v3"),
+        ({"id": "nowhere:Thing-v0"}, "module that can be imported"),
+        ({"id": "Pendulum-v1", "kwargs": {"mass": 2}}, "env.kwargs"),
+        ({"id": "Pendulum-v1", "wrappers": [{"name": "gymnasium.wrappers:Nothing"}]}, "env.wrappers"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        environments.make(EnvOptions.model_validate(options), 1)
+
+
+def test_an_unversioned_id_is_completed():
+    assert environments.make(EnvOptions(id="CartPole"), 1).id == "CartPole-v1"
+    assert environments.make(EnvOptions(id="toys:Switches-v0"), 1).id == "toys:Switches-v0"

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from evolve.environments.spaces import action_decoder, observation_encoder
+from evolve.errors import InputError
+
+
+def encode(space, observation):
+    size, encoder = observation_encoder(space)
+    row = np.full(size, 99, np.float32)
+    encoder(observation, row)
+    return row.tolist()
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "expected"),
+    [
+        (spaces.Box(-1, 1, (2, 2)), np.array([[1, 2], [3, 4]], np.float32), [1, 2, 3, 4]),
+        (spaces.Box(-1, 1, ()), np.float32(0.5), [0.5]),
+        (spaces.Box(0, 255, (1, 3), np.uint8), np.array([[0, 51, 255]], np.uint8), [0, float(np.float32(0.2)), 1]),
+        (spaces.Discrete(4), 2, [0, 0, 1, 0]),
+        (spaces.Discrete(3, start=-1), np.int64(-1), [1, 0, 0]),
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), [0, 1, 0, 0, 1]),
+        (spaces.MultiDiscrete([2, 3], start=[0, 4]), np.array([0, 4]), [1, 0, 1, 0, 0]),
+        (spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (1,)))), (1, np.array([0.25])), [0, 1, 0.25]),
+        (spaces.Dict(b=spaces.Discrete(2), a=spaces.Box(-1, 1, (2,))), {"a": np.array([3, 4]), "b": 0}, None),
+    ],
+)
+def test_observations_are_flattened(space, observation, expected):
+    row = encode(space, observation)
+    if expected is None:  # members in the space's own order
+        parts = {"a": [3, 4], "b": [1, 0]}
+        expected = [v for key in space.spaces for v in parts[key]]
+    assert row == expected
+
+
+def decode(space, outputs, scale=1.0):
+    size, decoder = action_decoder(space, scale)
+    outputs = np.array(outputs, np.float32)
+    assert outputs.shape[1] == size
+    return decoder(outputs)
+
+
+def box(low, high, dtype=np.float32):
+    return spaces.Box(np.array(low, dtype), np.array(high, dtype), dtype=dtype)
+
+
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("space", "outputs", "expected"),
+    [
+        (box([-1, -1], [1, 1]), [0.3, -0.7], [0.3, -0.7]),
+        (box([-2], [2]), [0.5], [1]),
+        (box([0], [1]), [0.0], [0.5]),  # asymmetric: the middle of the interval
+        (box([0, -3], [1, 1]), [-1, 1], [0, 1]),
+        (box([-INF], [INF]), [0.5], [1.0]),  # unbounded: ± action_scale, here 2
+        (box([1], [INF]), [-1], [1]),  # half bounded: starts at the bound
+        (box([1], [INF]), [1], [5]),
+        (box([-INF], [3]), [-1], [-1]),
+        (box([0], [10], np.int32), [0.33], [7]),
+    ],
+)
+def test_box_actions_are_stretched_onto_the_interval(space, outputs, expected):
+    (action,) = decode(space, [outputs], scale=2.0)
+    assert action.dtype == space.dtype
+    assert action == pytest.approx(np.array(expected), rel=1e-6)
+    assert space.contains(action)
+
+
+def test_symmetric_unit_box_passes_outputs_through_to_the_bit():
+    outputs = np.random.Generator(np.random.Philox(0)).uniform(-1, 1, (50, 4)).astype(np.float32)
+    assert np.array_equal(decode(box([-1] * 4, [1] * 4), outputs), outputs)
+
+
+def test_largest_bounds_do_not_overflow():
+    top = np.finfo(np.float32).max
+    space = box([-top], [top])
+    assert all(np.isfinite(a) for a in decode(space, [[-1], [0], [1]]).ravel())
+
+
+def test_discrete_actions_are_integers():
+    # In the ancestor discrete actions received floats.
+    actions = decode(spaces.Discrete(3, start=5), [[0, 1, 0], [2, 2, 1], [-1, -1, 0]])
+    assert actions == [6, 5, 7]
+    assert all(type(a) is int for a in actions)
+
+
+def test_multi_discrete_and_multi_binary():
+    space = spaces.MultiDiscrete([2, 3], start=[1, 0])
+    assert decode(space, [[0, 1, 5, 6, 7], [1, 0, 9, 9, 9]]).tolist() == [[2, 2], [1, 0]]
+    grid = spaces.MultiDiscrete([[2, 2], [2, 2]])
+    assert decode(grid, [[0, 1, 1, 0, 0, 1, 1, 0]]).tolist() == [[[1, 0], [1, 0]]]
+    bits = spaces.MultiBinary((2, 2))
+    (action,) = decode(bits, [[0.5, -0.5, 0.0, 1.0]])
+    assert action.tolist() == [[1, 0], [0, 1]]
+    assert bits.contains(action)
+
+
+@pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict(a=spaces.Text(3))])
+def test_other_observation_spaces_are_refused(space):
+    with pytest.raises(InputError, match="Text"):
+        observation_encoder(space)
+
+
+def test_other_action_spaces_are_refused():
+    with pytest.raises(InputError, match="Box, Discrete, MultiDiscrete or MultiBinary"):
+        action_decoder(spaces.Tuple((spaces.Discrete(2),)), 1.0)

@@ -1,0 +1,91 @@
+"""The exact functions against higher precision, and their order of addition against plain loops."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from evolve.numerics import exp, normal_quantile, ordered_sum, portable, sequential_sum, sigmoid, tanh
+
+mpmath.mp.dps = 30
+FUNCTIONS = {
+    tanh: mpmath.tanh,
+    exp: mpmath.exp,
+    sigmoid: lambda x: 1 / (1 + mpmath.exp(-x)),
+}
+finite32 = st.floats(width=32, allow_nan=False)
+
+
+def ulps(ours: float, exact: mpmath.mpf, dtype=np.float32) -> float:
+    if abs(exact) >= np.finfo(dtype).max:
+        return 0.0 if np.isinf(ours) or ours == np.finfo(dtype).max else np.inf
+    nearest = dtype(float(exact))
+    return float(abs(mpmath.mpf(float(ours)) - exact) / mpmath.mpf(float(np.spacing(abs(nearest)))))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@given(x=finite32)
+def test_within_an_ulp_everywhere(function, x):
+    (ours,) = function(np.array([x], np.float32))
+    assert ours.dtype == np.float32
+    assert ulps(ours, FUNCTIONS[function](mpmath.mpf(x))) <= 0.51
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_within_an_ulp_over_the_whole_exponent_range(function):
+    bits = np.arange(0, 0x7F800000, 1_299_709, dtype=np.uint32)  # every exponent, about six mantissas each
+    x = np.concatenate([bits.view(np.float32), -bits.view(np.float32)])
+    ours = function(x)
+    worst = max(ulps(y, FUNCTIONS[function](mpmath.mpf(float(v)))) for v, y in zip(x, ours, strict=True))
+    assert worst <= 0.51
+
+
+def test_special_values():
+    x = np.array([np.nan, -0.0, 0.0, np.inf, -np.inf], np.float32)
+    assert np.array_equal(tanh(x), np.array([np.nan, 0, 0, 1, -1], np.float32), equal_nan=True)
+    assert np.signbit(tanh(x)[1])
+    assert np.array_equal(exp(x), np.array([np.nan, 1, 1, np.inf, 0], np.float32), equal_nan=True)
+    assert np.array_equal(sigmoid(x), np.array([np.nan, 0.5, 0.5, 1, 0], np.float32), equal_nan=True)
+
+
+@given(st.floats(2.0**-1000, 2.0**1000))
+def test_log(x):
+    assert ulps(portable.log(np.array([x]))[0], mpmath.log(mpmath.mpf(x)), np.float64) <= 2
+
+
+@given(st.floats(2.0**-53, 1 - 2.0**-53))
+def test_normal_quantile(u):
+    exact = mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(u) - 1)
+    assert ulps(normal_quantile(np.array([u]))[0], exact) <= 0.51
+
+
+def test_normal_quantile_is_odd_and_golden(golden):
+    u = np.array([0.5, 0.25, 0.75, 0.025, 0.975, 2.0**-53])
+    z = normal_quantile(u)
+    assert z[0] == 0
+    assert z[1] == -z[2]
+    assert z[3] == -z[4]
+    assert [float(v).hex() for v in z] == golden["normal_quantile"]
+
+
+@given(arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(0, 40)), elements=st.floats(-1e6, 1e6)))
+def test_ordered_sum_is_its_definition(x):
+    def by_hand(values):
+        while len(values) > 1:
+            half = (len(values) + 1) // 2
+            values = [a + b for a, b in zip(values, values[half:], strict=False)] + values[len(values) - half : half]
+        return values[0] if values else 0.0
+
+    assert ordered_sum(x).tolist() == [by_hand(row.tolist()) for row in x]
+
+
+@pytest.mark.parametrize("width", [1, 7, 99, 100, 640])
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 40))
+def test_sequential_sum_adds_one_after_another(width, n, seed):
+    x = np.random.Generator(np.random.Philox(seed)).normal(size=(n, width)).astype(np.float32)
+    total = x[0].copy()
+    for row in x[1:]:
+        total = np.array([np.float32(a + b) for a, b in zip(total, row, strict=True)], np.float32)
+    assert np.array_equal(sequential_sum(x.copy()), total)

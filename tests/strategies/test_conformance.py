@@ -1,0 +1,128 @@
+"""Every strategy of the registry keeps the contract."""
+
+import numpy as np
+import pytest
+
+from evolve import networks, strategies
+from evolve.strategies import ranking
+
+VARIANTS = [
+    {"name": "prune"},
+    {"name": "prune", "survivors": 4, "regrowth": 0.1, "weight_noise": 0.2},
+]
+P = 20
+NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
+def table(request):
+    return strategies.options(request.param)
+
+
+def strategy(table, seed=3, population=P):
+    return strategies.make(table, NETWORK, population, seed)
+
+
+def traces(P=P):
+    return np.random.Generator(np.random.Philox(9)).normal(size=(P, NETWORK.traces)).astype(np.float32)
+
+
+def sphere(genomes):
+    return -((genomes.weights.astype(np.float64) - 0.5) ** 2).sum(axis=1)
+
+
+def evolve(made, generations, objective=sphere, state=None, first=0):
+    state = made.start() if state is None else state
+    asked = []
+    for generation in range(first, generations):
+        genomes = made.ask(state, generation)
+        asked.append(genomes)
+        state = made.tell(state, genomes, objective(genomes), traces(len(genomes)))
+    return state, asked
+
+
+def test_every_registered_strategy_is_tried():
+    assert {v["name"] for v in VARIANTS} == set(strategies.STRATEGIES)
+
+
+@pytest.mark.parametrize("population", [2, 3, 9, 20])
+def test_population_keeps_its_size(table, population):
+    _, asked = evolve(strategy(table, population=population), 5)
+    assert all(g.weights.shape == (population, NETWORK.weights) for g in asked)
+    assert not any(g.weights[~g.mask].any() for g in asked)
+
+
+def test_same_key_same_ask(table):
+    (_, one), (_, two), (_, other) = (evolve(strategy(table, seed), 4) for seed in (3, 3, 4))
+    for a, b, c in zip(one, two, other, strict=True):
+        assert np.array_equal(a.weights, b.weights)
+        assert not np.array_equal(a.weights, c.weights)
+
+
+def test_ask_and_tell_change_neither_state_nor_arguments(table):
+    made = strategy(table)
+    state, _ = evolve(made, 3)
+    before = {name: array.copy() for name, array in made.to_arrays(state).items()}
+    genomes = made.ask(state, 3)
+    weights, mask = genomes.weights.copy(), genomes.mask.copy()
+    made.tell(state, genomes, sphere(genomes), traces())
+    assert np.array_equal(genomes.weights, weights)
+    assert np.array_equal(genomes.mask, mask)
+    assert all(np.array_equal(before[name], array) for name, array in made.to_arrays(state).items())
+    assert np.array_equal(made.ask(state, 3).weights, weights)
+
+
+def test_state_survives_arrays_and_resumes_to_the_bit(table):
+    made = strategy(table)
+    state, asked = evolve(made, 6)
+    half, _ = evolve(made, 3)
+    restored = strategy(table).from_arrays(made.to_arrays(half))
+    state_again, rest = evolve(strategy(table), 6, state=restored, first=3)
+    assert all(np.array_equal(a.weights, b.weights) for a, b in zip(asked[3:], rest, strict=True))
+    for name, array in made.to_arrays(state).items():
+        assert np.array_equal(made.to_arrays(state_again)[name], array)
+
+
+def test_damaged_state_is_refused(table):
+    made = strategy(table)
+    arrays = made.to_arrays(evolve(made, 2)[0])
+    for name in arrays:
+        with pytest.raises(ValueError, match=r"expected|missing"):
+            made.from_arrays({k: v for k, v in arrays.items() if k != name})
+        with pytest.raises(ValueError, match=r"expected|missing"):
+            made.from_arrays(arrays | {name: arrays[name][..., :-1]})
+
+
+def test_improves_a_sphere(table):
+    # Without weight noise only recombination and pruning act, so the bar is improvement, not convergence.
+    made = strategy(table, population=40)
+    _, asked = evolve(made, 40)
+    scores = [sphere(g).max() for g in asked]
+    assert scores[-1] > scores[0] * 0.9
+
+
+def test_improves_a_noisy_sphere(table):
+    noise = np.random.Generator(np.random.Philox(4))
+    made = strategy(table, population=40)
+    _, asked = evolve(made, 40, objective=lambda g: sphere(g) + noise.normal(size=len(g.weights)))
+    assert sphere(asked[-1]).mean() > sphere(asked[0]).mean()
+
+
+def test_nan_is_worst_and_ties_keep_their_order():
+    fitness = np.array([1.0, np.nan, 3.0, -np.inf, 3.0, np.nan])
+    assert ranking(fitness).tolist() == [2, 4, 0, 3, 1, 5]
+    assert ranking(np.array([np.nan, np.inf])).tolist() == [1, 0]
+
+
+def test_a_nan_fitness_never_leads(table):
+    made = strategy(table)
+
+    def objective(genomes):
+        fitness = sphere(genomes)
+        fitness[::3] = np.nan
+        return fitness
+
+    state, asked = evolve(made, 5, objective)
+    champion = made.champion(state).weights[0]
+    bad = np.concatenate([g.weights[::3] for g in asked[:1]])
+    assert not (bad == champion).all(axis=1).any()

@@ -1,0 +1,191 @@
+"""prune: the formulas of its docstring, and the ancestor's bugs that must not come back."""
+
+import numpy as np
+import pytest
+
+from evolve import networks
+from evolve.genome import Genomes
+from evolve.rng import Purpose, Stream
+from evolve.strategies.prune import Prune, PruneOptions
+
+QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
+
+
+def network(hidden=(3,), O=4, A=2):
+    return networks.make(networks.options({"name": "hebbian-dag", "hidden": list(hidden)}), O, A)
+
+
+def prune(P, net=None, seed=0, **options):
+    return Prune(PruneOptions(**options), net or network(), P, seed)
+
+
+def told(made, P, W, fitness, traces=None, generations=1):
+    state = made.start()
+    for generation in range(generations):
+        genomes = made.ask(state, generation)
+        traces_now = np.zeros((P, W), np.float32) if traces is None else traces
+        state = made.tell(state, genomes, fitness(genomes, generation), traces_now)
+    return state
+
+
+def test_champion_is_untouched():
+    # In the ancestor the saved champion was pruned in place.
+    made, W = prune(16, uniform_pruning=0.5, weight_noise=1.0, regrowth=0.5), network().weights
+    state = told(made, 16, W, lambda g, _: np.arange(16.0))
+    champion = made.champion(state)
+    for generation in range(1, 6):
+        genomes = made.ask(state, generation)
+        assert np.array_equal(genomes.weights[0], champion.weights[0])
+        assert np.array_equal(genomes.mask[0], champion.mask[0])
+        others = np.arange(16.0)
+        others[0] = 100.0
+        state = made.tell(state, genomes, others, np.zeros((16, W), np.float32))
+        assert np.array_equal(made.champion(state).weights, champion.weights)
+
+
+def test_a_lucky_score_does_not_last():
+    # In the ancestor elites kept their luckiest score for ever.
+    made, W = prune(8), network().weights
+    lucky = told(made, 8, W, lambda g, _: np.array([0, 0, 0, 100.0, 0, 0, 0, 0]))
+    first = made.champion(lucky).weights
+    assert lucky.leaderboard.score[0] == 100.0
+    genomes = made.ask(lucky, 1)
+    state = made.tell(lucky, genomes, np.array([-50.0, *[26.0] * 7]), np.zeros((8, W), np.float32))
+    # The mean of 100 and -50 is 25: a newcomer's 26 takes the lead.
+    assert state.leaderboard.score[0] == 26.0
+    assert not np.array_equal(made.champion(state).weights, first)
+
+
+def test_leaderboard_and_recent_hold_the_k_best():
+    P, W = 20, network().weights
+    made = prune(P)
+    state = told(made, P, W, lambda g, n: np.arange(20.0) - 100 * n, generations=2)
+    assert state.recent.total.tolist() == [-81, -82, -83]  # K = ceil(20/8) = 3
+    # The leader (19) was candidate 0 of generation 1 and scored -100 there: (19 - 100)/2 = -40.5.
+    assert state.leaderboard.score.tolist() == [18, 17, -40.5]
+    assert state.leaderboard.count.tolist() == [1, 1, 2]
+
+
+def test_parents_follow_linear_ranks():
+    made = prune(30_001)
+    parents = made._draw_parents(pool_size=3, children=30_000, generation=1)
+    shares = np.bincount(parents, minlength=3) / 30_000
+    assert shares == pytest.approx([3 / 6, 2 / 6, 1 / 6], abs=0.01)
+
+
+def swapped(made, children, generation=1):
+    W = made._network.weights
+    weights = np.repeat(np.arange(children, dtype=np.float32)[:, None], W, axis=1)
+    mask, traces = np.ones((children, W), np.bool_), weights.copy()
+    made._swap_blocks((weights, mask, traces), generation)
+    return weights, traces
+
+
+def test_swaps_exchange_whole_matrices_and_carry_the_traces():
+    net = network(hidden=(3, 2))
+    kinds = set()
+    for generation in range(1, 60):
+        weights, traces = swapped(prune(3, net), 2, generation)  # K = 1: one swap
+        assert np.array_equal(weights, traces)
+        assert (weights.sum(axis=0) == 1).all()  # exchanged, nothing lost
+        moved = tuple(i for i, b in enumerate(net.blocks) if weights[0, b.start] != 0)
+        for b in net.blocks:
+            assert len(set(weights[0, b.start : b.stop])) == 1
+        kinds.add(moved)
+    rows = {tuple(i for i, b in enumerate(net.blocks) if b.layer == layer) for layer in range(3)}
+    singles = {(i,) for i in range(len(net.blocks))}
+    assert kinds == rows | singles
+
+
+def test_trace_pruning_probability_is_the_softmax_of_the_formula():
+    net = network(hidden=(3,))
+    made = prune(4, net, trace_pruning=0.01)
+    draw = np.random.Generator(np.random.Philox(0))
+    traces = draw.normal(size=(2, net.weights)).astype(np.float32) * 2
+    mask = draw.random((2, net.weights)) < 0.8
+    ours = made._trace_pruning_probability(mask, traces)
+    for child in range(2):
+        for b in net.blocks:
+            left, h = mask[child, b.start : b.stop], np.abs(traces[child, b.start : b.stop].astype(np.float64))
+            softmax = np.exp(-h) * left / (np.exp(-h) * left).sum()
+            expected = np.minimum(1, 0.01 * left.sum() * softmax)
+            assert ours[child, b.start : b.stop] == pytest.approx(expected, rel=1e-5)
+        assert not ours[child][~mask[child]].any()
+
+
+def test_trace_pruning_survives_extremes():
+    net = network(hidden=(3,))
+    made = prune(4, net, trace_pruning=1.0)
+    huge = np.full((2, net.weights), 3e38, np.float32)
+    mask = np.ones((2, net.weights), np.bool_)
+    mask[1] = False
+    ours = made._trace_pruning_probability(mask, huge)
+    assert ours[0] == pytest.approx(1.0)
+    assert not ours[1].any()
+
+
+def test_traces_steer_pruning():
+    # In the ancestor traces never left the workers, so "Hebbian" pruning was uniform.
+    net = network(hidden=(8,), O=8, A=3)
+    P, W = 200, net.weights
+    made = prune(P, net, trace_pruning=0.05, uniform_pruning=0.0)
+    used = np.arange(W) % 2 == 0
+    traces = np.where(used, np.float32(3), np.float32(0)) * np.ones((P, 1), np.float32)
+    state = told(made, P, W, lambda g, _: np.arange(float(P)), traces)
+    before, after = state.recent.genomes.mask, made.ask(state, 1).mask[1:]
+    lost_used, lost_unused = (1 - after[:, which].mean() / before[:, which].mean() for which in (used, ~used))
+    assert lost_unused > 0.05
+    assert lost_used < lost_unused / 5
+
+
+def test_pruning_rates():
+    P, W = 400, network().weights
+    made = prune(P, trace_pruning=0.0, uniform_pruning=0.2, uniform_pruning_chance=0.5)
+    state = told(made, P, W, lambda g, _: np.zeros(P))
+    full = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
+    pool = state.leaderboard.take(np.zeros(P, np.intp))
+    children = made._vary(type(pool)(full, pool.traces, pool.total, pool.count), 1, 1)
+    pruned_share = 1 - children.mask.mean(axis=1)
+    assert (pruned_share == 0).mean() == pytest.approx(0.5, abs=0.08)
+    assert pruned_share[pruned_share > 0].mean() == pytest.approx(0.2, abs=0.03)
+
+
+def test_regrowth_brings_back_connections_with_new_weights():
+    P, W = 50, network().weights
+    made = prune(P, **QUIET, regrowth=0.3)
+    pool = told(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
+    none = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))
+    children = made._vary(type(pool)(none, pool.traces, pool.total, pool.count), 1, 1)
+    assert children.mask.mean() == pytest.approx(0.3, abs=0.05)
+    assert children.weights[children.mask].std() == pytest.approx(1, abs=0.15)
+
+
+def test_noise_moves_only_what_is_left():
+    P, W = 50, network().weights
+    made = prune(P, **QUIET, weight_noise=0.5)
+    pool = told(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
+    mask = np.tile(np.arange(W) % 2 == 0, (P, 1))
+    ones = Genomes(np.where(mask, np.float32(1), np.float32(0)), mask)
+    children = made._vary(type(pool)(ones, pool.traces, pool.total, pool.count), 1, 1)
+    assert np.array_equal(children.mask, mask)
+    assert children.weights[mask].std() == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_faithful_preset_neither_grows_nor_moves_weights():
+    assert (PruneOptions().regrowth, PruneOptions().weight_noise) == (0.0, 0.0)
+    P, W = 24, network().weights
+    made = prune(P)
+    state = made.start()
+    first = made.ask(state, 0)
+    pool = {float(w) for w in first.weights.ravel()}
+    for generation in range(5):
+        genomes = made.ask(state, generation)
+        assert {float(w) for w in genomes.weights.ravel()} <= pool | {0.0}
+        state = made.tell(state, genomes, -genomes.connections().astype(float), np.zeros((P, W), np.float32))
+
+
+def test_newborns_come_from_keyed_streams():
+    net = network()
+    born = prune(6, net, seed=11).ask(prune(6, net, seed=11).start(), 0)
+    alone = net.birth(Stream(11, Purpose.BIRTH, 0, 4))
+    assert np.array_equal(born.weights[4], alone.weights[0])

@@ -1,0 +1,114 @@
+import contextlib
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.config import Config, differences, nearest, parse, read_assignment, read_table, seconds, set_key
+from evolve.errors import InputError
+
+
+def test_toml_round_trip_spells_out_every_default():
+    config = parse(Config, {"population": 10, "env": {"id": "Pendulum-v1", "kwargs": {"g": 9.0}}, "seeds": [3, 1]})
+    text = config.to_toml()
+    assert parse(Config, read_table(text, "it")) == config
+    table = tomllib.loads(text)
+    assert table["population"] == 10
+    assert table["episodes"] == Config().episodes
+    assert set(table) == set(Config.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"population": 1}, "population (-p/--population): expected greater than or equal to 2, got 1."),
+        ({"population": 2.5}, "population (-p/--population)"),
+        ({"population": True}, "population (-p/--population)"),
+        ({"episodes": 0}, "episodes (-r/--episodes)"),
+        ({"generations": "7"}, "generations (-g/--generations)"),
+        ({"seeds": []}, "seeds (-s/--seed)"),
+        ({"seeds": [-1]}, "seeds.0 (-s/--seed)"),
+        ({"seeds": [5, 5]}, "expected every seed once, got [5, 5]"),
+        ({"populaton": 5}, "key populaton: expected a key that exists, got an unknown one. Did you mean population"),
+        ({"env": {"kwarg": {}}}, "Did you mean kwargs"),
+        ({"env": 5}, "env"),
+        ({"env": {"engine": "unity"}}, "'gymnasium'"),
+        ({"compute": {"slots": 0}}, "compute.slots"),
+        ({"compute": {"time_limit": "soon"}}, "23h50m"),
+        ({"network": 3}, "network: expected a table, got 3"),
+        ({"env": {"wrappers": [{"name": "os.system"}]}}, "env.wrappers.0.name"),
+        ({"env": {"action_scale": float("nan")}}, "env.action_scale"),
+    ],
+)
+def test_wrong_settings_are_refused_with_one_plain_line(table, message):
+    with pytest.raises(InputError) as wrong:
+        parse(Config, table)
+    assert message in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_malformed_toml_is_refused():
+    with pytest.raises(InputError, match=r"^my\.toml: expected well-formed TOML, got .*line 1"):
+        read_table("population = = 3", "my.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.b=3", ("a.b", 3)),
+        ("a.b = 2.5", ("a.b", 2.5)),
+        ("x=true", ("x", True)),
+        ("x=[1, 2]", ("x", [1, 2])),
+        ("env.id=CartPole-v1", ("env.id", "CartPole-v1")),
+        ("x='7'", ("x", "7")),
+        ("env.kwargs.a-b=", ("env.kwargs.a-b", "")),
+    ],
+)
+def test_assignments(text, expected):
+    assert read_assignment(text) == expected
+
+
+@pytest.mark.parametrize("text", ["x", "=3", "a..b=3", "a b=3", ".a=1"])
+def test_bad_assignments_are_refused(text):
+    with pytest.raises(InputError, match=r"section\.key=value"):
+        read_assignment(text)
+
+
+def test_set_key_makes_tables_but_does_not_replace_values():
+    table = {"population": 3}
+    set_key(table, "env.kwargs.g", 9.0)
+    assert table == {"population": 3, "env": {"kwargs": {"g": 9.0}}}
+    with pytest.raises(InputError, match="population to be a table"):
+        set_key(table, "population.x", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90", 90), ("90s", 90), ("1h", 3600), ("23h50m", 85800), ("1d2h3m4.5s", 93784.5)]
+)
+def test_durations(text, value):
+    assert seconds(text) == value
+
+
+@given(st.text(max_size=8))
+def test_durations_never_crash(text):
+    with contextlib.suppress(ValueError):
+        assert seconds(text) >= 0
+
+
+def test_differences_name_what_defines_the_experiment_only():
+    base = Config()
+    other = parse(
+        Config,
+        {"population": 65, "generations": 99, "seeds": [8], "compute": {"slots": 3}, "env": {"kwargs": {"g": 1}},
+         "network": {"name": "hebbian-dag", "plasticity": 0.5}},
+    )  # fmt: skip
+    assert differences(base, base) == []
+    assert differences(base, other) == [
+        ("env.kwargs", {}, None), ("env.kwargs.g", None, 1), ("network.plasticity", None, 0.5), ("population", 64, 65),
+    ]  # fmt: skip
+
+
+def test_nearest():
+    assert nearest("CartPole-v0", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean CartPole-v1?"
+    assert nearest("zzz", ["one", "two"]) == "Known: one, two."

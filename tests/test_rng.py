@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.rng import Purpose, Stream, environment_seed, seed_sequence
+
+part = st.integers(0, 2**32 - 1)
+
+
+@given(st.integers(0, 2**63 - 1), part, part, part)
+def test_equal_keys_give_equal_streams(seed, generation, candidate, episode):
+    key = (seed, Purpose.SWAPS, generation, candidate, episode)
+    assert Stream(*key).bits(5).tolist() == Stream(*key).bits(5).tolist()
+
+
+def test_every_part_of_the_key_matters():
+    keys = [
+        (s, p, g, c, e)
+        for s in (0, 1)
+        for p in (Purpose.BIRTH, Purpose.EPISODE)
+        for g in (0, 1)
+        for c in (0, 1)
+        for e in (0, 1)
+    ]
+    assert len({tuple(Stream(*key).bits(2)) for key in keys}) == len(keys)
+    assert len({environment_seed(*key) for key in keys}) == len(keys)
+
+
+def test_trailing_zeros_of_a_key_are_not_padding():
+    # numpy.random.SeedSequence([7]) and ([7, 0]) are the same stream; ours must not be.
+    plain = [np.random.SeedSequence(key).generate_state(2).tolist() for key in ([7], [7, 0])]
+    assert plain[0] == plain[1]
+    ours = [np.random.Philox(seed_sequence(7, Purpose.BIRTH, 0, 0, e)).random_raw(2).tolist() for e in (0, 1)]
+    assert ours[0] != ours[1]
+
+
+@pytest.mark.parametrize("bad", [-1, 2**32])
+def test_parts_out_of_range_are_refused(bad):
+    with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
+        Stream(0, Purpose.BIRTH, bad)
+
+
+def test_uniform_is_open_and_flat():
+    u = Stream(3, Purpose.BIRTH).uniform(100_000)
+    assert 0 < u.min() < 1e-4
+    assert 1 - 1e-4 < u.max() < 1
+    counts = np.histogram(u, bins=20, range=(0, 1))[0]
+    assert ((counts - 5000) ** 2 / 5000).sum() < 44  # chi-square, 19 degrees of freedom, p = 0.001
+
+
+def test_uniform_never_touches_its_ends():
+    class Extreme(Stream):
+        def bits(self, n):
+            return np.array([0, 2**64 - 1], np.uint64)
+
+    low, high = Extreme(0, Purpose.BIRTH).uniform(2)
+    assert low == 2.0**-53
+    assert high == 1 - 2.0**-53
+
+
+@given(st.integers(1, 10**6))
+def test_below_stays_below(bound):
+    draws = Stream(1, Purpose.PARENTS).below(bound, 50)
+    assert draws.min() >= 0
+    assert draws.max() < bound
+
+
+def test_environment_seeds_fit_a_signed_word():
+    seeds = [environment_seed(13, Purpose.EPISODE, g, 0, 0) for g in range(500)]
+    assert min(seeds) >= 0
+    assert max(seeds) < 2**31
+
+
+def test_golden_words(golden):
+    assert [int(w) for w in Stream(41337, Purpose.EPISODE, 3, 2, 1).bits(3)] == golden["philox_words"]
+    assert environment_seed(41337, Purpose.EPISODE, 3, 2, 1) == golden["environment_seed"]

@@ -1,0 +1,199 @@
+"""The run file: readable at any instant, never overwritten, refused when it is not whole."""
+
+import json
+import os
+
+import h5py
+import numpy as np
+import pytest
+
+from evolve import store
+from evolve.errors import InputError
+
+P, E, W, R = 3, 2, 4, 2
+
+
+def record(g, ranks=R):
+    return store.Record(
+        returns=np.full((P, E), g + 0.5), lengths=np.full((P, E), g, np.int32), fitness=np.arange(P) + g * 1.0,
+        connections=np.full(P, 4, np.int32), digest=f"{g:064x}".encode(), seconds=0.5, steps=7,
+        busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
+        champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
+    )  # fmt: skip
+
+
+def header():
+    return store.Header("seeds = [3]\n", {"evolve": "x"}, 3, "CartPole-v1")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return store.path_of(tmp_path / "new" / "directory", 3)
+
+
+def write(path, generations=2):
+    file = store.create(path, header())
+    for g in range(generations):
+        file.append(record(g), {"leaderboard": np.arange(g + 1)})
+    file.flush()
+    return file
+
+
+def test_layout_is_the_contract(path):
+    file = write(path)
+    file.held_out = store.HeldOut(np.zeros(5), np.arange(5), np.zeros(W, np.float32), np.ones(W, np.bool_))
+    file.complete = True
+    file.flush()
+    with h5py.File(path) as f:
+        assert dict(f.attrs) | {"manifest": json.loads(f.attrs["manifest"])} == {
+            "schema": 1, "config": "seeds = [3]\n", "manifest": {"evolve": "x"}, "seed": 3, "env": "CartPole-v1",
+            "complete": True,
+        }  # fmt: skip
+        shapes = {}
+        f.visititems(
+            lambda name, item: shapes.update({name: (item.shape, item.dtype.str)}) if hasattr(item, "shape") else None
+        )
+    assert shapes == {
+        "generation/returns": ((2, P, E), "<f8"), "generation/lengths": ((2, P, E), "<i4"),
+        "generation/fitness": ((2, P), "<f8"), "generation/connections": ((2, P), "<i4"),
+        "generation/digest": ((2,), "|S64"), "generation/seconds": ((2,), "<f8"), "generation/steps": ((2,), "<i8"),
+        "rank/busy_seconds": ((2, R), "<f8"),
+        "champion/weights": ((2, W), "<f4"), "champion/mask": ((2, W), "|b1"),
+        "champion/candidate": ((2,), "<i8"), "champion/fitness": ((2,), "<f8"),
+        "checkpoint/leaderboard": ((2,), "<i8"),
+        "evaluation/returns": ((5,), "<f8"), "evaluation/seeds": ((5,), "<i8"),
+        "evaluation/weights": ((W,), "<f4"), "evaluation/mask": ((W,), "|b1"),
+    }  # fmt: skip
+
+
+def test_what_was_written_is_read(path):
+    write(path)
+    run = store.read(path)
+    assert run.header == header()
+    assert not run.complete
+    assert [r.digest for r in run.records] == [record(g).digest for g in range(2)]
+    assert np.array_equal(run.records[1].returns, record(1).returns)
+    assert run.checkpoint["leaderboard"].tolist() == [0, 1]
+    assert run.held_out is None
+
+
+def test_reopened_files_go_on(path):
+    write(path)
+    file = store.reopen(store.read(path))
+    file.append(record(2, ranks=4), {"leaderboard": np.zeros(1)})  # resumed on more ranks
+    file.flush()
+    with h5py.File(path) as f:
+        busy = f["rank/busy_seconds"][()]
+    assert busy.shape == (3, 4)
+    assert np.isnan(busy[:2, 2:]).all()
+    assert not np.isnan(busy[2]).any()
+    assert len(store.read(path).records) == 3
+
+
+def test_an_empty_run_is_a_whole_file(path):
+    store.create(path, header())
+    assert store.read(path).records == ()
+
+
+def test_a_reader_is_not_disturbed_by_the_writer(path):
+    file = write(path)
+    with h5py.File(path) as reader:
+        file.append(record(2), {})
+        file.flush()
+        assert len(reader["generation/digest"]) == 2
+    assert len(store.read(path).records) == 3
+
+
+def test_an_existing_file_is_never_overwritten(path):
+    write(path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"no run file of this seed yet.*--resume"):
+        store.create(path, header())
+    assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="directory that can be written"):
+        store.create(store.path_of(tmp_path / "x", 1), header())
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(InputError, match="directory that can be written"):
+        store.create(store.path_of(tmp_path / "taken", 1), header())
+
+
+def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
+    file = write(path)
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    file.records.append(record(2))
+    with pytest.raises(InputError, match="No space left on device"):
+        file.flush()
+    assert len(store.read(path).records) == 2
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.99])
+def test_truncated_files_are_refused(path, keep):
+    write(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content)) if isinstance(keep, float) else keep])
+    with pytest.raises(InputError, match="truncated or foreign"):
+        store.read(path)
+
+
+def spoil_schema(f):
+    f.attrs["schema"] = 99
+
+
+def forget_schema(f):
+    del f.attrs["schema"]
+
+
+def forget_returns(f):
+    del f["generation/returns"]
+
+
+def cut_digests(f):
+    del f["generation/digest"]
+    f["generation/digest"] = np.array([b"0" * 64])
+
+
+def forget_checkpoint(f):
+    del f["checkpoint"]
+
+
+def spoil_manifest(f):
+    f.attrs["manifest"] = "{"
+
+
+@pytest.mark.parametrize(
+    "damage", [spoil_schema, forget_schema, forget_returns, cut_digests, forget_checkpoint, spoil_manifest]
+)
+def test_damaged_and_foreign_files_are_refused(path, damage):
+    write(path)
+    with h5py.File(path, "r+") as f:
+        damage(f)
+    with pytest.raises(InputError, match=str(path)):
+        store.read(path)
+
+
+def test_missing_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        store.read(tmp_path / "none.h5")
+    with pytest.raises(InputError, match="no such file"):
+        store.read(tmp_path)
+
+
+def test_rewriting_is_rare_when_it_is_dear(path, monkeypatch):
+    file = store.create(path, header())
+    flushes = []
+    monkeypatch.setattr(type(file), "flush", lambda self: flushes.append(len(self.records)))
+    file._flush_cost = 1000.0
+    file.append(record(0), {})
+    assert flushes == []
+    file._flush_cost = 0.0
+    file.append(record(1), {})
+    assert flushes == [2]

@@ -1,0 +1,120 @@
+"""The tests' own environments, reached as `toys:Switches-v0` and so on; importing this module registers them."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Switches(gymnasium.Env):
+    """Dict observation, MultiDiscrete action: set three switches as the lamps say."""
+
+    def __init__(self, length: int = 12, start: int = 0):
+        self.observation_space = spaces.Dict(
+            {
+                "lamps": spaces.MultiBinary(3),
+                "mode": spaces.Discrete(3, start=5),
+                "camera": spaces.Box(0, 255, (2, 2), np.uint8),
+                "pair": spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2, 3]))),
+            }
+        )
+        self.action_space = spaces.MultiDiscrete([2, 3, 2], start=[0, start, 0])
+        self.length = length
+
+    def _observe(self):
+        draw = self.np_random
+        self.lamps = draw.integers(0, 2, 3).astype(np.int8)
+        return {
+            "lamps": self.lamps,
+            "mode": np.int64(5 + draw.integers(3)),
+            "camera": draw.integers(0, 256, (2, 2)).astype(np.uint8),
+            "pair": (draw.uniform(-1, 1, 2).astype(np.float32), draw.integers([2, 3])),
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        reward = float(np.sum(action == self.lamps)) + 0.1 * self.np_random.random()
+        self.steps += 1
+        return self._observe(), reward, bool(self.steps > 4 and self.lamps.all()), self.steps >= self.length, {}
+
+
+class Memory(gymnasium.Env):
+    """Remembers, against the rules, how many episodes this object has run: needs a fresh object each time."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Box(np.array([0, -np.inf], np.float32), np.array([4, np.inf], np.float32))
+    episodes = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episodes += 1
+        self.steps = 0
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return observation, self.episodes + float(action[0]), self.steps > 3 + observation[0] * 3, self.steps >= 9, {}
+
+
+class Broken(gymnasium.Env):
+    """Raises in the middle of an episode."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.MultiBinary(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 5:
+            raise RuntimeError("the motor burnt out")
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+class Slow(gymnasium.Env):
+    """Ten steps of `seconds` each."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, seconds: float = 0.01):
+        self.seconds = seconds
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        import time
+
+        time.sleep(self.seconds)
+        self.steps += 1
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), False, self.steps >= 10, {}
+
+
+class NotANumber(gymnasium.Env):
+    """Every fourth episode or so returns NaN."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.bad = self.np_random.random() < 0.25
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.ones(2, np.float32), float("nan") if self.bad else float(action), True, False, {}
+
+
+for _class in (Switches, Memory, Broken, Slow, NotANumber):
+    gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
