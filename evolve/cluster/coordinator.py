@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve.cluster import messages
 from evolve.cluster.messages import Chunk, Failure, Results, Setup, Stop, StopRequest
-from evolve.cluster.worker import MakeRollout, units_of
+from evolve.cluster.worker import MakeRollout, failure_report, units_of
 from evolve.cluster.world import World
 from evolve.config import ComputeOptions
 from evolve.errors import RunError, Stopped
@@ -100,11 +100,15 @@ class Coordinator:
             self._own_rollout = self._make_rollout(self._config)
         begin, rollout = time.perf_counter(), self._own_rollout
         rollout.clear()
-        while units.left or rollout.pending:
+        while ledger.waiting:
             self._check_stop()
-            if units.left and rollout.pending <= self._compute.slots:
-                rollout.submit(units_of(units.take(self._compute.slots)))
-            for o in rollout.tick():
+            try:
+                if units.left and rollout.pending <= self._compute.slots:
+                    rollout.submit(units_of(units.take(self._compute.slots)))
+                outcomes = rollout.tick()
+            except Exception as wrong:  # whatever an environment raises
+                raise RunError(failure_report(self._world)) from wrong
+            for o in outcomes:
                 ledger.put(o.candidate, o.episode, o.episode_return, o.length, o.trace)
         busy[0] = time.perf_counter() - begin
 
@@ -147,7 +151,7 @@ class Coordinator:
     def _heed(self, message: messages.Message) -> None:
         match message:
             case Failure(report):
-                raise RunError("an evaluation failed " + report.tobytes().decode())
+                raise RunError(report.tobytes().decode())
             case StopRequest(signal):
                 raise Stopped(f"signal {int(signal[0])} at a worker")
 

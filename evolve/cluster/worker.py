@@ -28,6 +28,11 @@ def units_of(chunk: Chunk) -> list[Unit]:
     return units
 
 
+def failure_report(world: World) -> str:
+    """Return where and how the exception being handled was raised."""
+    return f"an evaluation failed on rank {world.rank} ({world.host}):\n{traceback.format_exc()}"
+
+
 class _Desk:
     """What a worker knows between two messages."""
 
@@ -104,7 +109,6 @@ def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int |
                 world.nap()
         except Exception:  # whatever an environment raises belongs to the coordinator
             failed = True
-            report = f"on rank {world.rank} ({world.host}):\n{traceback.format_exc()}"
-            world.post(COORDINATOR, messages.encode(Failure(messages.text(report))))
+            world.post(COORDINATOR, messages.encode(Failure(messages.text(failure_report(world)))))
     world.post(COORDINATOR, messages.encode(Stop()))
     world.flush(patience=5.0)

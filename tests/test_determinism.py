@@ -1,0 +1,107 @@
+"""The promise: equal digests on any number of ranks, MPI, chunk policy and batch size."""
+
+import shutil
+
+import h5py
+import pytest
+
+from evolve import store
+
+QUICK = ("-e", "CartPole-v1", "-p", 10, "-r", 2, "-g", 3, "-d", 4, "-s", 13, "--set", "held_out_episodes=3")
+WALKER = ("-e", "BipedalWalker-v3", "-p", 6, "-r", 2, "-g", 2, "-d", 4, "-s", 13, "--set", "held_out_episodes=3",
+          "--set", "env.max_episode_steps=300")  # fmt: skip
+ENVIRONMENTS = ["Pendulum-v1", "LunarLander-v3", "InvertedPendulum-v5", "Taxi-v4", "toys:Switches-v0", "toys:Memory-v0"]
+
+
+@pytest.fixture
+def digests(command, tmp_path):
+    """Run an experiment and return its digests, in hexadecimal."""
+
+    def run(*arguments, **how):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        done = command("run", *arguments, "-o", "run", **how)
+        assert done.code == 0, done.err + done.out
+        with h5py.File(next((tmp_path / "run").glob("*.h5"))) as file:
+            assert file.attrs["complete"]
+            held_out = file["evaluation/returns"][()].tobytes().hex()
+            return [d.decode() for d in file["generation/digest"][()]], held_out
+
+    return run
+
+
+def test_golden_digest_of_a_short_run(digests, golden):
+    assert digests(*QUICK)[0] == golden["cartpole_digests"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 9])
+def test_ranks_do_not_matter(digests, golden, ranks):
+    assert digests(*QUICK, ranks=ranks)[0] == golden["cartpole_digests"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_mpich_agrees(digests, golden, ranks):
+    assert digests(*QUICK, ranks=ranks, mpi="mpich")[0] == golden["cartpole_digests"]
+
+
+@pytest.mark.parametrize("ranks", [None, 4])
+@pytest.mark.parametrize("policy", [("fixed", 1, 3), ("fixed", 7, 1), ("guided", 8, 5)])
+def test_chunks_and_slots_do_not_matter(digests, golden, ranks, policy):
+    chunks, size, slots = policy
+    settings = (f"compute.chunks={chunks}", f"compute.chunk_size={size}", f"compute.slots={slots}")
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert digests(*QUICK, *words, ranks=ranks)[0] == golden["cartpole_digests"]
+
+
+def test_the_walker_on_any_number_of_ranks(digests):
+    expected = digests(*WALKER)
+    for ranks in (2, 3, 5, 9):
+        assert digests(*WALKER, ranks=ranks) == expected, f"{ranks} ranks"
+    other = ("--set", "compute.chunks=fixed", "--set", "compute.chunk_size=2", "--set", "compute.slots=2")
+    assert digests(*WALKER, *other, ranks=3) == expected
+    assert digests(*WALKER, ranks=3, mpi="mpich") == expected
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_other_environments(digests, env):
+    how = (
+        "-e",
+        env,
+        "-p",
+        6,
+        "-r",
+        2,
+        "-g",
+        2,
+        "-d",
+        3,
+        "--set",
+        "env.max_episode_steps=60",
+        "--set",
+        "held_out_episodes=2",
+    )
+    assert digests(*how) == digests(*how, ranks=3)
+
+
+def test_plastic_networks_and_all_of_the_strategy(digests):
+    words = ("network.plasticity=0.1", "network.neuromodulated=true", "strategy.survivors=2", "strategy.regrowth=0.05",
+             "strategy.weight_noise=0.1", "common_random_numbers=true")  # fmt: skip
+    how = (*QUICK, *(word for setting in words for word in ("--set", setting)))
+    plain, farmed = digests(*how), digests(*how, ranks=4)
+    assert plain == farmed
+    assert plain != digests(*QUICK)
+
+
+def test_the_seed_has_an_effect(digests):
+    # In the ancestor it had none.
+    assert digests(*QUICK)[0][0] != digests(*QUICK, "-s", 14)[0][0]
+
+
+def test_common_random_numbers_give_all_candidates_the_same_episodes(command, tmp_path):
+    """With pruning off and a network that sees nothing, equal episodes mean equal returns."""
+    blind = ("-e", "CartPole-v1", "-p", 4, "-r", 3, "-g", 1, "--set", "network.birth_pruning=0.999999")
+    for common in ("true", "false"):
+        done = command("run", *blind, "--set", f"common_random_numbers={common}", "-o", common)
+        assert done.code == 0, done.err
+    same, other = (store.read(store.path_of(tmp_path / c, 0)).records[0].returns for c in ("true", "false"))
+    assert (same == same[0]).all()
+    assert not (other == other[0]).all()

@@ -1,0 +1,172 @@
+"""Stopped, killed or extended: a resumed run ends with the digests of one that was never interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import psutil
+import pytest
+from conftest import environment
+
+from evolve import store
+
+RUN = ("-e", "CartPole-v1", "-p", 16, "-r", 3, "-g", 8, "-d", 4, "-s", 5, "--set", "held_out_episodes=3", "-o", "out")
+
+
+def told(tmp_path):
+    try:
+        return len(store.read(store.path_of(tmp_path / "out", 5)).records)
+    except Exception:  # not there yet
+        return 0
+
+
+def wait_until_told(process, tmp_path, generations):
+    deadline = time.monotonic() + 40
+    while told(tmp_path) < generations:
+        assert time.monotonic() < deadline, process.output()
+        assert process.popen.poll() is None, process.output()
+        time.sleep(0.02)
+
+
+def ranks_of(process):
+    found = {}
+    for p in process.family():
+        try:
+            env = p.environ()
+            rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))
+            if rank is not None and "evolve.run" in p.cmdline():
+                found[int(rank)] = p
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    where = tmp_path_factory.mktemp("uninterrupted")
+    subprocess.run(
+        [sys.executable, "-m", "evolve.run", *map(str, RUN)],
+        env=environment(),
+        cwd=where,
+        check=True,
+        timeout=100,
+        capture_output=True,
+    )
+    return store.read(store.path_of(where / "out", 5))
+
+
+def same(tmp_path, expected):
+    run = store.read(store.path_of(tmp_path / "out", 5))
+    assert [r.digest for r in run.records] == [r.digest for r in expected.records]
+    assert run.complete
+    assert run.held_out.returns.tolist() == expected.held_out.returns.tolist()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(("ranks", "mpi", "then"), [(None, "openmpi", 3), (3, "mpich", None), (3, "openmpi", 2)])
+def test_signals_end_with_75_and_a_whole_file(start, command, tmp_path, uninterrupted, number, ranks, mpi, then):
+    process = start("run", *RUN, ranks=ranks, mpi=mpi)
+    wait_until_told(process, tmp_path, 2)
+    if mpi == "openmpi" and ranks:
+        # Open MPI's mpirun ends with 1, whatever its ranks do, when it is signalled itself (but forwards SIGUSR1).
+        ranks_of(process)[1 if number == signal.SIGTERM else 0].send_signal(number)
+    else:
+        process.popen.send_signal(number)
+    done = process.wait(20)
+    assert done.code == 75, done.err + done.out
+    message = done.err + done.out
+    assert message.count("continue with --resume") == 1
+    assert "Traceback" not in message
+    assert 2 <= told(tmp_path) < 8
+    with h5py.File(tmp_path / "out" / "seed-5.h5") as file:
+        assert not file.attrs["complete"]
+    assert command("run", *RUN, "--resume", ranks=then).code == 0
+    same(tmp_path, uninterrupted)
+
+
+def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, command, tmp_path, uninterrupted):
+    process = start("run", *RUN, ranks=3)
+    wait_until_told(process, tmp_path, 1)
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.wait(20).code != 0
+    assert command("run", *RUN, "--resume", ranks=3).code == 0
+    same(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_killed_outright_after_any_generation(start, command, tmp_path, uninterrupted, ranks):
+    for generations in (1, 3, 6):
+        process = start("run", *RUN, "--resume", ranks=ranks)
+        wait_until_told(process, tmp_path, generations)
+        process.kill()
+        process.popen.wait(10)
+    assert command("run", *RUN, "--resume", ranks=None if ranks else 4).code == 0
+    same(tmp_path, uninterrupted)
+
+
+def test_a_killed_worker_ends_the_job_and_resume_continues(start, command, tmp_path, uninterrupted):
+    process = start("run", *RUN, ranks=3)
+    wait_until_told(process, tmp_path, 1)
+    ranks_of(process)[2].kill()
+    assert process.wait(20).code != 0
+    assert command("run", *RUN, "--resume").code == 0
+    same(tmp_path, uninterrupted)
+
+
+def test_the_time_limit_ends_with_75(command, tmp_path, uninterrupted):
+    done = command("run", *RUN, "--time-limit", "1s")
+    assert done.code == 75
+    assert "the time limit" in done.err
+    assert command("run", *RUN, "--resume").code == 0
+    same(tmp_path, uninterrupted)
+
+
+def test_a_finished_run_can_be_extended(command, tmp_path, uninterrupted):
+    short = [*RUN]
+    short[short.index("-g") + 1] = 3
+    assert command("run", *short).code == 0
+    again = command("run", *short, "--resume")
+    assert (again.code, "already complete" in again.out) == (0, True)
+    assert command("run", *RUN, "--resume", ranks=3).code == 0
+    same(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("-p", 17), "population, resuming"),
+        (("-d", 5), "network.hidden, resuming"),
+        (("--set", "strategy.weight_noise=0.5"), "strategy.weight_noise, resuming"),
+        (("-e", "Pendulum-v1"), "env.id, resuming"),
+        (("-g", 1), "the generations already told"),
+    ],
+)
+def test_resuming_something_else_is_refused(command, tmp_path, change, message):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *quick).code == 0
+    before = (tmp_path / "out" / "seed-0.h5").read_bytes()
+    done = command("run", *quick, *change, "--resume")
+    assert done.code == 2
+    assert message in done.err
+    assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+
+
+def test_what_cannot_reach_a_fitness_may_change(command):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
+    assert command("run", *quick, "--set", "held_out_episodes=0").code == 0
+    assert (
+        command("run", *quick, "-g", 3, "--resume", "--set", "compute.slots=2", "--set", "held_out_episodes=5").code
+        == 0
+    )
+
+
+def test_the_second_signal_kills(start):
+    process = start("run", "-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=30", "-p", 4, "-r", 1)
+    time.sleep(2)
+    for _ in range(2):
+        os.kill(process.popen.pid, signal.SIGTERM)
+        time.sleep(0.5)
+    assert process.wait(5).code == -signal.SIGTERM

@@ -1,0 +1,226 @@
+"""The command as its users meet it: results, messages, exit codes, on one rank and on several."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+from conftest import environment
+
+from evolve import store
+from evolve.run import load
+
+HERE = Path(__file__).parent
+TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=4")
+
+
+def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
+    done = command("run", *TINY, "-s", 7)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("seed 7  generation 1/2  best ")
+    assert all(word in lines[1] for word in ("mean", "connections", "steps/s", "ETA"))
+    assert "champion on 4 held-out episodes:" in lines[-1]
+    path = tmp_path / "runs" / "CartPole-v1-hebbian-dag" / "seed-7.h5"
+    with h5py.File(path) as file:
+        assert file.attrs["complete"]
+        assert file["generation/returns"].shape == (2, 6, 2)
+        assert file["evaluation/returns"].shape == (4,)
+        fitness = file["generation/fitness"][()]
+        assert np.allclose(fitness, file["generation/returns"][()].mean(axis=2))
+        assert (file["champion/fitness"][()] == fitness.max(axis=1)).all()
+        assert file["generation/steps"][0] == file["generation/lengths"][0].sum()
+        assert file.attrs["seed"] == 7
+    assert path.parent.joinpath("seed-7.h5").stat().st_size > 0
+    assert [p.name for p in path.parent.iterdir()] == ["seed-7.h5"]
+
+
+def test_several_seeds_run_one_after_another(command, tmp_path):
+    done = command("run", *TINY, "-s", 13, 41337, "-o", "out", ranks=3)
+    assert done.code == 0, done.err
+    runs = [store.read(store.path_of(tmp_path / "out", seed)) for seed in (13, 41337)]
+    assert all(run.complete for run in runs)
+    assert runs[0].records[0].digest != runs[1].records[0].digest
+    alone = command("run", *TINY, "-s", 41337, "-o", "alone")
+    assert alone.code == 0
+    assert store.read(store.path_of(tmp_path / "alone", 41337)).records[-1].digest == runs[1].records[-1].digest
+
+
+def test_flags_override_the_experiment_and_set_overrides_flags(tmp_path):
+    file = tmp_path / "x.toml"
+    file.write_text('population = 30\nepisodes = 5\n[network]\nhidden = [9]\n[env]\nid = "Pendulum-v1"\n')
+    config, resume = load([str(file), "-r", "6", "-d", "4", "4", "--set", "population=12", "--resume"])
+    assert (config.population, config.episodes, config.env.id, resume) == (12, 6, "Pendulum-v1", True)
+    assert config.network == {"name": "hebbian-dag", "hidden": [4, 4]}
+
+
+def test_the_ancestors_letters():
+    words = "-e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337"
+    config, _ = load(words.split())
+    assert (config.env.id, config.episodes, config.population, config.generations) == ("BipedalWalker-v3", 8, 138, 200)
+    assert (config.network["hidden"], config.seeds) == ([8, 8], (13, 41337))
+
+
+WRONG = [
+    (
+        ("-e", "Bipedal-v3"),
+        "env.id (-e/--env): expected a registered environment, got Bipedal-v3. Did you mean BipedalWalker-v3",
+    ),
+    (
+        ("-a", "hebian-dag"),
+        "network.name (-a/--agent): expected a known network, got hebian-dag. Did you mean hebbian-dag?",
+    ),
+    (("--strategy", "prun"), "Did you mean prune?"),
+    (("-p", 1), "population (-p/--population): expected greater than or equal to 2, got 1"),
+    (("-r", 0), "episodes (-r/--episodes): expected greater than or equal to 1, got 0"),
+    (("-d", 0), "network.hidden.0 (-d/--hidden): expected greater than or equal to 1, got 0"),
+    (("-g", "many"), "-g/--generations"),
+    (("--popluation", 8), "Did you mean --population?"),
+    (("--set", "strategy.survivor=2"), "Did you mean survivors?"),
+    (("--set", "env.id"), "section.key=value"),
+    (("malformed.toml",), "malformed.toml: expected well-formed TOML"),
+    (("missing.toml",), "EXPERIMENT.toml: expected a TOML file that can be read, got missing.toml"),
+    (("-o", "taken"), "taken/seed-0.h5. Continue it with --resume, or choose another directory with -o."),
+    (("-o", "/proc/nowhere"), "output.directory (-o/--output): expected a directory that can be written"),
+    (("-o", "foreign", "--resume"), "foreign/seed-0.h5: expected a readable run file, got a truncated or foreign file"),
+]
+
+
+@pytest.fixture
+def traps(tmp_path):
+    """Lay out a malformed experiment, an existing run file and a foreign one."""
+    (tmp_path / "malformed.toml").write_text("population = = 3")
+    store.create(store.path_of(tmp_path / "taken", 0), store.Header("", {}, 0, "x"))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "seed-0.h5").write_bytes(b"\x89HDF\r\n\x1a\n and no more")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), WRONG, ids=lambda v: " ".join(map(str, v)) if isinstance(v, tuple) else ""
+)
+def test_wrong_input_ends_at_once_with_one_plain_line(command, traps, arguments, message):
+    before = {p: p.read_bytes() for p in traps.rglob("*.h5")}
+    done = command("run", *TINY, *arguments)
+    assert done.code == 2
+    assert done.seconds < 5
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert done.out == ""
+    assert {p: p.read_bytes() for p in traps.rglob("*.h5")} == before
+
+
+@pytest.mark.parametrize("ranks", [2, 7])
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("arguments", [("-e", "Bipedal-v3"), ("-p", "x"), ("-a", "nobody")])
+def test_wrong_input_is_reported_once_whatever_the_number_of_ranks(command, ranks, mpi, arguments):
+    done = command("run", *TINY, *arguments, ranks=ranks, mpi=mpi)
+    assert done.code == 2
+    assert done.seconds < 5
+    assert (done.err + done.out).count("evolve.run:") == 1
+    assert "Traceback" not in done.err + done.out
+
+
+def test_help_ends_every_rank(command):
+    done = command("run", "--help", ranks=3)
+    assert done.code == 0
+    assert done.out.count("usage:") == 1
+    assert "example:" in done.out
+
+
+def without(*modules):
+    return {
+        "EVOLVE_WITHOUT": ",".join(modules),
+        "PYTHONPATH": os.pathsep.join([str(HERE / "without"), str(HERE.parent), str(HERE)]),
+    }
+
+
+def test_a_world_of_one_needs_no_mpi(command):
+    assert command("run", *TINY, **without("mpi4py")).code == 0
+
+
+def test_mpirun_without_mpi4py_is_refused_once(command):
+    done = command("run", *TINY, ranks=3, **without("mpi4py"))
+    assert done.code == 2
+    assert (done.out + done.err).count("evolve.run: mpirun -n 3: expected a working mpi4py") == 1
+    assert ".[mpi]" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("env", "module", "extra"),
+    [
+        ("BipedalWalker-v3", "Box2D", "box2d"),
+        ("BipedalWalker-v3", "pygame", "box2d"),
+        ("InvertedPendulum-v5", "mujoco", "mujoco"),
+    ],
+)
+def test_a_missing_extra_names_its_install_line(command, env, module, extra):
+    done = command("run", "-e", env, *TINY, **without(module))
+    assert done.code == 2
+    assert f"pip install -e '.[{extra}]'" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_launcher_of_another_mpi_is_refused_once(command):
+    """mpi4py loads Open MPI under MPICH's mpirun: each rank would think it is alone and run everything."""
+    done = command("run", *TINY, ranks=3, mpi="mpich", MPI4PY_LIBMPI=None)
+    assert done.code == 2
+    assert (done.out + done.err).count("evolve.run: mpirun -n 3: expected the mpirun of Open MPI") == 1
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_an_exception_in_an_environment_ends_the_run_with_one_report(command, tmp_path, ranks):
+    done = command("run", "-e", "toys:Broken-v0", *TINY, "-o", "out", ranks=ranks)
+    assert done.code == 1
+    assert (done.out + done.err).count("RuntimeError: the motor burnt out") == 1
+    assert "evolve.run: an evaluation failed on rank" in done.out + done.err
+    assert store.read(store.path_of(tmp_path / "out", 0)).records == ()
+
+
+def test_nan_returns_rank_last(command, tmp_path):
+    done = command("run", "-e", "toys:NotANumber-v0", *TINY, "-p", 12, "-o", "out", ranks=3)
+    assert done.code == 0, done.err
+    for record in store.read(store.path_of(tmp_path / "out", 0)).records:
+        assert np.isnan(record.fitness).any()
+        assert not np.isnan(record.champion_fitness)
+
+
+def test_an_idle_coordinator_costs_almost_no_processor(start):
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.02", "--set", "held_out_episodes=0")
+    process, cpu = start("run", *slow, "-p", 12, "-r", 1, "-g", 4, ranks=2), 0.0
+    while process.popen.poll() is None:
+        for p in process.family():
+            try:
+                if p.environ().get("OMPI_COMM_WORLD_RANK") == "0":
+                    cpu = sum(p.cpu_times()[:2])
+            except psutil.Error:  # gone meanwhile
+                continue
+        time.sleep(0.1)
+    done = process.wait(60)
+    assert done.code == 0, done.err
+    assert done.seconds > 9
+    assert cpu < 1.0 + 0.1 * done.seconds, f"{cpu} s of {done.seconds} s"  # a second for the imports
+
+
+@pytest.mark.skipif(shutil.which("script") is None, reason="needs util-linux's script, for a pseudo-terminal")
+def test_on_a_terminal_there_is_a_display(tmp_path):
+    words = f"{sys.executable} -m evolve.run -p 6 -r 2 -g 2 -d 3 --set held_out_episodes=2"
+    shown = subprocess.run(
+        ["script", "-qec", words, "/dev/null"],
+        env=environment(TERM="xterm", COLUMNS="150"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    ).stdout
+    assert "\x1b[" in shown
+    assert "2/2" in shown
+    assert "steps/s" in shown
