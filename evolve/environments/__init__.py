@@ -4,10 +4,11 @@
 """
 
 from evolve.config import EnvOptions
+from evolve.environments.bare import Recording, replay
 from evolve.environments.contract import Engine
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 
-__all__ = ["ENGINES", "Engine", "make"]
+__all__ = ["ENGINES", "Engine", "Recording", "make", "replay"]
 
 ENGINES: dict[str, type[GymnasiumEngine]] = {"gymnasium": GymnasiumEngine}
 

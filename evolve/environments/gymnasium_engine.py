@@ -30,12 +30,12 @@ class GymnasiumEngine:
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
         gymnasium.logger.min_level = gymnasium.logger.ERROR
-        self._make = _maker(options)
+        self._make = maker(options)
         self._envs: list[_Env | None] = [None] * slots
         first = self._envs[0] = _make_or_explain(options, self._make)
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
-        self._reuse = _may_reuse(first, options)
+        self._reuse = may_reuse(first, options)
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def reset(self, slot: int, seed: int, observation: Float32) -> None:
@@ -71,7 +71,8 @@ class GymnasiumEngine:
         self._envs = [None] * len(self._envs)
 
 
-def _maker(options: EnvOptions) -> Callable[[], _Env]:
+def maker(options: EnvOptions) -> Callable[[], _Env]:
+    """Return a function that makes the environment with its wrappers."""
     wrappers = [(_wrapper_class(w.name), w.kwargs) for w in options.wrappers]
 
     def make() -> _Env:
@@ -117,7 +118,8 @@ def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError("env.kwargs", f"arguments that {options.id} takes", f"{options.kwargs} ({wrong})") from None
 
 
-def _may_reuse(env: _Env, options: EnvOptions) -> bool:
+def may_reuse(env: _Env, options: EnvOptions) -> bool:
+    """Return whether an environment object may run another episode."""
     if isinstance(options.reuse, bool):
         return options.reuse
     return not options.wrappers and type(env.unwrapped).__module__.startswith(_RESET_RESTORES_ALL)
