@@ -28,6 +28,7 @@ from evolve.environments import Engine, Recording
 from evolve.errors import InputError, RunError
 from evolve.evolution import Experiment, prepare
 from evolve.genome import Genomes
+from evolve.numerics import backend
 from evolve.rng import Purpose, environment_seed
 from evolve.rollout import Rollout, Unit
 from evolve.shapes import Bool, Float32, Float64
@@ -119,7 +120,7 @@ def _record(experiment: Experiment, genomes: Genomes, candidates: Iterable[int])
     for candidate in candidates:
         for episode in range(config.episodes):
             recorder = _Recorder(engine)
-            rollout = Rollout(recorder, experiment.network, slots=1)
+            rollout = Rollout(recorder, experiment.network, slots=1, backend=backend("auto"))
             seed = environment_seed(0, Purpose.EPISODE, 0, candidate, episode)
             rollout.submit([Unit(candidate, episode, seed, genomes.weights[candidate], genomes.mask[candidate])])
             while rollout.pending:

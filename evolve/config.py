@@ -85,7 +85,7 @@ class EnvOptions(Options):
 class ComputeOptions(Options):
     """How the work is done; nothing here can reach a fitness."""
 
-    backend: Literal["auto", "numpy"] = "auto"
+    backend: Literal["auto", "numpy", "native"] = "auto"
     slots: int = Field(32, ge=1, le=65536)
     chunks: Literal["guided", "fixed"] = "guided"
     chunk_size: int = Field(8, ge=1)

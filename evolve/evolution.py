@@ -13,7 +13,7 @@ from evolve.config import Config, parse, read_table
 from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.networks import Network
-from evolve.numerics import ordered_sum
+from evolve.numerics import backend, ordered_sum
 from evolve.rng import Purpose, environment_seed
 from evolve.rollout import Rollout
 from evolve.shapes import Float64
@@ -37,11 +37,12 @@ def make_rollout(text: str) -> Rollout:
     config = load_config(text)
     engine = environments.make(config.env, config.compute.slots)
     network = networks.make(config.network, engine.observation_size, engine.action_size)
-    return Rollout(engine, network, config.compute.slots)
+    return Rollout(engine, network, config.compute.slots, backend(config.compute.backend))
 
 
 def prepare(config: Config) -> Experiment:
     """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
+    backend(config.compute.backend)
     engine = environments.make(config.env, slots=1)
     complete = config.model_copy(
         update={

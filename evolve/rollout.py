@@ -13,6 +13,7 @@ import numpy as np
 
 from evolve.environments import Engine
 from evolve.networks import Network
+from evolve.numerics import Backend
 from evolve.shapes import Bool, Float32
 
 
@@ -41,8 +42,8 @@ class Outcome:
 class Rollout:
     """B slots that work through a queue of units."""
 
-    def __init__(self, engine: Engine, network: Network, slots: int) -> None:
-        self._engine, self._batch = engine, network.batch(slots)
+    def __init__(self, engine: Engine, network: Network, slots: int, backend: Backend) -> None:
+        self._engine, self._batch = engine, network.batch(slots, backend)
         self._slots, self._live = slots, 0
         self._queue: deque[Unit] = deque()
         self._running: list[Unit | None] = [None] * slots

@@ -13,6 +13,7 @@ from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import InputError, RunError, Stopped
 from evolve.evolution import Experiment, evolve, load_config, prepare
 from evolve.manifest import manifest
+from evolve.numerics import backend
 from evolve.stopping import StopFlag
 
 _EXAMPLE = """example:
@@ -39,7 +40,7 @@ def _parser() -> Parser:
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help="hidden layer sizes")
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each")
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
-    add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic (auto, numpy)")
+    add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic: auto, numpy or native")
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
     add("--resume", action="store_true", help="continue from what the run files hold")
@@ -80,7 +81,9 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
     config = experiment.config
     path = store.path_of(config.directory(), seed)
     if not (resume and path.exists()):
-        header = store.Header(config.to_toml(), manifest(world, kernel="numpy"), seed, config.env.id)
+        header = store.Header(
+            config.to_toml(), manifest(world, kernel=backend(config.compute.backend)), seed, config.env.id
+        )
         return store.create(path, header)
     run = store.read(path)
     for key, ours, theirs in differences(config, load_config(run.header.config)):

@@ -1,11 +1,13 @@
 """The promise: equal digests on any number of ranks, MPI, chunk policy and batch size."""
 
+import platform
 import shutil
 
 import h5py
 import pytest
 
 from evolve import store
+from evolve.numerics import native
 
 QUICK = ("-e", "CartPole-v1", "-p", 10, "-r", 2, "-g", 3, "-d", 4, "-s", 13, "--set", "held_out_episodes=3")
 WALKER = ("-e", "BipedalWalker-v3", "-p", 6, "-r", 2, "-g", 2, "-d", 4, "-s", 13, "--set", "held_out_episodes=3",
@@ -50,6 +52,44 @@ def test_chunks_and_slots_do_not_matter(digests, golden, ranks, policy):
     settings = (f"compute.chunks={chunks}", f"compute.chunk_size={size}", f"compute.slots={slots}")
     words = [word for setting in settings for word in ("--set", setting)]
     assert digests(*QUICK, *words, ranks=ranks)[0] == golden["cartpole_digests"]
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_back_ends_do_not_matter(digests, golden, backend, ranks):
+    if backend == "native" and not native.available():
+        pytest.skip("the native kernels were not built")
+    assert digests(*QUICK, "--backend", backend, ranks=ranks)[0] == golden["cartpole_digests"]
+
+
+MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
+    "OPENBLAS_CORETYPE": "Nehalem",
+    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_ICL AVX512_SPR AVX2 FMA3 X86_V3 X86_V4",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4",
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="masks x86 features")
+@pytest.mark.parametrize("env", ["CartPole-v1", "LunarLander-v3", "BipedalWalker-v3"])
+def test_an_older_processor_agrees(digests, env):
+    short = (
+        "-e",
+        env,
+        "-p",
+        5,
+        "-r",
+        2,
+        "-g",
+        2,
+        "-d",
+        4,
+        "--set",
+        "env.max_episode_steps=120",
+        "--set",
+        "held_out_episodes=2",
+    )
+    assert digests(*short) == digests(*short, **MASKED)
+    assert digests(*short) == digests(*short, "--backend", "numpy", **MASKED)
 
 
 def test_the_walker_on_any_number_of_ranks(digests):

@@ -5,6 +5,7 @@ import pytest
 
 from evolve import environments, networks
 from evolve.config import EnvOptions
+from evolve.numerics import backend
 from evolve.rng import Purpose, Stream, environment_seed
 from evolve.rollout import Rollout, Unit
 
@@ -15,7 +16,9 @@ def setting(env, plasticity=0.0):
     def rollout(slots):
         engine = environments.make(options, slots)
         table = networks.options({"name": "hebbian-dag", "hidden": [4], "plasticity": plasticity})
-        return Rollout(engine, networks.make(table, engine.observation_size, engine.action_size), slots)
+        return Rollout(
+            engine, networks.make(table, engine.observation_size, engine.action_size), slots, backend("auto")
+        )
 
     engine = environments.make(options, 1)
     table = networks.options({"name": "hebbian-dag", "hidden": [4], "plasticity": plasticity})

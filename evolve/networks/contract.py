@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evolve.genome import Genomes
+from evolve.numerics import Backend
 from evolve.rng import Stream
 from evolve.shapes import Bool, Float32
 
@@ -65,5 +66,5 @@ class Network(Protocol):
     def birth(self, stream: Stream) -> Genomes:
         """Return one new genome, P = 1."""
 
-    def batch(self, slots: int) -> Batch:
-        """Return an empty batch of B = `slots` slots."""
+    def batch(self, slots: int, backend: Backend) -> Batch:
+        """Return an empty batch of B = `slots` slots; every back end gives the same bits."""

@@ -22,7 +22,7 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import Genomes, pruned
 from evolve.networks.contract import Block
-from evolve.numerics import normal_quantile, sequential_sum, tanh
+from evolve.numerics import Backend, aligned, native, normal_quantile, sequential_sum, tanh
 from evolve.rng import Stream
 from evolve.shapes import Bool, Float32
 
@@ -76,9 +76,69 @@ class HebbianDag:
         weights = normal_quantile(stream.uniform(1, self.weights))
         return pruned(weights, stream.uniform(1, self.weights) >= self.options.birth_pruning)
 
-    def batch(self, slots: int) -> "HebbianDagBatch":
+    def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
         """Return an empty batch of B = `slots` slots."""
-        return HebbianDagBatch(self, slots)
+        return _NativeBatch(self, slots) if backend == "native" else _ArrayBatch(self, slots)
+
+
+class HebbianDagBatch:
+    """The genomes and traces of B slots, laid out [tiles, W, lanes]: slots run along the last axis, so that each
+    operation is wide.
+    """
+
+    def __init__(self, network: HebbianDag, slots: int, lanes: int) -> None:
+        self._network, self._lanes = network, lanes
+        tiles, W = -(-slots // lanes), network.weights
+        self._weights, self._traces = aligned(tiles, W, lanes), aligned(tiles, W, lanes)
+        self._mask = np.zeros((tiles, W, lanes), np.bool_)
+        # m where a connection is left, 0 where it is not
+        self._gains = aligned(tiles, W, lanes) if network.options.plasticity else None
+
+    def load(self, slot: int, weights: Float32, mask: Bool) -> None:
+        """Put a genome into a slot and clear its traces."""
+        tile, lane = divmod(slot, self._lanes)
+        self._weights[tile, :, lane], self._mask[tile, :, lane] = weights, mask
+        self._traces[tile, :, lane] = 0
+        if self._gains is not None:
+            self._gains[tile, :, lane] = np.float32(self._network.options.plasticity) * mask
+
+    def move(self, source: int, target: int) -> None:
+        """Copy a slot onto another."""
+        (from_tile, from_lane), (tile, lane) = divmod(source, self._lanes), divmod(target, self._lanes)
+        for array in (self._weights, self._mask, self._traces, self._gains):
+            if array is not None:
+                array[tile, :, lane] = array[from_tile, :, from_lane]
+
+    def trace(self, slot: int) -> Float32:
+        """Return [W]: the traces of the connections that are left."""
+        tile, lane = divmod(slot, self._lanes)
+        return np.where(self._mask[tile, :, lane], self._traces[tile, :, lane], np.float32(0))
+
+    def step(self, observations: Float32) -> Float32:
+        """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
+        raise NotImplementedError
+
+
+class _NativeBatch(HebbianDagBatch):
+    """Steps by the native kernel."""
+
+    def __init__(self, network: HebbianDag, slots: int) -> None:
+        super().__init__(network, slots, native.lanes())
+        o = network.options
+        self._kernel = native.HebbianDagKernel(
+            network.sizes, self._weights, self._traces, self._gains, o.trace_rate, o.trace_limit, o.neuromodulated
+        )
+        self._inputs = np.zeros((len(self._weights) * self._lanes, network.observation_size), np.float32)
+
+    def step(self, observations: Float32) -> Float32:
+        n, nodes = len(observations), self._kernel.nodes
+        tiles = -(-n // self._lanes)
+        self._inputs[:n] = observations
+        inputs = self._inputs[: tiles * self._lanes].reshape(tiles, self._lanes, -1)
+        nodes[:tiles, : inputs.shape[2]] = inputs.transpose(0, 2, 1)
+        self._kernel(tiles)
+        outputs = nodes[:tiles, nodes.shape[1] - self._network.action_size :].transpose(0, 2, 1)
+        return outputs.reshape(tiles * self._lanes, -1)[:n].copy()
 
 
 @dataclass(frozen=True)
@@ -89,63 +149,42 @@ class _Layer:
     outputs: Float32  # [K, n]
     weights: Float32  # [R, K, n]
     traces: Float32  # [R, K, n]
-    gains: Float32  # [R, K, n]: m where a connection is left, 0 where it is not
+    gains: Float32 | None  # [R, K, n]
     scratch: Float32  # [R, K, n]
     sources: tuple[slice, ...]  # rows of each earlier layer
 
 
-class HebbianDagBatch:
-    """B slots of a hebbian-dag as arrays; slots run along the last axis, so that each operation is wide."""
+class _ArrayBatch(HebbianDagBatch):
+    """Steps by array operations: the reference, and the definition."""
 
     def __init__(self, network: HebbianDag, slots: int) -> None:
-        self._network = network
-        W, nodes = network.weights, sum(network.sizes)
-        self._weights, self._traces = np.zeros((W, slots), np.float32), np.zeros((W, slots), np.float32)
-        self._mask = np.zeros((W, slots), np.bool_)
-        self._gains = np.zeros((W if network.options.plasticity else 0, slots), np.float32)
-        self._nodes = np.zeros((nodes, slots), np.float32)
-        self._scratch = np.zeros((W, slots), np.float32)
+        super().__init__(network, slots, lanes=slots)
+        self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
+        self._scratch = np.zeros((network.weights, slots), np.float32)
         self._views: tuple[_Layer, ...] = ()
         self._live = -1
 
-    def load(self, slot: int, weights: Float32, mask: Bool) -> None:
-        """Put a genome into a slot and clear its traces."""
-        self._weights[:, slot] = weights
-        self._mask[:, slot] = mask
-        self._traces[:, slot] = 0
-        if len(self._gains):
-            self._gains[:, slot] = np.float32(self._network.options.plasticity) * mask
-
-    def move(self, source: int, target: int) -> None:
-        """Copy a slot onto another."""
-        for array in (self._weights, self._mask, self._traces, self._gains):
-            array[:, target] = array[:, source]
-
-    def trace(self, slot: int) -> Float32:
-        """Return [W]: the traces of the connections that are left."""
-        return np.where(self._mask[:, slot], self._traces[:, slot], np.float32(0))
-
     def step(self, observations: Float32) -> Float32:
-        """Advance the first n slots: observations [n, O] -> actions [n, A]."""
         self._focus(len(observations))
         self._nodes[: self._network.observation_size, : self._live] = observations.T
-        partial_sums = [self._forward(layer) for layer in self._views]
-        outputs = self._views[-1].outputs
-        options = self._network.options
-        rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
-        for layer, sums in zip(self._views, partial_sums, strict=True):
-            self._update_traces(layer, sums, rate)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+            partial_sums = [self._forward(layer) for layer in self._views]
+            outputs = self._views[-1].outputs
+            options = self._network.options
+            rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
+            for layer, sums in zip(self._views, partial_sums, strict=True):
+                self._update_traces(layer, sums, rate)
         return outputs[1:].T.copy()
 
     def _forward(self, layer: _Layer) -> list[Float32]:
         """Compute x_{i+1}; return the z_ij, each [K, n]."""
         products = layer.scratch
-        if len(layer.gains):
+        if layer.gains is None:
+            np.multiply(layer.inputs[:, None], layer.weights, out=products)
+        else:
             np.multiply(layer.gains, layer.traces, out=products)
             np.add(layer.weights, products, out=products)
             np.multiply(layer.inputs[:, None], products, out=products)
-        else:
-            np.multiply(layer.inputs[:, None], layer.weights, out=products)
         sums = [sequential_sum(products[rows]).copy() for rows in layer.sources]
         total = sums[0]
         for z in sums[1:]:
@@ -168,18 +207,20 @@ class HebbianDagBatch:
         if live == self._live:
             return
         self._live = live
-        D, views, first, row = self._network.sizes, [], 0, 0
+        D, views, first = self._network.sizes, [], 0
         for layer, columns in enumerate(D[1:]):
-            rows = sum(D[: layer + 1])
-            last = first + rows * columns
             edges = np.cumsum([0, *D[: layer + 1]]).tolist()
-            cut = [
-                array[first:last].reshape(-1, columns, array.shape[1])[:, :, :live]
-                for array in (self._weights, self._traces, self._gains, self._scratch)
-            ]
-            weights, traces, gains, scratch = cut
-            inputs, outputs = self._nodes[:rows, :live], self._nodes[rows : rows + columns, :live]
+            rows = edges[-1]
+            last = first + rows * columns
+
+            def cut(array: Float32, span: slice = slice(first, last), columns: int = columns) -> Float32:
+                return array.reshape(-1, array.shape[-1])[span].reshape(-1, columns, array.shape[-1])[:, :, :live]
+
             sources = tuple(slice(a, b) for a, b in pairwise(edges))
-            views.append(_Layer(inputs, outputs, weights, traces, gains, scratch, sources))
-            first, row = last, row + columns
+            gains = None if self._gains is None else cut(self._gains)
+            inputs, outputs = self._nodes[:rows, :live], self._nodes[rows : rows + columns, :live]
+            views.append(
+                _Layer(inputs, outputs, cut(self._weights), cut(self._traces), gains, cut(self._scratch), sources)
+            )
+            first = last
         self._views = tuple(views)

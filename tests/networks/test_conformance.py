@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from evolve import networks
+from evolve.numerics import native
 from evolve.rng import Purpose, Stream
 
 VARIANTS = [
@@ -24,6 +27,13 @@ def test_every_registered_network_is_tried():
     assert {v["name"] for v in VARIANTS} == set(networks.NETWORKS)
 
 
+@pytest.fixture(params=["numpy", "native"])
+def backend(request):
+    if request.param == "native" and not native.available():
+        pytest.skip("the native kernels were not built")
+    return request.param
+
+
 def genomes(network, n):
     return [network.birth(Stream(5, Purpose.BIRTH, 0, p)) for p in range(n)]
 
@@ -32,19 +42,19 @@ def observations(n, steps):
     return np.random.Generator(np.random.Philox(2)).normal(size=(steps, n, O)).astype(np.float32) * 2
 
 
-def play(network, born, inputs):
+def play(network, backend, born, inputs):
     """Return actions [steps, n, A] and traces [n, T] of n genomes in one batch."""
-    batch = network.batch(len(born))
+    batch = network.batch(len(born), backend)
     for slot, g in enumerate(born):
         batch.load(slot, g.weights[0], g.mask[0])
     actions = np.stack([batch.step(x) for x in inputs])
     return actions, np.stack([batch.trace(slot) for slot in range(len(born))])
 
 
-def test_shapes_and_types(network):
+def test_shapes_and_types(network, backend):
     (g,) = genomes(network, 1)
     assert g.weights.shape == g.mask.shape == (1, network.weights)
-    actions, traces = play(network, [g], observations(1, 3))
+    actions, traces = play(network, backend, [g], observations(1, 3))
     assert actions.shape == (3, 1, A)
     assert actions.dtype == traces.dtype == np.float32
     assert traces.shape == (1, network.traces)
@@ -68,33 +78,33 @@ def test_birth_is_a_function_of_its_stream(network):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 33])
-def test_batch_equals_loop(network, n):
+def test_batch_equals_loop(network, backend, n):
     born, inputs = genomes(network, n), observations(n, 6)
-    together, traces = play(network, born, inputs)
+    together, traces = play(network, backend, born, inputs)
     for slot in range(n):
-        alone, trace = play(network, born[slot : slot + 1], inputs[:, slot : slot + 1])
+        alone, trace = play(network, backend, born[slot : slot + 1], inputs[:, slot : slot + 1])
         assert np.array_equal(together[:, slot], alone[:, 0])
         assert np.array_equal(traces[slot], trace[0])
 
 
-def test_load_clears_all_state(network):
+def test_load_clears_all_state(network, backend):
     a, b = genomes(network, 2)
     inputs = observations(1, 5)
-    batch = network.batch(1)
+    batch = network.batch(1, backend)
     batch.load(0, a.weights[0], a.mask[0])
     for x in inputs:
         batch.step(x)
     batch.load(0, b.weights[0], b.mask[0])
     again = np.stack([batch.step(x) for x in inputs])
-    fresh, trace = play(network, [b], inputs)
+    fresh, trace = play(network, backend, [b], inputs)
     assert np.array_equal(again, fresh)
     assert np.array_equal(batch.trace(0), trace[0])
 
 
-def test_move_carries_the_episode_along(network):
+def test_move_carries_the_episode_along(network, backend):
     born, inputs = genomes(network, 3), observations(3, 8)
-    expected, traces = play(network, born, inputs)
-    batch = network.batch(3)
+    expected, traces = play(network, backend, born, inputs)
+    batch = network.batch(3, backend)
     for slot, g in enumerate(born):
         batch.load(slot, g.weights[0], g.mask[0])
     for x in inputs[:4]:
@@ -105,13 +115,37 @@ def test_move_carries_the_episode_along(network):
     assert np.array_equal(batch.trace(0), traces[2])
 
 
-def test_pruned_connections_do_nothing(network):
+def test_pruned_connections_do_nothing(network, backend):
     (g,) = genomes(network, 1)
     inputs = observations(1, 4)
-    batch = network.batch(1)
+    batch = network.batch(1, backend)
     batch.load(0, g.weights[0], np.zeros_like(g.mask[0]))
     batch.load(0, np.zeros_like(g.weights[0]), np.zeros_like(g.mask[0]))
     assert not np.stack([batch.step(x) for x in inputs]).any()
     assert not batch.trace(0).any()
-    _, traces = play(network, [g], inputs)
+    _, traces = play(network, backend, [g], inputs)
     assert not traces[0][~g.mask[0]].any()
+
+
+def same_bits(a, b):
+    """Equal to the bit, where any NaN is as good as another: which one an operation makes is the CPU's choice."""
+    return np.array_equal(np.isnan(a), np.isnan(b)) and a[~np.isnan(a)].tobytes() == b[~np.isnan(b)].tobytes()
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 40])
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1e-30, 1e-3, 1.0, 50.0, 1e20]))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_native_equals_reference_to_the_bit(network, n, seed, scale):
+    draw = np.random.Generator(np.random.Philox(seed))
+    both = [network.batch(n, backend) for backend in ("numpy", "native")]
+    for slot in range(n):
+        weights = (draw.normal(size=network.weights) * scale).astype(np.float32)
+        mask = draw.random(network.weights) < 0.8
+        for batch in both:
+            batch.load(slot, np.where(mask, weights, np.float32(0)), mask)
+    for live in (n, n, (n + 1) // 2, (n + 1) // 2):
+        x = (draw.normal(size=(live, O)) * scale).astype(np.float32)
+        reference, kernel = (batch.step(x) for batch in both)
+        assert same_bits(reference, kernel)
+    assert all(same_bits(both[0].trace(s), both[1].trace(s)) for s in range((n + 1) // 2))

@@ -72,7 +72,7 @@ def test_equals_the_formula_to_the_bit(hidden, O, A, m, modulated, limit, seed):
     g = network.birth(Stream(seed, Purpose.BIRTH))
     inputs = np.random.Generator(np.random.Philox(seed)).normal(size=(4, O)).astype(f) * 3
     actions, traces = scalar_episode(network, g.weights[0], g.mask[0], inputs)
-    batch = network.batch(3)
+    batch = network.batch(3, "numpy")
     for slot in range(3):
         batch.load(slot, g.weights[0], g.mask[0])
     ours = np.stack([batch.step(np.repeat(x[None], 2, axis=0)) for x in inputs])
@@ -85,7 +85,7 @@ def test_golden_by_hand():
     # O = 1, h = (1), A = 1: D = [1, 1, 2]; W = [W00, W10 (to modulator, to action), W11 (to modulator, to action)].
     network = HebbianDag(HebbianDagOptions(hidden=(1,), trace_rate=1.0), 1, 1)
     weights = np.array([0.5, 0.25, -1.0, 2.0, 1.0], f)
-    batch = network.batch(1)
+    batch = network.batch(1, "numpy")
     batch.load(0, weights, np.ones(5, np.bool_))
     (action,) = batch.step(np.array([[2.0]], f))
     hidden = np.tanh(1.0)  # x1 = tanh(2·0.5)
@@ -112,7 +112,7 @@ def test_birth_prunes_the_stated_share_and_draws_normal_weights():
 def test_traces_are_bounded():
     network = HebbianDag(HebbianDagOptions(hidden=(3,), trace_limit=0.75), 2, 1)
     g = network.birth(Stream(0, Purpose.BIRTH))
-    batch = network.batch(1)
+    batch = network.batch(1, "numpy")
     batch.load(0, g.weights[0], g.mask[0])
     for _ in range(50):
         batch.step(np.full((1, 2), 5, f))

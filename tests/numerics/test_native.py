@@ -1,0 +1,41 @@
+"""The native exact functions equal the array reference on every input tried, specials included."""
+
+import numpy as np
+import pytest
+
+from evolve import numerics
+from evolve.errors import InputError
+from evolve.numerics import native
+
+built = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+
+
+@built
+@pytest.mark.parametrize("name", ["tanh", "exp", "sigmoid"])
+def test_equal_over_the_whole_float32_range(name):
+    step = 4093  # a prime: about a million patterns, every exponent and sign, infinities and NaN
+    x = np.arange(0, 2**32, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    specials = np.array([0, -0.0, 1, -1, 16, 88.73, -104, 3e38, -3e38, 1e-45, np.inf, -np.inf, np.nan], np.float32)
+    x = np.concatenate([x, specials])
+    with np.errstate(invalid="ignore"):  # signalling NaN patterns are among them
+        reference, kernel = getattr(numerics, name)(x), native.exact(name, x)
+    assert np.array_equal(np.isnan(reference), np.isnan(kernel))
+    number = ~np.isnan(reference)
+    assert reference[number].tobytes() == kernel[number].tobytes()
+
+
+def test_arrays_begin_on_a_cache_line():
+    for shape in ((1, 1, 1), (3, 5, 16), (2, 0, 4)):
+        array = native.aligned(*shape)
+        assert array.shape == shape
+        assert array.ctypes.data % 64 == 0 or not array.size
+        assert not array.any()
+
+
+def test_the_back_end_is_chosen_by_what_was_built(monkeypatch):
+    assert numerics.backend("numpy") == "numpy"
+    assert numerics.backend("auto") == ("native" if native.available() else "numpy")
+    monkeypatch.setattr(native, "_library", lambda: None)
+    assert numerics.backend("auto") == "numpy"
+    with pytest.raises(InputError, match=r"compute\.backend.*C compiler"):
+        numerics.backend("native")
