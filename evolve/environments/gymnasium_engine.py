@@ -49,15 +49,13 @@ class GymnasiumEngine:
 
     def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""
-        n = len(outputs)
-        rewards, ended = np.empty(n), np.empty(n, np.bool_)
-        encode = self._encode
-        for slot, (env, action) in enumerate(zip(self._envs, self._decode(outputs), strict=False)):
-            assert env is not None  # the rollout resets a slot before it steps it
-            observation, rewards[slot], terminated, truncated, _ = env.step(action)
-            encode(observation, observations[slot])
-            ended[slot] = terminated or truncated
-        return rewards, ended
+        rewards, ended, encode = [], [], self._encode
+        for env, action, row in zip(self._envs, self._decode(outputs), observations, strict=False):
+            observation, reward, terminated, truncated, _ = env.step(action)  # type: ignore[union-attr]
+            encode(observation, row)
+            rewards.append(reward)
+            ended.append(terminated or truncated)
+        return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
     def move(self, source: int, target: int) -> None:
         """Let slot `target` go on with the episode of slot `source`; they trade environment objects."""

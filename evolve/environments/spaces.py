@@ -22,7 +22,8 @@ def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
     """
     match space:
         case spaces.Box():
-            return _size(space), _encode_image if space.dtype == np.uint8 else _encode_box
+            image, vector = space.dtype == np.uint8, len(space.shape) == 1
+            return _size(space), _encode_image if image else _encode_vector if vector else _encode_box
         case spaces.MultiBinary():
             return _size(space), _encode_box
         case spaces.Discrete():
@@ -65,6 +66,10 @@ def _size(space: gymnasium.Space[Any]) -> int:
 
 def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]])
+
+
+def _encode_vector(observation: Any, row: Float32) -> None:
+    row[:] = observation
 
 
 def _encode_box(observation: Any, row: Float32) -> None:

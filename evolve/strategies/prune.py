@@ -11,11 +11,12 @@ sorted by score. A generation is the first `survivors` of the leaderboard, uncha
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
-A leaderboard score is the mean over all evaluations of that genome. The leader is evaluated again in every
-generation, so a lucky score does not last.
+A leaderboard score is the mean over all evaluations of that genome, and of `prior_evaluations` more that stood at the
+mean of the generation it was new in: a newcomer's single score is shrunk towards what is usual until it is confirmed.
+Survivors are evaluated again in every generation, so luck does not last.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class PruneOptions(Options):
     uniform_pruning: float = Field(0.01, ge=0, le=1)
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
     survivors: int = Field(1, ge=1)
+    prior_evaluations: int = Field(0, ge=0, le=1000)
     regrowth: float = Field(0.0, ge=0, le=1)
     weight_noise: float = Field(0.0, ge=0)
 
@@ -117,9 +119,15 @@ class Prune:
             traces = np.zeros((P, W), np.float32)
         known = self._survivors(state)
         generation = Elite(genomes, traces, fitness, np.ones(P, np.int64))
-        newcomers = generation.take(np.arange(known, P)).best(self._K)
+        newcomers = self._shrunk(generation.take(np.arange(known, P)).best(self._K), fitness)
         leaderboard = _join(_score_again(state.leaderboard, generation, known), newcomers).best(self._K)
         return PruneState(leaderboard, generation.best(self._K))
+
+    def _shrunk(self, newcomers: Elite, fitness: Float64) -> Elite:
+        """Return newcomers as if they had been evaluated `prior_evaluations` times at the generation's mean before."""
+        n, finite = self._options.prior_evaluations, fitness[np.isfinite(fitness)]
+        prior = float(ordered_sum(finite)) / max(len(finite), 1)
+        return replace(newcomers, total=newcomers.total + n * prior, count=newcomers.count + n)
 
     def champion(self, state: PruneState) -> Genomes:
         """Return the leader of the leaderboard."""

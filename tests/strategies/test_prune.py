@@ -56,6 +56,17 @@ def test_a_lucky_score_does_not_last():
     assert not np.array_equal(made.champion(state).weights, first)
 
 
+def test_a_newcomer_is_believed_by_and_by():
+    made, W = prune(8, prior_evaluations=3), network().weights
+    state = told(made, 8, W, lambda g, _: np.array([16.0, 0, 0, 0, 0, 0, 0, 0]))
+    assert state.leaderboard.score[0] == (16 + 3 * 2) / 4  # the mean of that generation is 2
+    for generation in range(1, 50):
+        state = made.tell(
+            state, made.ask(state, generation), np.array([16.0, *[0.0] * 7]), np.zeros((8, W), np.float32)
+        )
+    assert state.leaderboard.score[0] == pytest.approx((50 * 16 + 3 * 2) / 53)
+
+
 def test_leaderboard_and_recent_hold_the_k_best():
     P, W = 20, network().weights
     made = prune(P)
