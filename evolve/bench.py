@@ -97,10 +97,11 @@ class _Recorder:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self.outputs = engine, [np.empty((0, engine.action_size), np.float32)]
+        self.refill = engine.refill
         self.id, self.observation_size, self.action_size = engine.id, engine.observation_size, engine.action_size
 
-    def reset(self, slot: int, seed: int, observation: Float32) -> None:
-        self._engine.reset(slot, seed, observation)
+    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
+        self._engine.reset(first, seeds, observations)
 
     def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         self.outputs.append(outputs)

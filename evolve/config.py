@@ -74,7 +74,7 @@ class EnvOptions(Options):
     """
 
     id: str = Field("CartPole-v1", min_length=1)
-    engine: Literal["gymnasium"] = "gymnasium"
+    engine: Literal["gymnasium", "envpool"] = "gymnasium"
     kwargs: Table = {}
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
@@ -83,10 +83,10 @@ class EnvOptions(Options):
 
 
 class ComputeOptions(Options):
-    """How the work is done; nothing here can reach a fitness."""
+    """How the work is done; nothing here can reach a fitness. slots: None for the engine's own choice."""
 
     backend: Literal["auto", "numpy", "native"] = "auto"
-    slots: int = Field(32, ge=1, le=65536)
+    slots: Annotated[int, Field(ge=1, le=65536)] | None = None
     chunks: Literal["guided", "fixed"] = "guided"
     chunk_size: int = Field(8, ge=1)
     time_limit: Annotated[str, AfterValidator(_duration)] | None = None

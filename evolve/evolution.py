@@ -35,9 +35,10 @@ def load_config(text: str) -> Config:
 def make_rollout(text: str) -> Rollout:
     """Return the rollout of an experiment (TOML text)."""
     config = load_config(text)
-    engine = environments.make(config.env, config.compute.slots)
+    slots = environments.slots(config.env, config.compute.slots)
+    engine = environments.make(config.env, slots)
     network = networks.make(config.network, engine.observation_size, engine.action_size)
-    return Rollout(engine, network, config.compute.slots, backend(config.compute.backend))
+    return Rollout(engine, network, slots, backend(config.compute.backend))
 
 
 def prepare(config: Config) -> Experiment:
@@ -47,6 +48,9 @@ def prepare(config: Config) -> Experiment:
     complete = config.model_copy(
         update={
             "env": config.env.model_copy(update={"id": engine.id}),
+            "compute": config.compute.model_copy(
+                update={"slots": environments.slots(config.env, config.compute.slots)}
+            ),
             "network": networks.options(config.network),
             "strategy": strategies.options(config.strategy),
         }

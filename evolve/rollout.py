@@ -1,8 +1,8 @@
 """Rollouts: networks × environments × keyed episodes → returns. No MPI, no files.
 
-A rollout owns B slots. Units wait in a queue; a slot whose episode ends is refilled at once, and when the queue is
-empty the last live slot moves into the gap, so that the live slots are always the first n and every tick is one
-batched network call and n environment steps.
+A rollout owns B slots. Units wait in a queue; when an episode ends, the last live slot moves into the gap, so that the
+live slots are always the first n and every tick is one batched network call and n environment steps. Free slots are
+refilled as soon as the engine thinks it worth while: at once, or several together.
 """
 
 from collections import deque
@@ -56,11 +56,9 @@ class Rollout:
         return len(self._queue) + self._live
 
     def submit(self, units: Iterable[Unit]) -> None:
-        """Queue units and start as many as there are free slots."""
+        """Queue units and begin as many as there are free slots."""
         self._queue.extend(units)
-        while self._queue and self._live < self._slots:
-            self._live += 1
-            self._start(self._live - 1)
+        self._fill()
 
     def clear(self) -> None:
         """Forget every unit."""
@@ -77,24 +75,32 @@ class Rollout:
         if not ended.any():
             return []
         # From the last slot down, so that a move never brings an ended slot into a gap.
-        return [self._finish(slot) for slot in np.flatnonzero(ended)[::-1].tolist()]
+        outcomes = [self._finish(slot) for slot in np.flatnonzero(ended)[::-1].tolist()]
+        self._fill()
+        return outcomes
 
-    def _start(self, slot: int) -> None:
-        unit = self._running[slot] = self._queue.popleft()
-        self._batch.load(slot, unit.weights, unit.mask)
-        self._returns[slot], self._lengths[slot] = 0.0, 0
-        self._engine.reset(slot, unit.environment_seed, self._observations[slot])
+    def _fill(self) -> None:
+        """Begin queued units in the free slots, if there are enough of either or nothing else to do."""
+        first = self._live
+        n = min(self._slots - first, len(self._queue))
+        if n == 0 or (first > 0 and self._slots - first < self._engine.refill):
+            return
+        units = [self._queue.popleft() for _ in range(n)]
+        for slot, unit in enumerate(units, first):
+            self._running[slot] = unit
+            self._batch.load(slot, unit.weights, unit.mask)
+        self._live += n
+        begun = slice(first, self._live)
+        self._returns[begun], self._lengths[begun] = 0.0, 0
+        self._engine.reset(first, [unit.environment_seed for unit in units], self._observations[begun])
 
     def _finish(self, slot: int) -> Outcome:
         unit = self._running[slot]
         assert unit is not None  # a live slot has a unit
         episode_return, length = float(self._returns[slot]), int(self._lengths[slot])
         outcome = Outcome(unit.candidate, unit.episode, episode_return, length, self._batch.trace(slot))
-        if self._queue:
-            self._start(slot)
-        else:
-            self._live -= 1
-            self._move(self._live, slot)
+        self._live -= 1
+        self._move(self._live, slot)
         return outcome
 
     def _move(self, source: int, target: int) -> None:

@@ -167,6 +167,13 @@ def test_a_missing_extra_names_its_install_line(command, env, module, extra):
     assert done.err.count("\n") == 1
 
 
+def test_a_missing_envpool_names_its_install_line(command):
+    done = command("run", "--engine", "envpool", *TINY, **without("envpool"))
+    assert done.code == 2
+    assert "env.engine (--engine)" in done.err
+    assert "pip install -e '.[envpool]'" in done.err
+
+
 def test_the_launcher_of_another_mpi_is_refused_once(command):
     """mpi4py loads Open MPI under MPICH's mpirun: each rank would think it is alone and run everything."""
     done = command("run", *TINY, ranks=3, mpi="mpich", MPI4PY_LIBMPI=None)

@@ -71,6 +71,7 @@ class Coordinator:
     ) -> None:
         self._world, self._compute, self._make_rollout, self._stopped = world, compute, make_rollout, stopped
         self._workers = range(1, world.size)
+        self._slots = compute.slots or 1
         self._own_rollout: Rollout | None = None
         self._config, self._serial = "", 0
 
@@ -103,8 +104,8 @@ class Coordinator:
         while ledger.waiting:
             self._check_stop()
             try:
-                if units.left and rollout.pending <= self._compute.slots:
-                    rollout.submit(units_of(units.take(self._compute.slots)))
+                if units.left and rollout.pending <= self._slots:
+                    rollout.submit(units_of(units.take(self._slots)))
                 outcomes = rollout.tick()
             except Exception as wrong:  # whatever an environment raises
                 raise RunError(failure_report(self._world)) from wrong
@@ -146,7 +147,7 @@ class Coordinator:
         """Return the size of the next chunk: constant, or guided, a share of what is left (Polychronopoulos 1987)."""
         if self._compute.chunks == "fixed":
             return self._compute.chunk_size
-        return max(1, min(self._compute.slots, left // (4 * len(self._workers))))
+        return max(1, min(self._slots, left // (4 * len(self._workers))))
 
     def _heed(self, message: messages.Message) -> None:
         match message:

@@ -1,4 +1,4 @@
-"""Environments: the only room that imports Gymnasium.
+"""Environments: the only room that imports Gymnasium and EnvPool.
 
 `ENGINES` is the registry; an engine runs B slots of one environment behind the contract in `contract`.
 """
@@ -6,11 +6,17 @@
 from evolve.config import EnvOptions
 from evolve.environments.bare import Recording, replay
 from evolve.environments.contract import Engine
+from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 
-__all__ = ["ENGINES", "Engine", "Recording", "make", "replay"]
+__all__ = ["ENGINES", "Engine", "Recording", "make", "replay", "slots"]
 
-ENGINES: dict[str, type[GymnasiumEngine]] = {"gymnasium": GymnasiumEngine}
+ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": GymnasiumEngine, "envpool": EnvPoolEngine}
+
+
+def slots(options: EnvOptions, chosen: int | None) -> int:
+    """Return B: the slots chosen, or what suits the engine."""
+    return chosen or ENGINES[options.engine].default_slots
 
 
 def make(options: EnvOptions, slots: int) -> Engine:

@@ -21,8 +21,11 @@ class Engine(Protocol):
     action_size: int
     """A, the network outputs that make one action."""
 
-    def reset(self, slot: int, seed: int, observation: Float32) -> None:
-        """Begin the episode of `seed` in a slot and write its first observation into `observation` [O]."""
+    refill: int
+    """How many free slots are worth waiting for before episodes are begun in them."""
+
+    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
+        """Begin one episode per seed in the slots from `first` on; write their first observations [k, O]."""
 
     def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step the first n slots with network outputs [n, A]; overwrite observations [n, O].

@@ -28,6 +28,9 @@ class GymnasiumEngine:
     Raises InputError when the environment cannot be made or its spaces are not supported.
     """
 
+    refill = 1
+    default_slots = 32
+
     def __init__(self, options: EnvOptions, slots: int) -> None:
         gymnasium.logger.min_level = gymnasium.logger.ERROR
         self._make = maker(options)
@@ -38,14 +41,15 @@ class GymnasiumEngine:
         self._reuse = may_reuse(first, options)
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
-    def reset(self, slot: int, seed: int, observation: Float32) -> None:
-        """Begin the episode of `seed` in a slot; writes observation [O]."""
-        env = self._envs[slot]
-        if env is None or not self._reuse:
-            if env is not None:
-                env.close()
-            env = self._envs[slot] = self._make()
-        self._encode(env.reset(seed=seed)[0], observation)
+    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
+        """Begin one episode per seed in the slots from `first` on; writes observations [k, O]."""
+        for slot, (seed, row) in enumerate(zip(seeds, observations, strict=True), first):
+            env = self._envs[slot]
+            if env is None or not self._reuse:
+                if env is not None:
+                    env.close()
+                env = self._envs[slot] = self._make()
+            self._encode(env.reset(seed=seed)[0], row)
 
     def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""

@@ -22,25 +22,30 @@ def play(engine, slots, seeds):
         np.random.Generator(np.random.Philox(s)).uniform(-1, 1, (STEPS, engine.action_size)).astype(np.float32)
         for s in seeds
     ]
-    for slot, seed in enumerate(seeds):
-        engine.reset(slot, seed, observations[slot])
+    engine.reset(0, list(seeds), observations)
     seen, over = [[row.copy()] for row in observations], [False] * n
     for t in range(STEPS):
         rewards, ended = engine.step(np.stack([o[t] for o in outputs]), observations)
         for slot in range(n):
             if not over[slot]:
                 seen[slot] += [observations[slot].copy(), np.array([rewards[slot]])]
-            elif ended[slot]:
-                engine.reset(slot, seeds[slot], observations[slot])
             over[slot] |= bool(ended[slot])
         for slot in np.flatnonzero(ended):
-            engine.reset(int(slot), seeds[slot], observations[slot])
+            engine.reset(int(slot), [seeds[slot]], observations[slot : slot + 1])
     return [np.concatenate(one) for one in seen]
+
+
+NOT_IN_ENVPOOL = {"Taxi-v4", "toys:Switches-v0", "toys:Memory-v0"}
 
 
 @pytest.fixture(params=[(name, e) for name in environments.ENGINES for e in ENVIRONMENTS], ids=str)
 def options(request):
     engine, name = request.param
+    if engine == "envpool":
+        pytest.importorskip("envpool")
+        name = "Taxi-v3" if name == "Taxi-v4" else name
+        if name in NOT_IN_ENVPOOL:
+            pytest.skip("EnvPool has no such environment")
     return EnvOptions(id=name, engine=engine)
 
 
@@ -71,8 +76,7 @@ def test_move_goes_on_with_the_same_episode(options):
     engine = environments.make(options, 2)
     (expected,) = play(engine, [0], [7])
     observations = np.zeros((2, engine.observation_size), np.float32)
-    for slot, seed in ((0, 1), (1, 7)):
-        engine.reset(slot, seed, observations[slot])
+    engine.reset(0, [1, 7], observations)
     engine.move(1, 0)
     observations = observations[1:].copy()
     assert np.array_equal(observations[0], expected[: engine.observation_size])
@@ -104,7 +108,7 @@ def test_wrappers_and_kwargs_come_from_the_configuration():
     engine.close()
     engine = environments.make(EnvOptions(id="toys:Switches-v0", kwargs={"length": 2}), 1)
     observations = np.zeros((1, engine.observation_size), np.float32)
-    engine.reset(0, 1, observations[0])
+    engine.reset(0, [1], observations)
     ends = [bool(engine.step(np.zeros((1, 7), np.float32), observations)[1][0]) for _ in range(2)]
     assert ends == [False, True]
 
@@ -112,7 +116,7 @@ def test_wrappers_and_kwargs_come_from_the_configuration():
 def test_episode_length_can_be_limited():
     engine = environments.make(EnvOptions(id="Pendulum-v1", max_episode_steps=2), 1)
     observations = np.zeros((1, 3), np.float32)
-    engine.reset(0, 1, observations[0])
+    engine.reset(0, [1], observations)
     ends = [bool(engine.step(np.zeros((1, 1), np.float32), observations)[1][0]) for _ in range(2)]
     assert ends == [False, True]
 
@@ -125,6 +129,9 @@ def test_episode_length_can_be_limited():
         ({"id": "nowhere:Thing-v0"}, "module that can be imported"),
         ({"id": "Pendulum-v1", "kwargs": {"mass": 2}}, "env.kwargs"),
         ({"id": "Pendulum-v1", "wrappers": [{"name": "gymnasium.wrappers:Nothing"}]}, "env.wrappers"),
+        ({"id": "BipedalWalker-v2", "engine": "envpool"}, "BipedalWalker-v3.* Or use --engine gymnasium"),
+        ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"mass": 2}}, "env.kwargs"),
+        ({"id": "Pendulum-v1", "engine": "envpool", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
     ],
 )
 def test_what_cannot_be_made_is_refused(options, message):

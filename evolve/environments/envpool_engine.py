@@ -1,0 +1,115 @@
+"""The EnvPool engine: environments in C++, many to a pool.
+
+EnvPool fixes seeds when a pool is made, so each batch of keyed episodes gets a fresh pool, whose live environments are
+stepped by `env_id` and which is dropped when its last episode has ended. Its environments are not Gymnasium's: the
+engine is part of an experiment's configuration.
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from evolve.config import EnvOptions, nearest
+from evolve.environments.spaces import action_decoder, observation_encoder
+from evolve.errors import InputError
+from evolve.shapes import Bool, Float32, Float64
+
+
+class EnvPoolEngine:
+    """B slots of an EnvPool environment, each an environment of one of the pools alive.
+
+    Raises InputError when EnvPool is missing, has no such environment, or the configuration asks for wrappers.
+    """
+
+    default_slots = 1024
+
+    def __init__(self, options: EnvOptions, slots: int) -> None:
+        self._envpool = _import()
+        self._options, self.id = options, options.id
+        self.refill = max(1, slots // 4)
+        first = self._pool([0])
+        self.observation_size, self._encode = observation_encoder(first.observation_space)
+        self._flat = type(first.observation_space).__name__ == "Box" and first.observation_space.dtype != np.uint8
+        self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
+        self._action_dtype = first.action_space.dtype
+        self._pools: dict[int, Any] = {}
+        self._born = 0
+        self._pool_of = np.zeros(slots, np.int64)  # which pool a slot's environment is in
+        self._ids = np.zeros(slots, np.int32)  # and which environment of that pool it is
+
+    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
+        """Begin one episode per seed, all in one new pool, in the slots from `first` on; writes observations [k, O]."""
+        pool = self._pool(seeds)
+        begun = slice(first, first + len(seeds))
+        self._born += 1
+        self._pools[self._born] = pool
+        self._pool_of[begun] = self._born
+        self._ids[begun] = np.arange(len(seeds), dtype=np.int32)
+        self._write(pool.reset()[0], observations, np.arange(len(seeds)))
+
+    def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""
+        n = len(outputs)
+        actions = np.asarray(self._decode(outputs), self._action_dtype)
+        rewards, ended = np.empty(n), np.empty(n, np.bool_)
+        for number, pool in list(self._pools.items()):
+            slots = np.flatnonzero(self._pool_of[:n] == number)
+            if not len(slots):  # its last episode has ended
+                del self._pools[number]
+                continue
+            seen, reward, terminated, truncated, info = pool.step(actions[slots], env_id=self._ids[slots])
+            # A pool answers in the order of its own choice; the ids say which is which.
+            order = np.empty(len(pool), np.int64)
+            order[self._ids[slots]] = slots
+            places = order[info["env_id"]]
+            self._write(seen, observations, places)
+            rewards[places], ended[places] = reward, terminated | truncated
+        return rewards, ended
+
+    def move(self, source: int, target: int) -> None:
+        """Let slot `target` go on with the episode of slot `source`."""
+        self._pool_of[target], self._ids[target] = self._pool_of[source], self._ids[source]
+
+    def close(self) -> None:
+        """Drop every pool."""
+        self._pools.clear()
+
+    def _write(self, seen: Any, observations: Float32, places: Any) -> None:
+        if self._flat:
+            observations[places] = seen.reshape(len(places), -1)
+        else:
+            for index, place in enumerate(places.tolist()):
+                self._encode(_item(seen, index), observations[place])
+
+    def _pool(self, seeds: list[int]) -> Any:
+        options = self._options
+        if options.wrappers:
+            raise InputError(
+                "env.wrappers", "none with the EnvPool engine", len(options.wrappers), "Use --engine gymnasium."
+            )
+        known = self._envpool.list_all_envs()
+        if options.id not in known:
+            cure = f"{nearest(options.id, known, cutoff=0.6)} Or use --engine gymnasium.".strip()
+            raise InputError("env.id (-e/--env)", "an environment that EnvPool has", options.id, cure)
+        limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+        count = {"num_envs": len(seeds), "num_threads": 1, "seed": seeds}
+        try:
+            return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
+        except (TypeError, ValueError, AssertionError, RuntimeError) as wrong:
+            raise InputError(
+                "env.kwargs", f"arguments that EnvPool's {options.id} takes", f"{options.kwargs} ({wrong})"
+            ) from None
+
+
+def _import() -> Any:
+    try:
+        return importlib.import_module("envpool")
+    except ImportError as wrong:
+        cure = "Install it: pip install 'evolve[envpool]' (in a clone: pip install -e '.[envpool]')."
+        raise InputError("env.engine (--engine)", "a working EnvPool", f"{wrong}", cure) from None
+
+
+def _item(seen: Any, index: int) -> Any:
+    """Return one environment's part of a batched observation."""
+    return {key: _item(part, index) for key, part in seen.items()} if isinstance(seen, dict) else seen[index]
