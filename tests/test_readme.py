@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve import bench, verify
+from evolve import verify
+from evolve.bench import __main__ as bench
 from evolve.evolution import prepare
 from evolve.run import load
 
@@ -28,7 +29,7 @@ def test_commands_parse(words, monkeypatch):
     parsers = {
         "evolve.run": load,
         "evolve.verify": verify._parser().parse_args,
-        "evolve.bench": bench._parser().parse_args,
+        "evolve.bench": bench.parser().parse_args,
     }
     parsers[name](arguments)
 

@@ -39,7 +39,7 @@ class World:
         self.host = socket.gethostname()
         self._unsent: deque[tuple[Any, Buffer]] = deque()
         self._nap = _SHORTEST_NAP
-        self.bytes_sent = 0
+        self.bytes_moved = 0
 
     @property
     def library(self) -> str:
@@ -53,7 +53,7 @@ class World:
     def post(self, rank: int, buffer: Buffer) -> None:
         """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
         self._unsent.append((self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
-        self.bytes_sent += buffer.nbytes
+        self.bytes_moved += buffer.nbytes
         self._drop_sent()
 
     def poll(self) -> tuple[int, Buffer] | None:
@@ -69,6 +69,7 @@ class World:
             return None
         buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
         message.Recv(buffer)
+        self.bytes_moved += buffer.nbytes
         self._nap = _SHORTEST_NAP
         return status.Get_source(), buffer
 

@@ -28,7 +28,7 @@ class EnvPoolEngine:
         self._envpool = _import()
         self._options, self.id = options, options.id
         self.refill = max(1, slots // 4)
-        first = self._pool([0])
+        first = self.pool([0])
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._flat = type(first.observation_space).__name__ == "Box" and first.observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
@@ -40,7 +40,7 @@ class EnvPoolEngine:
 
     def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
         """Begin one episode per seed, all in one new pool, in the slots from `first` on; writes observations [k, O]."""
-        pool = self._pool(seeds)
+        pool = self.pool(seeds)
         begun = slice(first, first + len(seeds))
         self._born += 1
         self._pools[self._born] = pool
@@ -51,7 +51,7 @@ class EnvPoolEngine:
     def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""
         n = len(outputs)
-        actions = np.asarray(self._decode(outputs), self._action_dtype)
+        actions = self.decode(outputs)
         rewards, ended = np.empty(n), np.empty(n, np.bool_)
         for number, pool in list(self._pools.items()):
             slots = np.flatnonzero(self._pool_of[:n] == number)
@@ -66,6 +66,10 @@ class EnvPoolEngine:
             self._write(seen, observations, places)
             rewards[places], ended[places] = reward, terminated | truncated
         return rewards, ended
+
+    def decode(self, outputs: Float32) -> Any:
+        """Return the actions of network outputs [n, A], as the pool wants them."""
+        return np.asarray(self._decode(outputs), self._action_dtype)
 
     def move(self, source: int, target: int) -> None:
         """Let slot `target` go on with the episode of slot `source`."""
@@ -82,7 +86,8 @@ class EnvPoolEngine:
             for index, place in enumerate(places.tolist()):
                 self._encode(_item(seen, index), observations[place])
 
-    def _pool(self, seeds: list[int]) -> Any:
+    def pool(self, seeds: list[int]) -> Any:
+        """Return a new pool of one environment per seed. Raises InputError when EnvPool cannot make it."""
         options = self._options
         if options.wrappers:
             raise InputError(

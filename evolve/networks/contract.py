@@ -52,6 +52,10 @@ class Network(Protocol):
     """A description of one kind of network at given sizes."""
 
     @property
+    def observation_size(self) -> int:
+        """O, the inputs."""
+
+    @property
     def weights(self) -> int:
         """W, the weights of one genome."""
 
