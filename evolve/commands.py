@@ -1,6 +1,7 @@
 """What every command shares: joining the world, one plain message for every error, and the exit code."""
 
 import argparse
+import os
 import re
 import sys
 import traceback
@@ -27,45 +28,60 @@ class Parser(argparse.ArgumentParser):
         cure = nearest(unknown[1], known, cutoff=0.6) if unknown else f"See python -m {self.prog} --help."
         raise InputError("command line", "arguments that it knows", message, cure)
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Leave by an exception that no environment can raise."""
+        raise _Answered(message or "")
+
+
+class _Answered(EvolveError):  # noqa: N818 - nothing went wrong
+    """The command line asked for help, and has been answered."""
+
+    exit_code = 0
+
 
 def launch(name: str, body: Body, argv: list[str] | None) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
-    Errors are printed once, by rank 0, as one plain message; the workers are always told to leave.
+    Errors are printed once, by rank 0, as one plain message. The workers are always told to leave; whatever else
+    happens on a rank ends the job, so that none waits for another in vain.
     """
+    stop = StopFlag()
+    stop.install()  # before MPI starts: an interrupt in there would leave the other ranks waiting
     try:
         world = connect()
     except InputError as wrong:
         if launched()[1] == 0:
             print(f"evolve.{name}: {wrong}", file=sys.stderr)
         return wrong.exit_code
-    stop = StopFlag()
-    stop.install()
-    if world.rank != 0:
-        return _serve(world, stop)
-    code = _guarded(name, lambda: body(world, stop, sys.argv[1:] if argv is None else argv))
-    sys.stdout.flush()
-    if not dismiss(world):
-        world.abort(code or 1)
-    return code
-
-
-def _serve(world: World, stop: StopFlag) -> int:
-    serve(world, make_rollout, lambda: stop.signal)
-    return 0
+    try:
+        if world.rank != 0:
+            serve(world, make_rollout, lambda: stop.signal)
+            return 0
+        code = _guarded(name, lambda: body(world, stop, sys.argv[1:] if argv is None else argv))
+        if not dismiss(world):
+            world.abort(code or 1)
+        return code
+    except BaseException:
+        traceback.print_exc()
+        world.abort(1)
+        return 1
 
 
 def _guarded(name: str, body: Callable[[], int]) -> int:
     try:
-        return body()
+        code = body()
+        sys.stdout.flush()
+        return code
+    except _Answered:
+        return 0
     except EvolveError as wrong:
-        print(f"evolve.{name}: {wrong}", file=sys.stderr)
+        message = f"evolve.{name}: {wrong}".encode("utf-8", "backslashreplace").decode()
+        print(message, file=sys.stderr)
         return wrong.exit_code
-    except SystemExit as done:  # --help
-        return int(done.code or 0)
-    except KeyboardInterrupt:
+    except BrokenPipeError:  # the reader of our output has left: say nothing more, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception:
+    except BaseException:
         traceback.print_exc()
         return 1
 

@@ -5,6 +5,7 @@ a table. Keys that cannot change a fitness (`RUNTIME_KEYS`) may differ when a ru
 """
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -59,11 +60,25 @@ def _distinct(values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
+def _plain(value: Any) -> Any:
+    """Refuse what does not survive being written down: only text, finite numbers, truth, lists and tables do."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _plain(part)
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if not (isinstance(value, str | int | float | list | dict) and finite):
+        raise ValueError("text, finite numbers, booleans, lists and tables")
+    return value
+
+
+Kwargs = Annotated[Table, AfterValidator(_plain)]
+
+
 class WrapperOptions(Options):
     """One Gymnasium wrapper around the environment: `name` is `module:Class`."""
 
     name: str = Field(pattern=r"^[\w.]+:\w+$")
-    kwargs: Table = {}
+    kwargs: Kwargs = {}
 
 
 class EnvOptions(Options):
@@ -75,7 +90,7 @@ class EnvOptions(Options):
 
     id: str = Field("CartPole-v1", min_length=1)
     engine: Literal["gymnasium", "envpool"] = "gymnasium"
-    kwargs: Table = {}
+    kwargs: Kwargs = {}
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     reuse: bool | Literal["auto"] = "auto"
@@ -173,7 +188,7 @@ def read_table(text: str, source: str) -> Table:
     """Return the table of a TOML document. Raises InputError when it is malformed."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as wrong:
+    except ValueError as wrong:  # a TOMLDecodeError, or a number that no Python int may have
         raise InputError(source, "well-formed TOML", f"{wrong}", "") from None
 
 
@@ -195,7 +210,7 @@ def read_assignment(text: str) -> tuple[str, object]:
         raise InputError("--set", "section.key=value", text)
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return key.strip(), value.strip()
 
 

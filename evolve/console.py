@@ -1,7 +1,6 @@
 """What a run shows while it goes on: a display on a terminal, a line per generation elsewhere."""
 
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -39,8 +38,9 @@ def best_and_mean(record: Record) -> tuple[float, float]:
 
 def interval(returns: Float64) -> tuple[float, float]:
     """Return the mean and the half-width of its normal 95 % interval."""
-    half = 1.96 * statistics.stdev(returns) / len(returns) ** 0.5 if len(returns) > 1 else float("nan")
-    return statistics.fmean(returns), half
+    with np.errstate(invalid="ignore"):
+        half = 1.96 * returns.std(ddof=1) / len(returns) ** 0.5 if len(returns) > 1 else float("nan")
+        return float(returns.mean()), float(half)
 
 
 class Watch:

@@ -10,6 +10,7 @@ import numpy as np
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Coordinator, Task, keys_of
 from evolve.config import Config, parse, read_table
+from evolve.errors import InputError
 from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.networks import Network
@@ -27,9 +28,12 @@ class Experiment:
     network: Network
 
 
-def load_config(text: str) -> Config:
-    """Return the configuration written in a run file or sent to a worker. Raises InputError."""
-    return parse(Config, read_table(text, "the run's configuration"))
+def load_config(text: str, source: str = "the experiment") -> Config:
+    """Return the configuration written in a run file or sent to a worker. Raises InputError that names the source."""
+    try:
+        return parse(Config, read_table(text, source))
+    except InputError as wrong:
+        raise InputError(source, "a whole configuration", f"a damaged one ({wrong})") from None
 
 
 def make_rollout(text: str) -> Rollout:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evolve import store
+from evolve import store, strategies
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import Config, differences, parse, read_assignment, read_table, seconds, set_key
@@ -80,24 +80,39 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
     """Create the run file of a seed, or reopen it to resume. Raises InputError."""
     config = experiment.config
     path = store.path_of(config.directory(), seed)
-    if not (resume and path.exists()):
+    if not (resume and store.exists(path)):
         header = store.Header(
             config.to_toml(), manifest(world, kernel=backend(config.compute.backend)), seed, config.env.id
         )
         return store.create(path, header)
     run = store.read(path)
-    for key, ours, theirs in differences(config, load_config(run.header.config)):
+    if run.header.seed != seed:
+        raise InputError(f"seed (-s/--seed), resuming {path}", f"{run.header.seed} as in the run file", seed)
+    for key, ours, theirs in differences(config, load_config(run.header.config, str(path))):
         raise InputError(
             f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, "Or start anew with -o DIR."
         )
     if len(run.records) > config.generations:
         told = f"at least {len(run.records)}, the generations already told in {path}"
         raise InputError("generations (-g/--generations)", told, config.generations)
+    _check_checkpoint(experiment, run)
     file = store.reopen(run)
-    if len(run.records) < config.generations:
+    judged = 0 if run.held_out is None else len(run.held_out.returns)
+    if len(run.records) < config.generations or judged != config.held_out_episodes:
         file.complete, file.held_out = False, None
     file.header = store.Header(config.to_toml(), run.header.manifest, seed, run.header.env)
     return file
+
+
+def _check_checkpoint(experiment: Experiment, run: store.Run) -> None:
+    """Raise InputError unless the strategy can go on from the stored state."""
+    config = experiment.config
+    strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
+    try:
+        if run.records:
+            strategy.champion(strategy.from_arrays(run.checkpoint))
+    except (ValueError, IndexError) as wrong:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({wrong})") from None
 
 
 def _summary(file: store.RunFile) -> str:

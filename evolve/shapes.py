@@ -7,7 +7,7 @@ genome, T trace values of one episode (W or 0), B batch slots, R MPI ranks.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -17,7 +17,7 @@ UInt64 = NDArray[np.uint64]
 Bool = NDArray[np.bool_]
 
 
-def expect(array: NDArray[Any], argument: str, symbols: str, dtype: type, **sizes: int) -> None:
+def expect(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
     """Raise ValueError unless `array` has the shape that `symbols` ("P W") spell and the `dtype`.
 
     A symbol without a value in `sizes` may have any length.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, expect
 
 SCHEMA = 1
 _RARITY = 20.0
@@ -135,6 +135,7 @@ class RunFile:
             for name, (place, dtype) in _PLACES.items():
                 file[place] = _column([getattr(record, name) for record in self.records], dtype)
         state = file.create_group("checkpoint")
+        state.attrs["told"] = len(self.records)
         for name, array in self.checkpoint.items():
             state[name] = array
         if self.held_out is not None:
@@ -170,18 +171,22 @@ def create(path: Path, header: Header) -> RunFile:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as wrong:
-        raise _unwritable(f"{path.parent} ({wrong.strerror})") from None
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    except FileExistsError:
+    except (OSError, ValueError) as wrong:
+        raise _unwritable(f"{path.parent} ({wrong})") from None
+    if exists(path):
         cure = "Continue it with --resume, or choose another directory with -o."
-        raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure) from None
-    except OSError as wrong:
-        raise _unwritable(f"{path.parent} ({wrong.strerror})") from None
+        raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure)
     file = RunFile(path, header)
     file.flush()
     return file
+
+
+def exists(path: Path) -> bool:
+    """Return whether something is there. Raises InputError where that cannot be known."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as wrong:
+        raise _unwritable(f"{path} ({wrong})") from None
 
 
 def reopen(run: Run) -> RunFile:
@@ -192,7 +197,7 @@ def reopen(run: Run) -> RunFile:
 def read(path: Path) -> Run:
     """Read a run file. Raises InputError when it is missing, truncated, not a run file, or of another schema."""
     argument = str(path)
-    if not path.is_file():
+    if not exists(path) or path.is_dir():
         raise InputError(argument, "a run file", "no such file")
     try:
         with h5py.File(path, "r") as file:
@@ -203,18 +208,42 @@ def read(path: Path) -> Run:
             return _read(path, file)
     except (OSError, RuntimeError) as wrong:
         raise InputError(argument, "a readable run file", f"a truncated or foreign file ({wrong})") from None
-    except (KeyError, ValueError, TypeError) as wrong:
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError) as wrong:
         raise InputError(argument, "a complete run file", f"a damaged one ({wrong})") from None
+
+
+_SHAPES = {
+    "returns": "G P E", "lengths": "G P E", "fitness": "G P", "connections": "G P", "digest": "G", "seconds": "G",
+    "steps": "G", "busy_seconds": "G R", "champion_weights": "G W", "champion_mask": "G W", "champion_candidate": "G",
+    "champion_fitness": "G",
+}  # fmt: skip
+
+
+def _check(columns: dict[str, NDArray[Any]]) -> None:
+    """Raise ValueError unless the columns have the types and shapes of the layout, and agree with one another."""
+    sizes: dict[str, int] = {}
+    for name, column in columns.items():
+        place, dtype = _PLACES[name]
+        expect(column, place, _SHAPES[name], np.dtype(dtype), **sizes)
+        sizes |= dict(zip(_SHAPES[name].split(), column.shape, strict=True))
+    if columns:
+        candidates = columns["champion_candidate"]
+        if not ((candidates >= 0) & (candidates < sizes["P"])).all():
+            raise ValueError("champion/candidate: not one of the population")
+        for digest in columns["digest"]:
+            if len(bytes.fromhex(digest.decode("ascii"))) != 32:
+                raise ValueError("generation/digest: not 64 hexadecimal characters")
 
 
 def _read(path: Path, file: h5py.File) -> Run:
     attrs = file.attrs
     header = Header(str(attrs["config"]), json.loads(attrs["manifest"]), int(attrs["seed"]), str(attrs["env"]))
     columns = {name: file[place][()] for name, (place, _) in _PLACES.items()} if "generation" in file else {}
-    if len({len(column) for column in columns.values()}) > 1:
-        raise ValueError("its generations do not agree")
+    _check(columns)
     records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
     checkpoint = {name: array[()] for name, array in file["checkpoint"].items()}
+    if file["checkpoint"].attrs["told"] != len(records):
+        raise ValueError("its checkpoint belongs to another generation")
     held_out = None
     if "evaluation" in file:
         held_out = HeldOut(**{part.name: file[f"evaluation/{part.name}"][()] for part in fields(HeldOut)})

@@ -1,11 +1,13 @@
 """python -m evolve.verify: are two runs equal, or, with one file, does this machine get the same returns?
 
 Two files are compared by their digests and, where these part, value by value. One file is checked by evaluating the
-champion of each of its generations again, on the very episodes it was scored on, over however many ranks there are.
+champion of each of its generations again, on the very episodes it was scored on, over however many ranks there are; or,
+with --full, by running all of it again.
 """
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,10 @@ import numpy as np
 from evolve import store
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import differences
-from evolve.errors import RunError
-from evolve.evolution import load_config, prepare
+from evolve.config import ComputeOptions, Config, differences
+from evolve.console import Watch
+from evolve.errors import InputError, RunError
+from evolve.evolution import evolve, load_config, prepare
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.shapes import Float64, Int32
@@ -37,25 +40,36 @@ def _parser() -> Parser:
     )
     parser.add_argument("file", type=Path, metavar="A.h5", help="a run file")
     parser.add_argument("other", type=Path, nargs="?", metavar="B.h5", help="another; without it A is evaluated again")
+    parser.add_argument(
+        "--full", action="store_true", help="with one file: run all of it again and compare the digests"
+    )
     return parser
 
 
 def first_difference(a: Run, b: Run) -> str | None:
-    """Return where two runs part, in words, or None when they are equal."""
+    """Return where two runs part, in words, or None when they are equal in every stored value."""
     for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
-        if ours.digest != theirs.digest:
-            return f"generation {generation}: {_parting(ours, theirs)}"
+        apart = _parting(ours, theirs)
+        if apart is not None:
+            return f"generation {generation}: {apart}"
     if len(a.records) != len(b.records):
         fewer = min(len(a.records), len(b.records))
         return f"equal for {fewer} generations, but {a.path} has {len(a.records)} and {b.path} {len(b.records)}"
     return None
 
 
-def _parting(ours: store.Record, theirs: store.Record) -> str:
+def _parting(ours: store.Record, theirs: store.Record) -> str | None:
     if ours.returns.shape != theirs.returns.shape:
         return f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
     found = _first_unequal(ours.returns, ours.lengths, theirs.returns, theirs.lengths)
-    return found or "the genomes differ, though every return and length is equal"
+    if found is not None:
+        return found
+    for name in ("champion_candidate", "champion_weights", "champion_mask", "connections", "fitness"):
+        if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name == "fitness"):
+            return f"{name.replace('_', ' ')} differ, though every return and length is equal"
+    if ours.digest != theirs.digest:
+        return "the digests differ, though all that is stored is equal: so do the genomes, or a digest was changed"
+    return None
 
 
 def _first_unequal(
@@ -75,13 +89,12 @@ def _first_unequal(
 
 def _compare(a: Run, b: Run) -> int:
     apart = first_difference(a, b)
+    if apart is None and not a.records:
+        raise RunError(f"{a.path} and {b.path}: no generation has been told yet, so there is nothing to compare")
     if apart is None:
-        digest = f", digest {a.records[-1].digest.decode()}" if a.records else ""
-        print(f"equal: {len(a.records)} generations{digest}")
+        print(f"equal: {len(a.records)} generations, digest {a.records[-1].digest.decode()}")
         return 0
-    keys = [
-        f"{key} ({x!r} against {y!r})" for key, x, y in differences(*(load_config(r.header.config) for r in (a, b)))
-    ]
+    keys = [f"{key} ({x!r} against {y!r})" for key, x, y in differences(*(_config(run) for run in (a, b)))]
     if a.header.seed != b.header.seed:
         keys.insert(0, f"seed ({a.header.seed} against {b.header.seed})")
     print(f"different: {apart}")
@@ -89,12 +102,30 @@ def _compare(a: Run, b: Run) -> int:
     return 1
 
 
+def _config(run: Run) -> Config:
+    """Return the configuration of a run, to be computed in whatever way suits this machine."""
+    config = load_config(run.header.config, str(run.path))
+    return config.model_copy(update={"compute": ComputeOptions()})
+
+
+def _run_again(run: Run, world: World, stop: StopFlag) -> int:
+    """Run the whole experiment again, as far as it was told, and compare everything."""
+    config = _config(run).model_copy(update={"generations": len(run.records), "held_out_episodes": 0})
+    experiment = prepare(config)
+    with tempfile.TemporaryDirectory() as directory:
+        file = store.create(store.path_of(Path(directory), run.header.seed), run.header)
+        with Watch(run.header.seed, 0, config.generations) as watch:
+            evolve(experiment, coordinator(world, experiment.config, stop), file, watch)
+        return _compare(run, store.read(file.path))
+
+
 def _evaluate_again(run: Run, world: World, stop: StopFlag) -> int:
     """Evaluate every generation's champion again and compare to the bit."""
-    experiment = prepare(load_config(run.header.config))
+    experiment = prepare(_config(run))
     config, records = experiment.config, run.records
-    if not records:
-        raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to verify")
+    shape = (config.population, config.episodes)
+    if records[0].returns.shape != shape or len(records[0].champion_weights) != experiment.network.weights:
+        raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
     champions = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
     chosen = [r.champion_candidate for r in records]
     keys = np.concatenate([keys_of(g, c + 1, config.common_random_numbers)[-1:] for g, c in enumerate(chosen)])
@@ -117,7 +148,9 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     run = store.read(arguments.file)
     if arguments.other is not None:
         return _compare(run, store.read(arguments.other))
-    return _evaluate_again(run, world, stop)
+    if not run.records:
+        raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to verify")
+    return (_run_again if arguments.full else _evaluate_again)(run, world, stop)
 
 
 def main(argv: list[str] | None = None) -> int:

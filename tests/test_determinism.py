@@ -12,7 +12,15 @@ from evolve.numerics import native
 QUICK = ("-e", "CartPole-v1", "-p", 10, "-r", 2, "-g", 3, "-d", 4, "-s", 13, "--set", "held_out_episodes=3")
 WALKER = ("-e", "BipedalWalker-v3", "-p", 6, "-r", 2, "-g", 2, "-d", 4, "-s", 13, "--set", "held_out_episodes=3",
           "--set", "env.max_episode_steps=300")  # fmt: skip
-ENVIRONMENTS = ["Pendulum-v1", "LunarLander-v3", "InvertedPendulum-v5", "Taxi-v4", "toys:Switches-v0", "toys:Memory-v0"]
+ENVIRONMENTS = [
+    "Pendulum-v1",
+    "LunarLander-v3",
+    "InvertedPendulum-v5",
+    "Taxi-v4",
+    "toys:Switches-v0",
+    "toys:Memory-v0",
+    "toys:RememberingCart-v0",
+]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Stopped, killed or extended: a resumed run ends with the digests of one that was never interrupted."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -152,6 +153,32 @@ def test_resuming_something_else_is_refused(command, tmp_path, change, message):
     assert done.code == 2
     assert message in done.err
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+
+
+def test_another_seeds_file_is_refused(command, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *quick, "-s", 1).code == 0
+    shutil.copy(tmp_path / "out" / "seed-1.h5", tmp_path / "out" / "seed-7.h5")
+    done = command("run", *quick, "-s", 7, "-g", 3, "--resume")
+    assert done.code == 2
+    assert "seed (-s/--seed), resuming out/seed-7.h5: expected 1 as in the run file, got 7" in done.err
+
+
+def test_a_damaged_checkpoint_is_refused(command, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *quick).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        del file["checkpoint/leaderboard_total"]
+    done = command("run", *quick, "-g", 3, "--resume")
+    assert done.code == 2
+    assert "expected a whole checkpoint" in done.err
+
+
+def test_more_held_out_episodes_may_be_asked_for_later(command, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
+    assert command("run", *quick, "--set", "held_out_episodes=2").code == 0
+    assert command("run", *quick, "--set", "held_out_episodes=7", "--resume").code == 0
+    assert len(store.read(store.path_of(tmp_path / "out", 0)).held_out.returns) == 7
 
 
 def test_what_cannot_reach_a_fitness_may_change(command):

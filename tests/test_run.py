@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -88,6 +89,21 @@ WRONG = [
     (("missing.toml",), "EXPERIMENT.toml: expected a TOML file that can be read, got missing.toml"),
     (("-o", "taken"), "taken/seed-0.h5. Continue it with --resume, or choose another directory with -o."),
     (("-o", "/proc/nowhere"), "output.directory (-o/--output): expected a directory that can be written"),
+    (("-e", "boom:Thing-v0"), "boom:Thing-v0 (RuntimeError: no licence found)"),
+    (("-e", "HalfCheetah-v3"), "HalfCheetah-v3 ("),
+    (("-e", ":"), "env.id (-e/--env)"),
+    (
+        ("-e", "FrozenLake-v1", "--set", "env.kwargs.map_name=nope"),
+        "env.kwargs: expected arguments that FrozenLake-v1 takes",
+    ),
+    (("-e", "Pendulum-v1", "--set", "env.kwargs.g=inf"), "env.kwargs: expected text, finite numbers"),
+    (("--set", 'env.wrappers=[{name="boom:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
+    (
+        ("--set", 'env.wrappers=[{name="gymnasium.wrappers:TimeLimit"}]'),
+        "env.wrappers.0: expected a wrapper that fits CartPole-v1",
+    ),
+    (("-o", "x" * 300), "output.directory (-o/--output)"),
+    (("-o", "x" * 300, "--resume"), "output.directory (-o/--output)"),
     (("-o", "foreign", "--resume"), "foreign/seed-0.h5: expected a readable run file, got a truncated or foreign file"),
 ]
 
@@ -188,6 +204,42 @@ def test_an_exception_in_an_environment_ends_the_run_with_one_report(command, tm
     assert (done.out + done.err).count("RuntimeError: the motor burnt out") == 1
     assert "evolve.run: an evaluation failed on rank" in done.out + done.err
     assert store.read(store.path_of(tmp_path / "out", 0)).records == ()
+
+
+@pytest.mark.parametrize("env", ["toys:Exits-v0", "toys:Surrogate-v0"])
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_no_way_of_failing_hangs_a_rank(command, env, ranks):
+    done = command("run", "-e", env, *TINY, ranks=ranks, limit=20)
+    assert done.code == 1
+    assert (done.out + done.err).count("evolve.run: an evaluation failed on rank") == 1
+
+
+def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
+    process = start("run", *TINY, "-g", 500, ranks=3, OMPI_MCA_btl=None, OMPI_MCA_mtl=None)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+        young = [p for p in process.family() if "evolve.run" in p.cmdline() and "-m" in p.cmdline()]
+        victims = [p for p in young if p.environ().get("OMPI_COMM_WORLD_RANK") == "0"]
+        if victims and b"libmpi" in Path(f"/proc/{victims[0].pid}/maps").read_bytes():
+            victims[0].send_signal(signal.SIGINT)
+            break
+    assert process.wait(20).code in (1, 75)
+
+
+def test_a_reader_that_leaves_is_no_reason_for_a_traceback(tmp_path):
+    words = f"{sys.executable} -m evolve.run {' '.join(map(str, TINY))} -g 6 | head -1"
+    done = subprocess.run(
+        ["bash", "-c", words], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert done.stdout.startswith("seed 0  generation 1/6")
+
+
+def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(command, tmp_path):
+    done = command("run", "-e", "toys:NotANumber-v0", *TINY, "-s", 1, 2, "-o", "out", "--set", "held_out_episodes=40")
+    assert done.code == 0, done.err
+    assert all(store.read(store.path_of(tmp_path / "out", seed)).complete for seed in (1, 2))
 
 
 def test_nan_returns_rank_last(command, tmp_path):

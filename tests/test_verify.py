@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from conftest import environment, launcher
 
+from evolve import store
+
 QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
 
 
@@ -57,7 +59,7 @@ def test_a_difference_in_the_genomes_alone_is_named(command, runs):
     tamper(runs["b"], "generation/digest", 2, b"f" * 64)
     done = command("verify", runs["a"], runs["b"])
     assert done.code == 1
-    assert "generation 2: the genomes differ" in done.out
+    assert "generation 2: the digests differ, though all that is stored is equal" in done.out
 
 
 def test_a_longer_run_is_not_equal(command, runs):
@@ -91,6 +93,36 @@ def test_a_changed_return_is_found_to_the_last_bit(command, runs):
     done = command("verify", runs["a"])
     assert done.code == 1
     assert f"generation 2: candidate {candidate}, episode 1" in done.out
+
+
+def test_everything_stored_is_compared_not_digests_alone(command, runs):
+    tamper(runs["b"], "generation/returns", (0, 0, 0), -1.0)
+    done = command("verify", runs["a"], runs["b"])
+    assert done.code == 1
+    assert "generation 0: candidate 0, episode 0" in done.out
+
+
+def test_all_of_it_can_be_run_again(command, runs):
+    done = command("verify", runs["a"], "--full", ranks=3)
+    assert (done.code, "equal: 3 generations, digest" in done.out) == (0, True)
+    tamper(runs["a"], "generation/returns", (2, 5, 1), -1.0)
+    done = command("verify", runs["a"], "--full")
+    assert done.code == 1
+    assert "generation 2: candidate 5, episode 1: return -1.0" in done.out
+
+
+def test_a_run_without_generations_is_not_called_equal(command, tmp_path):
+    for name in "ab":
+        store.create(store.path_of(tmp_path / name, 0), store.Header("", {}, 0, "x"))
+    done = command("verify", "a/seed-0.h5", "b/seed-0.h5")
+    assert done.code == 1
+    assert "nothing to compare" in done.err
+
+
+@pytest.mark.parametrize("candidate", [77, -3])
+def test_a_champion_outside_the_population_is_refused(command, runs, candidate):
+    tamper(runs["a"], "champion/candidate", 0, candidate)
+    assert command("verify", runs["a"]).code == 2
 
 
 def test_wrong_files_are_refused(command, tmp_path):

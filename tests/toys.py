@@ -116,5 +116,31 @@ class NotANumber(gymnasium.Env):
         return np.ones(2, np.float32), float("nan") if self.bad else float(action), True, False, {}
 
 
-for _class in (Switches, Memory, Broken, Slow, NotANumber):
+class Exits(Broken):
+    """Calls sys.exit in the middle of an episode."""
+
+    def step(self, action):
+        if self.steps == 4:
+            raise SystemExit("the environment wants to leave")
+        return super().step(action)
+
+
+class Surrogate(Broken):
+    """Raises an error whose message cannot be encoded."""
+
+    def step(self, action):
+        raise OSError("no such file: \udcff")
+
+
+def remembering_cart():
+    """A cart whose registration hides a wrapper that remembers earlier episodes."""
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    return gymnasium.wrappers.NormalizeObservation(CartPoleEnv())
+
+
+gymnasium.register(id="RememberingCart-v0", entry_point=remembering_cart, max_episode_steps=100)
+
+
+for _class in (Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)

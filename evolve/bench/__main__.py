@@ -73,6 +73,8 @@ def _print_rollouts(rows: list[dict[str, Any]], workers: int) -> None:
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     arguments = vars(parser().parse_args(argv))
     experiment = _experiment(arguments)
+    if arguments["pairs"] < 1 or min(arguments["workers"]) < 0:
+        raise InputError("--pairs, --workers", "at least one pair, and no negative number of workers", str(argv))
     if arguments["measure"]:
         return rollouts.measure(experiment, world, stop)
     if world.size > 1:
@@ -83,7 +85,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         _print_inference(steps, experiment)
     sweep = {}
     for workers in arguments["workers"]:
-        sweep[workers] = rollouts.compare(experiment, argv, workers, arguments["pairs"])
+        sweep[workers] = rollouts.compare(experiment, argv, workers, arguments["pairs"], stop)
         if not quiet:
             _print_rollouts(sweep[workers], workers)
     if quiet:

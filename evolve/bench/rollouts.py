@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import queue
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from evolve import environments
 from evolve.bench.recording import newborn, record
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import coordinator
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError, RunError, Stopped
 from evolve.evolution import Experiment
 from evolve.rng import Purpose
 from evolve.stopping import StopFlag
@@ -72,7 +73,8 @@ def _bare_process(experiment: Experiment, share: range, orders: Any, ready: Barr
 class Bare:
     """N processes that each play their share of the generation in bare environments, on demand."""
 
-    def __init__(self, experiment: Experiment, processes: int) -> None:
+    def __init__(self, experiment: Experiment, processes: int, stop: StopFlag) -> None:
+        self._stop = stop
         context = multiprocessing.get_context("spawn")
         self._orders, self._results, ready = context.Queue(), context.Queue(), context.Barrier(processes)
         P = experiment.config.population
@@ -86,10 +88,23 @@ class Bare:
         ]
         for process in self._processes:
             process.start()
-        self._gather()
+        try:
+            self._gather()
+        except BaseException:
+            self.close()
+            raise
 
     def _gather(self) -> list[Any]:
-        return [self._results.get() for _ in self._processes]
+        gathered: list[Any] = []
+        while len(gathered) < len(self._processes):
+            try:
+                gathered.append(self._results.get(timeout=0.5))
+            except queue.Empty:
+                if any(process.exitcode is not None for process in self._processes):
+                    raise RunError("a bare process has ended early; its traceback is above") from None
+                if self._stop.reason() is not None:
+                    raise Stopped(f"stopped by {self._stop.reason()}") from None
+        return gathered
 
     def rate(self) -> float:
         """Play everything once; return the rate of all processes together in environment steps per second."""
@@ -98,19 +113,20 @@ class Bare:
         return float(sum(steps / seconds for steps, seconds in self._gather()))
 
     def close(self) -> None:
-        """Send the processes home."""
-        for _ in self._processes:
-            self._orders.put(False)
+        """End the processes."""
         for process in self._processes:
+            process.terminate()
             process.join()
 
 
-def compare(experiment: Experiment, argv: list[str], workers: int, pairs: int) -> list[dict[str, Any]]:
-    """Measure bare environments and the engine in turn; return a row per pair."""
-    bare, rows = Bare(experiment, max(workers, 1)), []
-    for _ in range(pairs):
-        bare_rate = bare.rate()
-        figures = engine_figures(argv, workers)
-        rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
-    bare.close()
+def compare(experiment: Experiment, argv: list[str], workers: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
+    """Measure bare environments and the engine in turn; return a row per pair. Raises RunError and Stopped."""
+    bare, rows = Bare(experiment, max(workers, 1), stop), []
+    try:
+        for _ in range(pairs):
+            bare_rate = bare.rate()
+            figures = engine_figures(argv, workers)
+            rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
+    finally:
+        bare.close()
     return rows

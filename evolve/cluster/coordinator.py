@@ -107,7 +107,7 @@ class Coordinator:
                 if units.left and rollout.pending <= self._slots:
                     rollout.submit(units_of(units.take(self._slots)))
                 outcomes = rollout.tick()
-            except Exception as wrong:  # whatever an environment raises
+            except (Exception, SystemExit) as wrong:  # whatever an environment raises
                 raise RunError(failure_report(self._world)) from wrong
             for o in outcomes:
                 ledger.put(o.candidate, o.episode, o.episode_return, o.length, o.trace)

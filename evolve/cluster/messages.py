@@ -78,7 +78,7 @@ _KINDS: tuple[type[Any], ...] = (Setup, Chunk, Results, Failure, StopRequest, St
 
 def text(string: str) -> NDArray[np.uint8]:
     """Return a string as UTF-8 bytes."""
-    return np.frombuffer(string.encode(), np.uint8)
+    return np.frombuffer(string.encode("utf-8", "backslashreplace"), np.uint8)
 
 
 def encode(message: Message) -> NDArray[np.uint8]:

@@ -107,7 +107,7 @@ def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int |
                 desk.tick()
             elif message is None:
                 world.nap()
-        except Exception:  # whatever an environment raises belongs to the coordinator
+        except BaseException:  # whatever an environment raises, SystemExit too, belongs to the coordinator
             failed = True
             world.post(COORDINATOR, messages.encode(Failure(messages.text(failure_report(world)))))
     world.post(COORDINATOR, messages.encode(Stop()))

@@ -18,6 +18,7 @@ _Env = gymnasium.Env[Any, Any]
 # Families whose reset restores every bit. Box2D is not among them: a world that has run an episode orders
 # its contacts differently in the next, and a BipedalWalker then walks another trajectory from the same seed.
 _RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+_STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}
 
 
@@ -57,7 +58,7 @@ class GymnasiumEngine:
         for env, action, row in zip(self._envs, self._decode(outputs), observations, strict=False):
             observation, reward, terminated, truncated, _ = env.step(action)  # type: ignore[union-attr]
             encode(observation, row)
-            rewards.append(reward)
+            rewards.append(float(reward))
             ended.append(terminated or truncated)
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
@@ -84,8 +85,12 @@ def maker(options: EnvOptions) -> Callable[[], _Env]:
             disable_env_checker=True,
             **options.kwargs,
         )
-        for wrapper, kwargs in wrappers:
-            env = wrapper(env, **kwargs)
+        for number, (wrapper, kwargs) in enumerate(wrappers):
+            try:
+                env = wrapper(env, **kwargs)
+            except Exception as wrong:
+                expected = f"a wrapper that fits {options.id}"
+                raise InputError(f"env.wrappers.{number}", expected, f"{wrapper.__name__} ({_told(wrong)})") from wrong
         return env
 
     return make
@@ -95,8 +100,9 @@ def _wrapper_class(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as wrong:
-        raise InputError("env.wrappers", "a wrapper `module:Class` that can be imported", f"{name} ({wrong})") from None
+    except Exception as wrong:  # an import runs whatever the module holds
+        expected = "a wrapper `module:Class` that can be imported"
+        raise InputError("env.wrappers", expected, f"{name} ({_told(wrong)})") from wrong
 
 
 def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
@@ -114,14 +120,27 @@ def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError(argument, "a registered environment", options.id, cure) from None
     except ModuleNotFoundError as wrong:
         raise InputError(argument, "a module that can be imported", f"{options.id} ({wrong})") from None
-    except error.Error as wrong:
-        raise InputError(argument, "an environment that Gymnasium can make", f"{options.id} ({wrong})") from None
-    except TypeError as wrong:
-        raise InputError("env.kwargs", f"arguments that {options.id} takes", f"{options.kwargs} ({wrong})") from None
+    except InputError:
+        raise
+    except Exception as wrong:  # whatever a constructor or an imported module raises
+        if options.kwargs:
+            expected, came = f"arguments that {options.id} takes", f"{options.kwargs} ({_told(wrong)})"
+            raise InputError("env.kwargs", expected, came) from wrong
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({_told(wrong)})") from wrong
+
+
+def _told(wrong: Exception) -> str:
+    """Return an exception in one line."""
+    return " ".join(f"{type(wrong).__name__}: {wrong}".split())
 
 
 def may_reuse(env: _Env, options: EnvOptions) -> bool:
     """Return whether an environment object may run another episode."""
     if isinstance(options.reuse, bool):
         return options.reuse
-    return not options.wrappers and type(env.unwrapped).__module__.startswith(_RESET_RESTORES_ALL)
+    # Wrappers may come from the registration or from an entry point too, and some remember: every layer is looked at.
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env).__name__ not in _STATELESS_WRAPPERS or not type(env).__module__.startswith("gymnasium.wrappers."):
+            return False
+        env = env.env
+    return type(env).__module__.startswith(_RESET_RESTORES_ALL)

@@ -61,7 +61,10 @@ def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[in
 
 
 def _size(space: gymnasium.Space[Any]) -> int:
-    return int(np.prod(space.shape or (1,)))
+    size = int(np.prod(space.shape if space.shape is not None else (1,)))
+    if size == 0:
+        raise InputError("env.id (-e/--env)", "observations and actions that hold something", repr(space))
+    return size
 
 
 def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

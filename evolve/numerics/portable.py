@@ -9,7 +9,7 @@ import numpy as np
 
 from evolve.shapes import Float32, Float64
 
-_LN2 = math.log(2.0)
+_LN2 = 0.69314718055994530942
 _LOG2E = 1.0 / _LN2
 _ROUND = 1.5 * 2.0**52
 _NARROW = 100

@@ -13,7 +13,8 @@ sorted by score. A generation is the first `survivors` of the leaderboard, uncha
 
 A leaderboard score is the mean over all evaluations of that genome, and of `prior_evaluations` more that stood at the
 mean of the generation it was new in: a newcomer's single score is shrunk towards what is usual until it is confirmed.
-Survivors are evaluated again in every generation, so luck does not last.
+Survivors are evaluated again in every generation, so their luck does not last; with one survivor, as in the ancestor,
+the others on the leaderboard keep their first score until they lead.
 """
 
 from dataclasses import dataclass, replace
@@ -41,7 +42,7 @@ class PruneOptions(Options):
     survivors: int = Field(1, ge=1)
     prior_evaluations: int = Field(0, ge=0, le=1000)
     regrowth: float = Field(0.0, ge=0, le=1)
-    weight_noise: float = Field(0.0, ge=0)
+    weight_noise: float = Field(0.0, ge=0, le=1e6)
 
 
 @dataclass(frozen=True)
