@@ -16,6 +16,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
     {"strategies", "store"},
     {"networks", "environments"},
     {"numerics"},
+    {"registry"},
     {"evaluation", "genome", "rng", "config"},
     {"shapes", "errors"},
 ]
