@@ -148,7 +148,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
     if close:
         return f"Did you mean {' or '.join(close)}?"
-    return f"Known: {', '.join(names)}." if len(names) <= 20 else ""
+    return f"Known: {', '.join(names)}." if 0 < len(names) <= 20 else ""
 
 
 def parse(model: type[Model], table: Mapping[str, Any], at: str = "") -> Model:

@@ -112,3 +112,4 @@ def test_differences_name_what_defines_the_experiment_only():
 def test_nearest():
     assert nearest("CartPole-v0", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean CartPole-v1?"
     assert nearest("zzz", ["one", "two"]) == "Known: one, two."
+    assert nearest("zzz", []) == ""
