@@ -50,8 +50,9 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
     try:
         world = connect()
     except InputError as wrong:
-        if launched()[1] == 0:
-            print(f"evolve.{name}: {wrong}", file=sys.stderr)
+        if launched()[1] != 0:
+            return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
+        print(f"evolve.{name}: {wrong}", file=sys.stderr)
         return wrong.exit_code
     try:
         if world.rank != 0:
