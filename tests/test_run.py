@@ -216,14 +216,18 @@ def test_no_way_of_failing_hangs_a_rank(command, env, ranks):
 
 def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
     process = start("run", *TINY, "-g", 500, ranks=3, OMPI_MCA_btl=None, OMPI_MCA_mtl=None)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+    deadline, sent = time.monotonic() + 10, False
+    while not sent and time.monotonic() < deadline:
         time.sleep(0.02)
-        young = [p for p in process.family() if "evolve.run" in p.cmdline() and "-m" in p.cmdline()]
-        victims = [p for p in young if p.environ().get("OMPI_COMM_WORLD_RANK") == "0"]
-        if victims and b"libmpi" in Path(f"/proc/{victims[0].pid}/maps").read_bytes():
-            victims[0].send_signal(signal.SIGINT)
-            break
+        for p in process.family():
+            try:
+                started = "evolve.run" in p.cmdline() and p.environ().get("OMPI_COMM_WORLD_RANK") == "0"
+                if started and b"libmpi" in Path(f"/proc/{p.pid}/maps").read_bytes():
+                    p.send_signal(signal.SIGINT)
+                    sent = True
+            except (psutil.Error, OSError):  # gone meanwhile
+                continue
+    assert sent
     assert process.wait(20).code in (1, 75)
 
 
