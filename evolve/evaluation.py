@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evolve.shapes import Float32, Float64, Int32
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64
 
 _TRACE_UNIT = 2.0**-20
 
@@ -32,17 +32,29 @@ class Ledger:
         self._returns, self._lengths = np.full((P, E), np.nan), np.zeros((P, E), np.int32)
         self._done, self._trace_sums = np.zeros((P, E), np.bool_), np.zeros((P, T), np.int64)
 
-    def put(self, candidate: int, episode: int, episode_return: float, length: int, trace: Float32) -> None:
-        """Enter one outcome; that of a unit known already changes nothing."""
-        if self._done[candidate, episode]:
+    def put(self, candidates: Int32, episodes: Int32, returns: Float64, lengths: Int32, traces: Float32) -> None:
+        """Enter N outcomes, [N] each and traces [N, T]; that of a unit known already changes nothing."""
+        _, first = np.unique(candidates.astype(np.int64) * self._done.shape[1] + episodes, return_index=True)
+        new = first[~self._done[candidates[first], episodes[first]]]
+        if not len(new):
             return
-        self._done[candidate, episode] = True
-        self.waiting -= 1
-        self._returns[candidate, episode], self._lengths[candidate, episode] = episode_return, length
-        whole = np.rint(trace.astype(np.float64) / _TRACE_UNIT)
-        self._trace_sums[candidate] += np.where(np.isfinite(whole), whole, 0.0).astype(np.int64)
+        at = candidates[new], episodes[new]
+        self._done[at] = True
+        self.waiting -= len(new)
+        self._returns[at], self._lengths[at] = returns[new], lengths[new]
+        # In ascending order of candidates by now: a run of equal ones is a candidate's.
+        whose, begin = np.unique(candidates[new], return_index=True)
+        self._trace_sums[whose] += np.add.reduceat(_whole(traces[new]), begin, axis=0)
 
-    def evaluation(self, busy_seconds: Float64) -> Evaluation:
-        """Return the evaluation; `busy_seconds` [R]."""
+    def evaluation(self, mask: Bool, busy_seconds: Float64) -> Evaluation:
+        """Return the evaluation; a connection that `mask` [P, W] says is pruned has no trace; `busy_seconds` [R]."""
         means = (self._trace_sums.astype(np.float64) * (_TRACE_UNIT / self._done.shape[1])).astype(np.float32)
+        if means.shape[1]:
+            means[~mask] = 0
         return Evaluation(self._returns, self._lengths, means, busy_seconds)
+
+
+def _whole(traces: Float32) -> Int64:
+    """Return traces in whole units; what is no number counts as zero."""
+    finite = np.where(np.isfinite(traces), traces, np.float32(0)).astype(np.float64)
+    return np.rint(finite / _TRACE_UNIT).astype(np.int64)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.networks import Network
 from evolve.numerics import backend, ordered_sum
-from evolve.rng import Purpose, environment_seed
+from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Rollout
-from evolve.shapes import Float64
+from evolve.shapes import Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -130,5 +129,6 @@ def _held_out(experiment: Experiment, coordinator: Coordinator, champion: Genome
         return None
     task = Task(seed, Purpose.HELD_OUT, keys_of(0, population=1))
     evaluation = coordinator.evaluate(task, champion, episodes, experiment.network.traces)
-    seeds: Any = [environment_seed(seed, Purpose.HELD_OUT, 0, 0, episode) for episode in range(episodes)]
-    return store.HeldOut(evaluation.returns[0], np.array(seeds, np.int64), champion.weights[0], champion.mask[0])
+    zeros: Int64 = np.zeros(episodes, np.int64)
+    seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
+    return store.HeldOut(evaluation.returns[0], seeds, champion.weights[0], champion.mask[0])

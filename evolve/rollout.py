@@ -1,42 +1,60 @@
 """Rollouts: networks × environments × keyed episodes → returns. No MPI, no files.
 
-A rollout owns B slots. Units wait in a queue; when an episode ends, the last live slot moves into the gap, so that the
-live slots are always the first n and every tick is one batched network call and n environment steps. Free slots are
-refilled as soon as the engine thinks it worth while: at once, or several together.
+A rollout owns B slots. Units wait in a queue until there is a free slot; a slot whose episode has ended stands idle
+until the next begins there. Every tick is one batched network call over the slots up to the last live one, and one
+environment step of each live slot. When the queue has run dry, live slots move together.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from evolve.environments import Engine
+from evolve.genome import Genomes
 from evolve.networks import Network
 from evolve.numerics import Backend
-from evolve.shapes import Bool, Float32
+from evolve.shapes import Float32, Float64, Int32, Int64, Slots
 
 
 @dataclass(frozen=True)
-class Unit:
-    """The unit of work: one episode of one candidate. weights: [W] float32; mask: [W] bool."""
+class Units:
+    """N units of work, each one episode of one candidate.
 
-    candidate: int
-    episode: int
-    environment_seed: int
-    weights: Float32
-    mask: Bool
+    candidates, episodes: [N], what each unit is; seeds: [N], of their environments; rows: [N], which of `genomes` each
+    candidate has.
+    """
+
+    candidates: Int32
+    episodes: Int32
+    seeds: Int64
+    rows: Int32
+    genomes: Genomes
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def cut(self, begin: int, end: int | None = None) -> "Units":
+        """Return the units from `begin` up to `end`."""
+        span = slice(begin, end)
+        return Units(self.candidates[span], self.episodes[span], self.seeds[span], self.rows[span], self.genomes)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one episode came to: its return, its length in environment steps, and its trace [T] float32."""
+class Outcomes:
+    """What N episodes came to.
 
-    candidate: int
-    episode: int
-    episode_return: float
-    length: int
-    trace: Float32
+    candidates, episodes: [N], whose they are; returns: [N]; lengths: [N], environment steps; traces: [N, T].
+    """
+
+    candidates: Int32
+    episodes: Int32
+    returns: Float64
+    lengths: Int32
+    traces: Float32
+
+    def __len__(self) -> int:
+        return len(self.candidates)
 
 
 class Rollout:
@@ -44,70 +62,96 @@ class Rollout:
 
     def __init__(self, engine: Engine, network: Network, slots: int, backend: Backend) -> None:
         self._engine, self._batch = engine, network.batch(slots, backend)
-        self._slots, self._live = slots, 0
-        self._queue: deque[Unit] = deque()
-        self._running: list[Unit | None] = [None] * slots
+        self._queue: deque[Units] = deque()
+        self._queued = 0
+        self._free = np.ones(slots, np.bool_)
+        self._live: Slots = np.zeros(0, np.intp)
+        """The live slots in ascending order."""
+        self._candidates, self._episodes = np.zeros(slots, np.int32), np.zeros(slots, np.int32)
         self._observations = np.zeros((slots, engine.observation_size), np.float32)
         self._returns, self._lengths = np.zeros(slots), np.zeros(slots, np.int32)
 
     @property
     def pending(self) -> int:
         """Units that are queued or running."""
-        return len(self._queue) + self._live
+        return self._queued + len(self._live)
 
-    def submit(self, units: Iterable[Unit]) -> None:
+    def submit(self, units: Units) -> None:
         """Queue units and begin as many as there are free slots."""
-        self._queue.extend(units)
+        self._queue.append(units)
+        self._queued += len(units)
         self._fill()
 
     def clear(self) -> None:
         """Forget every unit."""
         self._queue.clear()
-        self._live = 0
+        self._queued = 0
+        self._free[:] = True
+        self._look()
 
-    def tick(self) -> list[Outcome]:
-        """Advance every live slot by one step; return the episodes that ended."""
-        n = self._live
-        observations = self._observations[:n]
-        rewards, ended = self._engine.step(self._batch.step(observations), observations)
-        self._returns[:n] += rewards
-        self._lengths[:n] += 1
+    def tick(self) -> Outcomes | None:
+        """Advance every live slot by one step; return the episodes that ended, None for none."""
+        live = self._live
+        span = int(live[-1]) + 1
+        outputs = self._batch.step(self._observations[:span])
+        rewards, ended = self._engine.step(live, outputs if span == len(live) else outputs[live], self._observations)
+        self._returns[live] += rewards
+        self._lengths[live] += 1
         if not ended.any():
-            return []
-        # From the last slot down, so that a move never brings an ended slot into a gap.
-        outcomes = [self._finish(slot) for slot in np.flatnonzero(ended)[::-1].tolist()]
+            return None
+        outcomes = self._finish(live[ended])
         self._fill()
         return outcomes
 
+    def _finish(self, slots: Slots) -> Outcomes:
+        self._free[slots] = True
+        self._look()
+        identity = self._candidates[slots], self._episodes[slots]
+        return Outcomes(*identity, self._returns[slots], self._lengths[slots], self._batch.traces(slots))
+
     def _fill(self) -> None:
-        """Begin queued units in the free slots, if there are enough of either or nothing else to do."""
-        first = self._live
-        n = min(self._slots - first, len(self._queue))
-        if n == 0 or (first > 0 and self._slots - first < self._engine.refill):
-            return
-        units = [self._queue.popleft() for _ in range(n)]
-        for slot, unit in enumerate(units, first):
-            self._running[slot] = unit
-            self._batch.load(slot, unit.weights, unit.mask)
-        self._live += n
-        begun = slice(first, self._live)
-        self._returns[begun], self._lengths[begun] = 0.0, 0
-        self._engine.reset(first, [unit.environment_seed for unit in units], self._observations[begun])
+        """Begin queued units in free slots, if there are enough of these or nothing else to do; else close up."""
+        free = len(self._free) - len(self._live)
+        n = min(free, self._queued)
+        if n and (not len(self._live) or free >= self._engine.refill):
+            self._begin(np.flatnonzero(self._free)[:n])
+        elif len(self._live) and 2 * len(self._live) <= self._live[-1] + 1:
+            self._close_up()
 
-    def _finish(self, slot: int) -> Outcome:
-        unit = self._running[slot]
-        assert unit is not None  # a live slot has a unit
-        episode_return, length = float(self._returns[slot]), int(self._lengths[slot])
-        outcome = Outcome(unit.candidate, unit.episode, episode_return, length, self._batch.trace(slot))
-        self._live -= 1
-        self._move(self._live, slot)
-        return outcome
+    def _begin(self, slots: Slots) -> None:
+        seeds: Int64 = np.empty(len(slots), np.int64)
+        done = 0
+        while done < len(slots):
+            units = self._dequeue(len(slots) - done)
+            part = slice(done, done + len(units))
+            at, genomes = slots[part], units.genomes
+            self._batch.load(at, genomes.weights[units.rows], genomes.mask[units.rows])
+            self._candidates[at], self._episodes[at], seeds[part] = units.candidates, units.episodes, units.seeds
+            done += len(units)
+        self._returns[slots], self._lengths[slots], self._free[slots] = 0.0, 0, False
+        self._look()
+        self._engine.reset(slots, seeds, self._observations)
 
-    def _move(self, source: int, target: int) -> None:
-        if source == target:
-            return
-        self._batch.move(source, target)
-        self._engine.move(source, target)
-        self._running[target] = self._running[source]
-        for array in (self._observations, self._returns, self._lengths):
-            array[target] = array[source]
+    def _dequeue(self, n: int) -> Units:
+        """Take up to n units, all of one submission, from the head of the queue."""
+        head = self._queue.popleft()
+        if len(head) > n:
+            self._queue.appendleft(head.cut(n))
+            head = head.cut(0, n)
+        self._queued -= len(head)
+        return head
+
+    def _close_up(self) -> None:
+        """Move the last live slots into the first free ones, until the live slots are the first n."""
+        n = len(self._live)
+        targets = np.flatnonzero(self._free[:n])
+        sources = self._live[n - len(targets) :]
+        self._batch.move(sources, targets)
+        self._engine.move(sources, targets)
+        for array in (self._observations, self._returns, self._lengths, self._candidates, self._episodes):
+            array[targets] = array[sources]
+        self._free[sources], self._free[targets] = True, False
+        self._look()
+
+    def _look(self) -> None:
+        self._live = np.flatnonzero(~self._free)

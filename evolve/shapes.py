@@ -15,6 +15,8 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 Bool = NDArray[np.bool_]
+Slots = NDArray[np.intp]
+"""Numbers of slots, [k], all different."""
 
 
 def expect(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:

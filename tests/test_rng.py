@@ -3,9 +3,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.rng import Purpose, Stream, environment_seed, seed_sequence
+from evolve.rng import Purpose, Stream, environment_seeds, first_words, seed_sequence
 
 part = st.integers(0, 2**32 - 1)
+
+
+def environment_seed(seed, purpose, *key):
+    (one,) = environment_seeds(seed, purpose, *np.array(key)[:, None])
+    return int(one)
+
+
+@given(st.integers(0, 2**140), st.lists(st.tuples(part, part, part, part), max_size=5))
+def test_words_of_many_keys_are_numpys(seed, keys):
+    expected = [np.random.SeedSequence(seed, spawn_key=key).generate_state(1)[0] for key in keys]
+    assert first_words(seed, np.array(keys, np.int64).reshape(-1, 4)).tolist() == expected
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 100])
+def test_seeds_of_many_episodes_are_those_of_each(n):
+    generations, candidates, episodes = np.random.Generator(np.random.Philox(0)).integers(0, 2**32, (3, n))
+    together = environment_seeds(7, Purpose.HELD_OUT, generations, candidates, episodes)
+    assert together.dtype == np.int64
+    assert together.tolist() == [
+        environment_seed(7, Purpose.HELD_OUT, *key) for key in zip(generations, candidates, episodes, strict=True)
+    ]
 
 
 @given(st.integers(0, 2**63 - 1), part, part, part)
@@ -39,6 +60,8 @@ def test_trailing_zeros_of_a_key_are_not_padding():
 def test_parts_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
         Stream(0, Purpose.BIRTH, bad)
+    with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
+        first_words(0, np.array([[0, 0, 0, bad]]))
 
 
 def test_uniform_is_open_and_flat():
@@ -67,7 +90,7 @@ def test_below_stays_below(bound):
 
 
 def test_environment_seeds_fit_a_signed_word():
-    seeds = [environment_seed(13, Purpose.EPISODE, g, 0, 0) for g in range(500)]
+    seeds = environment_seeds(13, Purpose.EPISODE, np.arange(500), *np.zeros((2, 500), np.int64))
     assert min(seeds) >= 0
     assert max(seeds) < 2**31
 

@@ -5,9 +5,10 @@ import pytest
 
 from evolve import environments, networks
 from evolve.config import EnvOptions
+from evolve.genome import concatenate
 from evolve.numerics import backend
-from evolve.rng import Purpose, Stream, environment_seed
-from evolve.rollout import Rollout, Unit
+from evolve.rng import Purpose, Stream, environment_seeds
+from evolve.rollout import Rollout, Units
 
 
 def setting(env, plasticity=0.0):
@@ -23,22 +24,31 @@ def setting(env, plasticity=0.0):
     engine = environments.make(options, 1)
     table = networks.options({"name": "hebbian-dag", "hidden": [4], "plasticity": plasticity})
     network = networks.make(table, engine.observation_size, engine.action_size)
-    units = []
-    for p in range(5):
-        g = network.birth(Stream(1, Purpose.BIRTH, 0, p))
-        units += [Unit(p, e, environment_seed(1, Purpose.EPISODE, 0, p, e), g.weights[0], g.mask[0]) for e in range(3)]
-    return rollout, units
+    genomes = concatenate(*(network.birth(Stream(1, Purpose.BIRTH, 0, p)) for p in range(5)))
+    p, e = np.divmod(np.arange(15), 3)
+    seeds = environment_seeds(1, Purpose.EPISODE, np.zeros_like(p), p, e)
+    p = p.astype(np.int32)
+    return rollout, Units(p, e.astype(np.int32), seeds, p, genomes)
+
+
+def tick(rollout):
+    """The outcomes of one step as rows: candidate, episode, return, length, bytes of the trace."""
+    done = rollout.tick()
+    if done is None:
+        return []
+    columns = (done.candidates, done.episodes, done.returns, done.lengths)
+    return list(zip(*(c.tolist() for c in columns), map(bytes, done.traces), strict=True))
 
 
 def finish(rollout):
     done = []
     while rollout.pending:
-        done += rollout.tick()
+        done += tick(rollout)
     return done
 
 
 def table(outcomes):
-    return {(o.candidate, o.episode): (o.episode_return, o.length, o.trace.tobytes()) for o in outcomes}
+    return {row[:2]: row[2:] for row in outcomes}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "toys:Memory-v0", "toys:Switches-v0"])
@@ -57,9 +67,9 @@ def test_arrival_does_not_matter():
     expected = rollout(4)
     expected.submit(units)
     late, done = rollout(4), []
-    for unit in reversed(units):
-        late.submit([unit])
-        done += late.tick()
+    for n in reversed(range(15)):
+        late.submit(units.cut(n, n + 1))
+        done += tick(late)
     assert table(done + finish(late)) == table(finish(expected))
 
 
@@ -69,9 +79,9 @@ def test_traces_do_not_leak_from_one_candidate_to_the_next():
     together = rollout(1)
     together.submit(units)
     by_one = []
-    for unit in units:
+    for n in range(15):
         alone = rollout(1)
-        alone.submit([unit])
+        alone.submit(units.cut(n, n + 1))
         by_one += finish(alone)
     assert table(finish(together)) == table(by_one)
 
@@ -81,7 +91,7 @@ def test_every_unit_comes_back_once():
     ours = rollout(4)
     ours.submit(units)
     assert ours.pending == len(units)
-    assert sorted((o.candidate, o.episode) for o in finish(ours)) == [(u.candidate, u.episode) for u in units]
+    assert sorted(row[:2] for row in finish(ours)) == [(p, e) for p in range(5) for e in range(3)]
     assert ours.pending == 0
 
 
@@ -92,7 +102,7 @@ def test_clear_forgets():
     ours.tick()
     ours.clear()
     assert ours.pending == 0
-    ours.submit(units[:2])
+    ours.submit(units.cut(0, 2))
     assert len(finish(ours)) == 2
 
 
@@ -100,5 +110,7 @@ def test_return_is_the_sum_of_rewards():
     rollout, units = setting("CartPole-v1")
     ours = rollout(3)
     ours.submit(units)
-    assert all(o.episode_return == o.length for o in finish(ours))  # CartPole pays 1 a step
-    assert np.isfinite([o.trace for o in finish(ours)]).all()
+    done = finish(ours)
+    assert len(done) == 15
+    assert all(row[2] == row[3] for row in done)  # CartPole pays 1 a step
+    assert all(np.isfinite(np.frombuffer(row[4], np.float32)).all() for row in done)

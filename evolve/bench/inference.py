@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from evolve.genome import concatenate
 from evolve.networks import Network
 from evolve.numerics import native
 from evolve.rng import Purpose, Stream
@@ -13,9 +14,8 @@ from evolve.rng import Purpose, Stream
 def nanoseconds(network: Network, backend: native.Backend, slots: int, seconds: float = 0.3) -> float:
     """Return the time of one network step, the least of five measurements."""
     batch = network.batch(slots, backend)
-    for slot in range(slots):
-        born = network.birth(Stream(0, Purpose.BIRTH, 0, slot))
-        batch.load(slot, born.weights[0], born.mask[0])
+    born = concatenate(*(network.birth(Stream(0, Purpose.BIRTH, 0, slot)) for slot in range(slots)))
+    batch.load(np.arange(slots), born.weights, born.mask)
     uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
     observations = (2 * uniform - 1).astype(np.float32)
     batch.step(observations)

@@ -7,9 +7,9 @@ from evolve.environments import Engine, Recording
 from evolve.evolution import Experiment
 from evolve.genome import Genomes
 from evolve.numerics import backend
-from evolve.rng import Purpose, environment_seed
-from evolve.rollout import Rollout, Unit
-from evolve.shapes import Bool, Float32, Float64
+from evolve.rng import Purpose, environment_seeds
+from evolve.rollout import Rollout, Units
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 
 def newborn(experiment: Experiment) -> Genomes:
@@ -29,22 +29,24 @@ class _Recorder:
         self.id, self.refill = engine.id, engine.refill
         self.observation_size, self.action_size = engine.observation_size, engine.action_size
 
-    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
-        self._open[first : first + len(seeds)] = [(seed, []) for seed in seeds]
-        self._engine.reset(first, seeds, observations)
+    def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
+            self._open[slot] = (seed, [])
+        self._engine.reset(slots, seeds, observations)
 
-    def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        for (_, rows), row in zip(self._open, outputs, strict=False):
-            rows.append(row)
-        rewards, ended = self._engine.step(outputs, observations)
-        for slot in np.flatnonzero(ended).tolist():
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        for slot, row in zip(slots.tolist(), outputs, strict=True):
+            self._open[slot][1].append(row)
+        rewards, ended = self._engine.step(slots, outputs, observations)
+        for slot in slots[ended].tolist():
             seed, rows = self._open[slot]
             self.recordings.append(Recording(seed, np.stack(rows)))
         return rewards, ended
 
-    def move(self, source: int, target: int) -> None:
-        self._open[target] = self._open[source]
-        self._engine.move(source, target)
+    def move(self, sources: Slots, targets: Slots) -> None:
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._open[target] = self._open[source]
+        self._engine.move(sources, targets)
 
     def close(self) -> None:
         self._engine.close()
@@ -56,11 +58,10 @@ def record(experiment: Experiment, candidates: range) -> list[Recording]:
     slots = environments.slots(config.env, config.compute.slots)
     recorder = _Recorder(environments.make(config.env, slots), slots)
     rollout = Rollout(recorder, experiment.network, slots, backend("auto"))
-    rollout.submit(
-        Unit(c, e, environment_seed(0, Purpose.EPISODE, 0, c, e), genomes.weights[c], genomes.mask[c])
-        for c in candidates
-        for e in range(config.episodes)
-    )
+    chosen = np.repeat(np.array(candidates, np.int64), config.episodes)
+    episodes = np.tile(np.arange(config.episodes), len(candidates))
+    seeds = environment_seeds(0, Purpose.EPISODE, np.zeros_like(chosen), chosen, episodes)
+    rollout.submit(Units(chosen.astype(np.int32), episodes.astype(np.int32), seeds, chosen.astype(np.int32), genomes))
     while rollout.pending:
         rollout.tick()
     recorder.close()

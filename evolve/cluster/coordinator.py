@@ -15,7 +15,7 @@ from evolve.errors import RunError, Stopped
 from evolve.evaluation import Evaluation, Ledger
 from evolve.genome import Genomes
 from evolve.rng import Purpose
-from evolve.rollout import Rollout
+from evolve.rollout import Outcomes, Rollout
 from evolve.shapes import Float64, Int64
 
 
@@ -94,7 +94,7 @@ class Coordinator:
             self._farm_out(units, ledger, busy)
         else:
             self._work_alone(units, ledger, busy)
-        return ledger.evaluation(busy)
+        return ledger.evaluation(genomes.mask, busy)
 
     def _work_alone(self, units: _Units, ledger: Ledger, busy: Float64) -> None:
         if self._own_rollout is None:
@@ -109,8 +109,8 @@ class Coordinator:
                 outcomes = rollout.tick()
             except (Exception, SystemExit) as wrong:  # whatever an environment raises
                 raise RunError(failure_report(self._world)) from wrong
-            for o in outcomes:
-                ledger.put(o.candidate, o.episode, o.episode_return, o.length, o.trace)
+            if outcomes is not None:
+                _file(outcomes, ledger)
         busy[0] = time.perf_counter() - begin
 
     def _farm_out(self, units: _Units, ledger: Ledger, busy: Float64) -> None:
@@ -127,7 +127,7 @@ class Coordinator:
             if isinstance(message, Results) and int(message.serial[0]) == self._serial:
                 _file(message, ledger)
                 busy[worker] += message.busy_seconds[0]
-                outstanding[worker] -= len(message.units)
+                outstanding[worker] -= len(message.candidates)
                 while self._send_chunk(worker, units, outstanding):
                     pass
             else:
@@ -162,10 +162,8 @@ class Coordinator:
             raise Stopped(why)
 
 
-def _file(results: Results, ledger: Ledger) -> None:
-    numbers = zip(results.units.tolist(), results.returns.tolist(), results.lengths.tolist(), strict=True)
-    for ((candidate, episode), episode_return, length), trace in zip(numbers, results.traces, strict=True):
-        ledger.put(candidate, episode, episode_return, length, trace)
+def _file(done: Results | Outcomes, ledger: Ledger) -> None:
+    ledger.put(done.candidates, done.episodes, done.returns, done.lengths, done.traces)
 
 
 def dismiss(world: World, patience: float = 5.0) -> bool:

@@ -42,11 +42,12 @@ class Chunk:
 class Results:
     """To the coordinator: N finished units, and the seconds spent evaluating since the last results.
 
-    serial: [1]; units: [N, 2] = candidate, episode; returns: [N]; lengths: [N]; traces: [N, T]; busy_seconds: [1].
+    serial: [1]; candidates, episodes, returns, lengths: [N]; traces: [N, T]; busy_seconds: [1].
     """
 
     serial: Int64
-    units: Int32
+    candidates: Int32
+    episodes: Int32
     returns: Float64
     lengths: Int32
     traces: Float32

@@ -9,23 +9,21 @@ import numpy as np
 from evolve.cluster import messages
 from evolve.cluster.messages import Chunk, Failure, Results, Setup, Stop, StopRequest
 from evolve.cluster.world import World
-from evolve.rng import Purpose, environment_seed
-from evolve.rollout import Outcome, Rollout, Unit
-from evolve.shapes import Int32
+from evolve.genome import Genomes
+from evolve.rng import Purpose, environment_seeds
+from evolve.rollout import Outcomes, Rollout, Units
 
 COORDINATOR = 0
 MakeRollout = Callable[[str], Rollout]
 
 
-def units_of(chunk: Chunk) -> list[Unit]:
+def units_of(chunk: Chunk) -> Units:
     """Return the units of a chunk, with their environment seeds."""
     _, seed, purpose = (int(word) for word in chunk.task)
-    units = []
-    for row, candidate, episode in chunk.units.tolist():
-        generation, key = chunk.keys[row].tolist()
-        environment = environment_seed(seed, Purpose(purpose), generation, key, episode)
-        units.append(Unit(candidate, episode, environment, chunk.weights[row], chunk.mask[row]))
-    return units
+    rows, candidates, episodes = chunk.units.T
+    generations, keys = chunk.keys[rows].T
+    seeds = environment_seeds(seed, Purpose(purpose), generations, keys, episodes.astype(np.int64))
+    return Units(candidates, episodes, seeds, rows, Genomes(chunk.weights, chunk.mask))
 
 
 def failure_report(world: World) -> str:
@@ -40,7 +38,7 @@ class _Desk:
         self._world, self._make_rollout = world, make_rollout
         self._rollout: Rollout | None = None
         self._serial, self._busy = -1, 0.0
-        self._finished: list[Outcome] = []
+        self._finished: list[Outcomes] = []
 
     @property
     def idle(self) -> bool:
@@ -60,28 +58,27 @@ class _Desk:
     def tick(self) -> None:
         assert self._rollout is not None
         begin = time.perf_counter()
-        self._finished += self._rollout.tick()
+        outcomes = self._rollout.tick()
         self._busy += time.perf_counter() - begin
-        # Parcels shrink with the work in hand, so that the coordinator learns of the last units at once.
-        if self._finished and len(self._finished) >= self._rollout.pending // 4:
-            self._send_results()
+        if outcomes is not None:
+            self._finished.append(outcomes)
+            # Parcels shrink with the work in hand, so that the coordinator learns of the last units at once.
+            if sum(map(len, self._finished)) >= self._rollout.pending // 4:
+                self._send_results()
 
     def _send_results(self) -> None:
         done, self._finished = self._finished, []
         busy, self._busy = self._busy, 0.0
         results = Results(
             serial=np.array([self._serial]),
-            units=_keys(done),
-            returns=np.array([o.episode_return for o in done]),
-            lengths=np.array([o.length for o in done], np.int32),
-            traces=np.stack([o.trace for o in done]),
+            candidates=np.concatenate([o.candidates for o in done]),
+            episodes=np.concatenate([o.episodes for o in done]),
+            returns=np.concatenate([o.returns for o in done]),
+            lengths=np.concatenate([o.lengths for o in done]),
+            traces=np.concatenate([o.traces for o in done]),
             busy_seconds=np.array([busy]),
         )
         self._world.post(COORDINATOR, messages.encode(results))
-
-
-def _keys(done: list[Outcome]) -> Int32:
-    return np.array([(o.candidate, o.episode) for o in done], np.int32)
 
 
 def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int | None]) -> None:

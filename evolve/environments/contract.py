@@ -1,4 +1,5 @@
-"""What an environment engine is to the rollout: B slots that run keyed episodes side by side.
+"""What an environment engine is to the rollout: B slots that run keyed episodes side by side. Slots are named by
+their numbers [k] in ascending order.
 
 The trajectory of an episode depends on its seed and its actions only: not on the slot, on what the slot ran
 before, or on its neighbours.
@@ -6,11 +7,11 @@ before, or on its neighbours.
 
 from typing import Protocol
 
-from evolve.shapes import Bool, Float32, Float64
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 
 class Engine(Protocol):
-    """B slots of one environment; live slots are always the first n."""
+    """B slots of one environment."""
 
     id: str
     """The environment in full: with the version that an unversioned id stands for."""
@@ -24,17 +25,17 @@ class Engine(Protocol):
     refill: int
     """How many free slots are worth waiting for before episodes are begun in them."""
 
-    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
-        """Begin one episode per seed in the slots from `first` on; write their first observations [k, O]."""
+    def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        """Begin the episodes of `seeds` [k] in slots [k]; write their first observations into these rows of [B, O]."""
 
-    def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step the first n slots with network outputs [n, A]; overwrite observations [n, O].
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step slots [k] with network outputs [k, A]; overwrite their rows of observations [B, O].
 
-        Returns rewards [n] and whether each episode has ended (terminated or truncated) [n].
+        Returns rewards [k] and whether each episode has ended (terminated or truncated) [k].
         """
 
-    def move(self, source: int, target: int) -> None:
-        """Let slot `target` go on with the episode of slot `source`."""
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Let slots `targets` [k] go on with the episodes of slots `sources` [k]; no slot is in both."""
 
     def close(self) -> None:
         """Release every environment."""

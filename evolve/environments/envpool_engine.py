@@ -13,7 +13,7 @@ import numpy as np
 from evolve.config import EnvOptions, nearest
 from evolve.environments.spaces import action_decoder, observation_encoder
 from evolve.errors import InputError
-from evolve.shapes import Bool, Float32, Float64
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 
 class EnvPoolEngine:
@@ -38,42 +38,40 @@ class EnvPoolEngine:
         self._pool_of = np.zeros(slots, np.int64)  # which pool a slot's environment is in
         self._ids = np.zeros(slots, np.int32)  # and which environment of that pool it is
 
-    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
-        """Begin one episode per seed, all in one new pool, in the slots from `first` on; writes observations [k, O]."""
-        pool = self.pool(seeds)
-        begun = slice(first, first + len(seeds))
+    def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        """Begin the episodes of seeds [k], all in one new pool, in slots [k]; writes their observations [B, O]."""
+        pool = self.pool(seeds.tolist())
         self._born += 1
         self._pools[self._born] = pool
-        self._pool_of[begun] = self._born
-        self._ids[begun] = np.arange(len(seeds), dtype=np.int32)
-        self._write(pool.reset()[0], observations, np.arange(len(seeds)))
+        self._pool_of[slots] = self._born
+        self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
+        self._write(pool.reset()[0], observations, slots)
 
-    def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""
-        n = len(outputs)
-        actions = self.decode(outputs)
-        rewards, ended = np.empty(n), np.empty(n, np.bool_)
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
+        actions, ids, pool_of = self.decode(outputs), self._ids[slots], self._pool_of[slots]
+        rewards, ended = np.empty(len(slots)), np.empty(len(slots), np.bool_)
         for number, pool in list(self._pools.items()):
-            slots = np.flatnonzero(self._pool_of[:n] == number)
-            if not len(slots):  # its last episode has ended
+            rows = np.flatnonzero(pool_of == number)
+            if not len(rows):  # its last episode has ended
                 del self._pools[number]
                 continue
-            seen, reward, terminated, truncated, info = pool.step(actions[slots], env_id=self._ids[slots])
+            seen, reward, terminated, truncated, info = pool.step(actions[rows], env_id=ids[rows])
             # A pool answers in the order of its own choice; the ids say which is which.
-            order = np.empty(len(pool), np.int64)
-            order[self._ids[slots]] = slots
-            places = order[info["env_id"]]
-            self._write(seen, observations, places)
-            rewards[places], ended[places] = reward, terminated | truncated
+            order = np.empty(len(pool), np.intp)
+            order[ids[rows]] = rows
+            rows = order[info["env_id"]]
+            self._write(seen, observations, slots[rows])
+            rewards[rows], ended[rows] = reward, terminated | truncated
         return rewards, ended
 
     def decode(self, outputs: Float32) -> Any:
         """Return the actions of network outputs [n, A], as the pool wants them."""
         return np.asarray(self._decode(outputs), self._action_dtype)
 
-    def move(self, source: int, target: int) -> None:
-        """Let slot `target` go on with the episode of slot `source`."""
-        self._pool_of[target], self._ids[target] = self._pool_of[source], self._ids[source]
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Let slots `targets` go on with the episodes of slots `sources`."""
+        self._pool_of[targets], self._ids[targets] = self._pool_of[sources], self._ids[sources]
 
     def close(self) -> None:
         """Drop every pool."""

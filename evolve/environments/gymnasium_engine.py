@@ -11,7 +11,7 @@ from gymnasium import error
 from evolve.config import EnvOptions, nearest
 from evolve.environments.spaces import action_decoder, observation_encoder
 from evolve.errors import InputError
-from evolve.shapes import Bool, Float32, Float64
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _Env = gymnasium.Env[Any, Any]
 
@@ -42,29 +42,31 @@ class GymnasiumEngine:
         self._reuse = may_reuse(first, options)
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
-    def reset(self, first: int, seeds: list[int], observations: Float32) -> None:
-        """Begin one episode per seed in the slots from `first` on; writes observations [k, O]."""
-        for slot, (seed, row) in enumerate(zip(seeds, observations, strict=True), first):
+    def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
+        for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
             env = self._envs[slot]
             if env is None or not self._reuse:
                 if env is not None:
                     env.close()
                 env = self._envs[slot] = self._make()
-            self._encode(env.reset(seed=seed)[0], row)
+            self._encode(env.reset(seed=seed)[0], observations[slot])
 
-    def step(self, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step the first n slots: outputs [n, A]; overwrites observations [n, O]; returns rewards and ends [n]."""
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
         rewards, ended, encode = [], [], self._encode
-        for env, action, row in zip(self._envs, self._decode(outputs), observations, strict=False):
-            observation, reward, terminated, truncated, _ = env.step(action)  # type: ignore[union-attr]
-            encode(observation, row)
+        envs: list[Any] = self._envs
+        for slot, action in zip(slots.tolist(), self._decode(outputs), strict=True):
+            observation, reward, terminated, truncated, _ = envs[slot].step(action)
+            encode(observation, observations[slot])
             rewards.append(float(reward))
             ended.append(terminated or truncated)
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
-    def move(self, source: int, target: int) -> None:
-        """Let slot `target` go on with the episode of slot `source`; they trade environment objects."""
-        self._envs[source], self._envs[target] = self._envs[target], self._envs[source]
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Let slots `targets` go on with the episodes of slots `sources`; they trade environment objects."""
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._envs[source], self._envs[target] = self._envs[target], self._envs[source]
 
     def close(self) -> None:
         """Close every environment."""

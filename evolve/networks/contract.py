@@ -11,7 +11,7 @@ from typing import Protocol
 from evolve.genome import Genomes
 from evolve.numerics import Backend
 from evolve.rng import Stream
-from evolve.shapes import Bool, Float32
+from evolve.shapes import Bool, Float32, Slots
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Block:
 
 
 class Batch(Protocol):
-    """The running state of up to B slots; live slots are always the first n."""
+    """The running state of B slots; k of them are named by their numbers [k], all different."""
 
-    def load(self, slot: int, weights: Float32, mask: Bool) -> None:
-        """Put a genome (weights [W], mask [W]) into a slot and clear every other state of that slot."""
+    def load(self, slots: Slots, weights: Float32, mask: Bool) -> None:
+        """Put genomes (weights [k, W], mask [k, W]) into slots and clear every other state of these."""
 
-    def move(self, source: int, target: int) -> None:
-        """Copy a slot's genome and state onto another slot."""
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy the genomes and the state of slots onto as many others."""
 
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> new actions [n, A] in [-1, 1]."""
 
-    def trace(self, slot: int) -> Float32:
-        """Return [T]: what the slot's episode leaves for the strategy to see."""
+    def traces(self, slots: Slots) -> Float32:
+        """Return [k, T]: what the slots' episodes leave for the strategy; nothing is meant by a pruned connection's."""
 
 
 class Network(Protocol):
@@ -61,7 +61,7 @@ class Network(Protocol):
 
     @property
     def traces(self) -> int:
-        """T, the trace values one episode leaves: W or 0."""
+        """T, the trace values one episode leaves: W, one for each connection, or 0."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:

@@ -7,8 +7,8 @@ With D = [O, h1, …, hL, A + 1], x_0 the observation and W_ij the [D_j, D_{i+1}
     H_ij   ← clip(H_ij + ρ (x_jᵀ z_ij), ±limit)      after all layers have been computed
 
 Output 0 is the neuromodulator, outputs 1 … A are the action. ρ is `trace_rate`, or output 0 when neuromodulated.
-m is `plasticity`; with m = 0 traces do not act on the network and only steer pruning. A pruned connection has
-neither weight nor trace. H is zero when an episode starts. All of it is float32.
+m is `plasticity`, 0 at a pruned connection; with m = 0 traces do not act on the network and only steer pruning. H is
+zero when an episode starts. All of it is float32.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from evolve.genome import Genomes, pruned
 from evolve.networks.contract import Block
 from evolve.numerics import Backend, aligned, native, normal_quantile, sequential_sum, tanh
 from evolve.rng import Stream
-from evolve.shapes import Bool, Float32
+from evolve.shapes import Bool, Float32, Slots
 
 
 class HebbianDagOptions(Options):
@@ -90,29 +90,27 @@ class HebbianDagBatch:
         self._network, self._lanes = network, lanes
         tiles, W = -(-slots // lanes), network.weights
         self._weights, self._traces = aligned(tiles, W, lanes), aligned(tiles, W, lanes)
-        self._mask = np.zeros((tiles, W, lanes), np.bool_)
         # m where a connection is left, 0 where it is not
         self._gains = aligned(tiles, W, lanes) if network.options.plasticity else None
 
-    def load(self, slot: int, weights: Float32, mask: Bool) -> None:
-        """Put a genome into a slot and clear its traces."""
-        tile, lane = divmod(slot, self._lanes)
-        self._weights[tile, :, lane], self._mask[tile, :, lane] = weights, mask
-        self._traces[tile, :, lane] = 0
+    def load(self, slots: Slots, weights: Float32, mask: Bool) -> None:
+        """Put genomes [k, W] into slots and clear their traces."""
+        tile, lane = np.divmod(slots, self._lanes)
+        self._weights[tile, :, lane], self._traces[tile, :, lane] = weights, 0
         if self._gains is not None:
             self._gains[tile, :, lane] = np.float32(self._network.options.plasticity) * mask
 
-    def move(self, source: int, target: int) -> None:
-        """Copy a slot onto another."""
-        (from_tile, from_lane), (tile, lane) = divmod(source, self._lanes), divmod(target, self._lanes)
-        for array in (self._weights, self._mask, self._traces, self._gains):
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy slots onto others."""
+        (from_tile, from_lane), (tile, lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
+        for array in (self._weights, self._traces, self._gains):
             if array is not None:
                 array[tile, :, lane] = array[from_tile, :, from_lane]
 
-    def trace(self, slot: int) -> Float32:
-        """Return [W]: the traces of the connections that are left."""
-        tile, lane = divmod(slot, self._lanes)
-        return np.where(self._mask[tile, :, lane], self._traces[tile, :, lane], np.float32(0))
+    def traces(self, slots: Slots) -> Float32:
+        """Return [k, W]: the traces of slots."""
+        tile, lane = np.divmod(slots, self._lanes)
+        return self._traces[tile, :, lane]
 
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots: observations [n, O] -> new actions [n, A]."""

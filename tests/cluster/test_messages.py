@@ -33,8 +33,9 @@ def test_chunks_survive_the_wire_to_the_bit(task, keys, weights, mask, units):
 
 @given(st.integers(0, 5), st.integers(0, 4))
 def test_results_survive_the_wire_to_the_bit(n, T):
-    results = Results(np.array([7]), np.ones((n, 2), np.int32), np.full(n, np.nan), np.arange(n, dtype=np.int32),
-                      np.full((n, T), -0.0, np.float32), np.array([0.5]))  # fmt: skip
+    keys = np.ones(n, np.int32), np.zeros(n, np.int32)
+    traces = np.full((n, T), -0.0, np.float32)
+    results = Results(np.array([7]), *keys, np.full(n, np.nan), np.arange(n, dtype=np.int32), traces, np.array([0.5]))
     equal(messages.decode(messages.encode(results)), results)
 
 

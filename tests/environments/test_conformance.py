@@ -22,16 +22,17 @@ def play(engine, slots, seeds):
         np.random.Generator(np.random.Philox(s)).uniform(-1, 1, (STEPS, engine.action_size)).astype(np.float32)
         for s in seeds
     ]
-    engine.reset(0, list(seeds), observations)
+    everywhere = np.arange(n)
+    engine.reset(everywhere, np.array(seeds), observations)
     seen, over = [[row.copy()] for row in observations], [False] * n
     for t in range(STEPS):
-        rewards, ended = engine.step(np.stack([o[t] for o in outputs]), observations)
+        rewards, ended = engine.step(everywhere, np.stack([o[t] for o in outputs]), observations)
         for slot in range(n):
             if not over[slot]:
                 seen[slot] += [observations[slot].copy(), np.array([rewards[slot]])]
             over[slot] |= bool(ended[slot])
-        for slot in np.flatnonzero(ended):
-            engine.reset(int(slot), [seeds[slot]], observations[slot : slot + 1])
+        if ended.any():
+            engine.reset(np.flatnonzero(ended), np.array(seeds)[ended], observations)
     return [np.concatenate(one) for one in seen]
 
 
@@ -76,12 +77,12 @@ def test_move_goes_on_with_the_same_episode(options):
     engine = environments.make(options, 2)
     (expected,) = play(engine, [0], [7])
     observations = np.zeros((2, engine.observation_size), np.float32)
-    engine.reset(0, [1, 7], observations)
-    engine.move(1, 0)
-    observations = observations[1:].copy()
+    engine.reset(np.arange(2), np.array([1, 7]), observations)
+    engine.move(np.array([1]), np.array([0]))
+    observations[0] = observations[1]
     assert np.array_equal(observations[0], expected[: engine.observation_size])
     outputs = np.random.Generator(np.random.Philox(7)).uniform(-1, 1, (STEPS, engine.action_size)).astype(np.float32)
-    engine.step(outputs[:1], observations)
+    engine.step(np.arange(1), outputs[:1], observations)
     O = engine.observation_size
     assert np.array_equal(observations[0], expected[O : 2 * O])
     engine.close()
@@ -101,6 +102,24 @@ def test_box2d_worlds_remember_and_are_therefore_not_reused():
     assert apart, "Box2D no longer remembers: environments could be reused"
 
 
+def test_slots_can_stand_idle(options):
+    """Episodes begun and stepped in a few slots only are the same as anywhere."""
+    engine = environments.make(options, 6)
+    (expected,) = play(engine, [0], [4])
+    O, busy = engine.observation_size, np.array([1, 4])
+    observations = np.zeros((6, O), np.float32)
+    engine.reset(busy, np.array([9, 4]), observations)
+    outputs = np.random.Generator(np.random.Philox(4)).uniform(-1, 1, (STEPS, engine.action_size)).astype(np.float32)
+    for t in range(3):
+        rewards, ended = engine.step(busy, outputs[[t, t]], observations)
+        if ended.any():
+            break
+        assert rewards[1] == expected[O + t * (O + 1) + O]
+        assert np.array_equal(observations[4], expected[O + t * (O + 1) : O + t * (O + 1) + O])
+    assert not observations[[0, 2, 3, 5]].any()
+    engine.close()
+
+
 def test_wrappers_and_kwargs_come_from_the_configuration():
     wrappers = [{"name": "gymnasium.wrappers:TimeAwareObservation", "kwargs": {"normalize_time": False}}]
     engine = environments.make(EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": wrappers}), 1)
@@ -108,16 +127,16 @@ def test_wrappers_and_kwargs_come_from_the_configuration():
     engine.close()
     engine = environments.make(EnvOptions(id="toys:Switches-v0", kwargs={"length": 2}), 1)
     observations = np.zeros((1, engine.observation_size), np.float32)
-    engine.reset(0, [1], observations)
-    ends = [bool(engine.step(np.zeros((1, 7), np.float32), observations)[1][0]) for _ in range(2)]
+    engine.reset(np.arange(1), np.array([1]), observations)
+    ends = [bool(engine.step(np.arange(1), np.zeros((1, 7), np.float32), observations)[1][0]) for _ in range(2)]
     assert ends == [False, True]
 
 
 def test_episode_length_can_be_limited():
     engine = environments.make(EnvOptions(id="Pendulum-v1", max_episode_steps=2), 1)
     observations = np.zeros((1, 3), np.float32)
-    engine.reset(0, [1], observations)
-    ends = [bool(engine.step(np.zeros((1, 1), np.float32), observations)[1][0]) for _ in range(2)]
+    engine.reset(np.arange(1), np.array([1]), observations)
+    ends = [bool(engine.step(np.arange(1), np.zeros((1, 1), np.float32), observations)[1][0]) for _ in range(2)]
     assert ends == [False, True]
 
 

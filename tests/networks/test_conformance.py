@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evolve import networks
+from evolve.genome import concatenate
 from evolve.numerics import native
 from evolve.rng import Purpose, Stream
 
@@ -42,13 +43,17 @@ def observations(n, steps):
     return np.random.Generator(np.random.Philox(2)).normal(size=(steps, n, O)).astype(np.float32) * 2
 
 
+def loaded(network, backend, born):
+    batch, all_of_them = network.batch(len(born), backend), concatenate(*born)
+    batch.load(np.arange(len(born)), all_of_them.weights, all_of_them.mask)
+    return batch
+
+
 def play(network, backend, born, inputs):
     """Return actions [steps, n, A] and traces [n, T] of n genomes in one batch."""
-    batch = network.batch(len(born), backend)
-    for slot, g in enumerate(born):
-        batch.load(slot, g.weights[0], g.mask[0])
+    batch = loaded(network, backend, born)
     actions = np.stack([batch.step(x) for x in inputs])
-    return actions, np.stack([batch.trace(slot) for slot in range(len(born))])
+    return actions, batch.traces(np.arange(len(born)))
 
 
 def test_shapes_and_types(network, backend):
@@ -90,41 +95,34 @@ def test_batch_equals_loop(network, backend, n):
 def test_load_clears_all_state(network, backend):
     a, b = genomes(network, 2)
     inputs = observations(1, 5)
-    batch = network.batch(1, backend)
-    batch.load(0, a.weights[0], a.mask[0])
+    batch = loaded(network, backend, [a])
     for x in inputs:
         batch.step(x)
-    batch.load(0, b.weights[0], b.mask[0])
+    batch.load(np.arange(1), b.weights, b.mask)
     again = np.stack([batch.step(x) for x in inputs])
     fresh, trace = play(network, backend, [b], inputs)
     assert np.array_equal(again, fresh)
-    assert np.array_equal(batch.trace(0), trace[0])
+    assert np.array_equal(batch.traces(np.arange(1)), trace)
 
 
 def test_move_carries_the_episode_along(network, backend):
     born, inputs = genomes(network, 3), observations(3, 8)
     expected, traces = play(network, backend, born, inputs)
-    batch = network.batch(3, backend)
-    for slot, g in enumerate(born):
-        batch.load(slot, g.weights[0], g.mask[0])
+    batch = loaded(network, backend, born)
     for x in inputs[:4]:
         batch.step(x)
-    batch.move(2, 0)
+    batch.move(np.array([2]), np.array([0]))
     rest = np.stack([batch.step(x[[2, 1]]) for x in inputs[4:]])
     assert np.array_equal(rest, expected[4:][:, [2, 1]])
-    assert np.array_equal(batch.trace(0), traces[2])
+    assert np.array_equal(batch.traces(np.arange(1))[0], traces[2])
 
 
 def test_pruned_connections_do_nothing(network, backend):
     (g,) = genomes(network, 1)
     inputs = observations(1, 4)
     batch = network.batch(1, backend)
-    batch.load(0, g.weights[0], np.zeros_like(g.mask[0]))
-    batch.load(0, np.zeros_like(g.weights[0]), np.zeros_like(g.mask[0]))
+    batch.load(np.arange(1), np.zeros_like(g.weights), np.zeros_like(g.mask))
     assert not np.stack([batch.step(x) for x in inputs]).any()
-    assert not batch.trace(0).any()
-    _, traces = play(network, backend, [g], inputs)
-    assert not traces[0][~g.mask[0]].any()
 
 
 def same_bits(a, b):
@@ -139,13 +137,13 @@ def same_bits(a, b):
 def test_native_equals_reference_to_the_bit(network, n, seed, scale):
     draw = np.random.Generator(np.random.Philox(seed))
     both = [network.batch(n, backend) for backend in ("numpy", "native")]
-    for slot in range(n):
-        weights = (draw.normal(size=network.weights) * scale).astype(np.float32)
-        mask = draw.random(network.weights) < 0.8
-        for batch in both:
-            batch.load(slot, np.where(mask, weights, np.float32(0)), mask)
+    weights = (draw.normal(size=(n, network.weights)) * scale).astype(np.float32)
+    mask = draw.random(weights.shape) < 0.8
+    for batch in both:
+        batch.load(np.arange(n), np.where(mask, weights, np.float32(0)), mask)
     for live in (n, n, (n + 1) // 2, (n + 1) // 2):
         x = (draw.normal(size=(live, O)) * scale).astype(np.float32)
         reference, kernel = (batch.step(x) for batch in both)
         assert same_bits(reference, kernel)
-    assert all(same_bits(both[0].trace(s), both[1].trace(s)) for s in range((n + 1) // 2))
+    running = np.arange((n + 1) // 2)
+    assert same_bits(both[0].traces(running), both[1].traces(running))
