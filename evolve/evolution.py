@@ -38,7 +38,7 @@ def load_config(text: str, source: str = "the experiment") -> Config:
 def make_rollout(text: str) -> Rollout:
     """Return the rollout of an experiment (TOML text)."""
     config = load_config(text)
-    slots = environments.slots(config.env, config.compute.slots)
+    slots = config.compute.slots or 1
     engine = environments.make(config.env, slots)
     network = networks.make(config.network, engine.observation_size, engine.action_size)
     return Rollout(engine, network, slots, backend(config.compute.backend))
@@ -51,9 +51,7 @@ def prepare(config: Config) -> Experiment:
     complete = config.model_copy(
         update={
             "env": config.env.model_copy(update={"id": engine.id}),
-            "compute": config.compute.model_copy(
-                update={"slots": environments.slots(config.env, config.compute.slots)}
-            ),
+            "compute": config.compute.model_copy(update={"slots": config.compute.slots or engine.suggested_slots()}),
             "network": networks.options(config.network),
             "strategy": strategies.options(config.strategy),
         }

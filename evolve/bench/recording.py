@@ -43,6 +43,9 @@ class _Recorder:
             self.recordings.append(Recording(seed, np.stack(rows)))
         return rewards, ended
 
+    def suggested_slots(self) -> int:
+        return self._engine.suggested_slots()
+
     def move(self, sources: Slots, targets: Slots) -> None:
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             self._open[target] = self._open[source]
@@ -55,7 +58,7 @@ class _Recorder:
 def record(experiment: Experiment, candidates: range) -> list[Recording]:
     """Play all episodes of some newborn candidates; return their seeds and network outputs."""
     config, genomes = experiment.config, newborn(experiment)
-    slots = environments.slots(config.env, config.compute.slots)
+    slots = config.compute.slots or 1
     recorder = _Recorder(environments.make(config.env, slots), slots)
     rollout = Rollout(recorder, experiment.network, slots, backend("auto"))
     chosen = np.repeat(np.array(candidates, np.int64), config.episodes)

@@ -1,7 +1,8 @@
 """The coordinator: hands out units in shrinking chunks, keeps every worker one chunk ahead, files results by key."""
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.rollout import Outcomes, Rollout
 from evolve.shapes import Float64, Int64
+
+_WORTH_A_CHUNK = 0.2  # seconds of work beside which messages and new pools of environments are nothing
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,36 @@ def keys_of(generation: int, population: int, common: bool = False) -> Int64:
     return np.stack([np.full(population, generation, np.int64), candidates], axis=1)
 
 
+def shrinking(units: int, workers: int, most: int, least: int) -> Iterator[int]:
+    """Yield the sizes of the chunks that `units` are handed out in.
+
+    Factoring (Hummel, Schonberg and Flynn, 1992): in each round every worker gets the same share of half of what is
+    left. No chunk is larger than `most`; one smaller than `least` is not worth its handling while there is more.
+    """
+    while units:
+        fair = -(-units // workers)
+        size = max(1, min(most, max(fair // 2, min(least, fair))))
+        for _ in range(workers):
+            if units:
+                yield min(size, units)
+                units -= min(size, units)
+
+
 class _Units:
     """The P·E units of an evaluation in candidate order, and how far they have been handed out."""
 
-    def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int) -> None:
+    def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int, sizes: Iterator[int]) -> None:
         self._words = np.array([serial, task.seed, task.purpose], np.int64)
         self._keys, self._genomes, self._E, self._next = task.keys, genomes, episodes, 0
-        self.left = len(genomes) * episodes
+        self._left, self._sizes = len(genomes) * episodes, sizes
+        self.size = min(next(sizes), self._left)
+        """Units of the next chunk, 0 when none is left."""
 
-    def take(self, n: int) -> Chunk:
-        """Return the next chunk, of at most n units."""
-        flat: Int64 = np.arange(self._next, self._next + min(n, self.left), dtype=np.int64)
-        self._next, self.left = self._next + len(flat), self.left - len(flat)
+    def take(self) -> Chunk:
+        """Return the next chunk."""
+        flat: Int64 = np.arange(self._next, self._next + self.size, dtype=np.int64)
+        self._next, self._left = self._next + len(flat), self._left - len(flat)
+        self.size = min(next(self._sizes, 0), self._left)
         candidates, episodes = np.divmod(flat, self._E)
         first, last = int(candidates[0]), int(candidates[-1]) + 1
         units = np.stack([candidates - first, candidates, episodes], axis=1).astype(np.int32)
@@ -73,7 +94,7 @@ class Coordinator:
         self._workers = range(1, world.size)
         self._slots = compute.slots or 1
         self._own_rollout: Rollout | None = None
-        self._config, self._serial = "", 0
+        self._config, self._serial, self._unit_seconds = "", 0, 0.0
 
     def setup(self, config: str) -> None:
         """Tell every worker the experiment (TOML text); they prepare while the coordinator does."""
@@ -87,14 +108,23 @@ class Coordinator:
         Raises Stopped when asked to stop, and RunError with the remote traceback when a worker fails.
         """
         self._serial += 1
-        units = _Units(self._serial, task, genomes, episodes)
+        units = _Units(self._serial, task, genomes, episodes, self._chunk_sizes(len(genomes) * episodes))
         ledger = Ledger(len(genomes), episodes, traces)
         busy = np.zeros(self._world.size)
         if self._workers:
             self._farm_out(units, ledger, busy)
         else:
             self._work_alone(units, ledger, busy)
+        self._unit_seconds = float(busy.sum()) / (len(genomes) * episodes)
         return ledger.evaluation(genomes.mask, busy)
+
+    def _chunk_sizes(self, units: int) -> Iterator[int]:
+        if not self._workers:
+            return itertools.repeat(self._slots)
+        if self._compute.chunks == "fixed":
+            return itertools.repeat(self._compute.chunk_size)
+        least = int(_WORTH_A_CHUNK / self._unit_seconds) if self._unit_seconds else 1
+        return shrinking(units, len(self._workers), self._slots, least)
 
     def _work_alone(self, units: _Units, ledger: Ledger, busy: Float64) -> None:
         if self._own_rollout is None:
@@ -104,8 +134,8 @@ class Coordinator:
         while ledger.waiting:
             self._check_stop()
             try:
-                if units.left and rollout.pending <= self._slots:
-                    rollout.submit(units_of(units.take(self._slots)))
+                if units.size and rollout.pending <= self._slots:
+                    rollout.submit(units_of(units.take()))
                 outcomes = rollout.tick()
             except (Exception, SystemExit) as wrong:  # whatever an environment raises
                 raise RunError(failure_report(self._world)) from wrong
@@ -135,19 +165,12 @@ class Coordinator:
 
     def _send_chunk(self, worker: int, units: _Units, outstanding: dict[int, int]) -> bool:
         """Send one chunk, unless the worker has more than that in hand or none is left; return whether one was sent."""
-        size = self._chunk_size(units.left)
-        if not units.left or outstanding[worker] > size:
+        if not units.size or outstanding[worker] > units.size:
             return False
-        chunk = units.take(size)
+        chunk = units.take()
         outstanding[worker] += len(chunk.units)
         self._world.post(worker, messages.encode(chunk))
         return True
-
-    def _chunk_size(self, left: int) -> int:
-        """Return the size of the next chunk: constant, or guided, a share of what is left (Polychronopoulos 1987)."""
-        if self._compute.chunks == "fixed":
-            return self._compute.chunk_size
-        return max(1, min(self._slots, left // (4 * len(self._workers))))
 
     def _heed(self, message: messages.Message) -> None:
         match message:

@@ -14,6 +14,7 @@ from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Outcomes, Rollout, Units
 
 COORDINATOR = 0
+_LOOK_EVERY = 0.002  # seconds between looks for messages while there is work: a look costs as much as a quick step
 MakeRollout = Callable[[str], Rollout]
 
 
@@ -87,10 +88,12 @@ def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int |
     make_rollout: from the experiment's TOML text. signalled: the signal this process has had, None for none; it
     is passed on once. A failure is reported with its traceback, and then the worker waits to be stopped.
     """
-    desk, failed, passed_on = _Desk(world, make_rollout), False, False
+    desk, failed, passed_on, looked = _Desk(world, make_rollout), False, False, 0.0
     while True:
-        received = world.poll()
-        message = None if received is None else messages.decode(received[1])
+        message = None
+        if failed or desk.idle or time.perf_counter() - looked > _LOOK_EVERY:
+            looked, received = time.perf_counter(), world.poll()
+            message = None if received is None else messages.decode(received[1])
         if isinstance(message, Stop):
             break
         signal = signalled()

@@ -26,7 +26,7 @@ _LAUNCHERS = (
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _TAG = 1
-_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 1e-3
+_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 2e-3
 
 
 class World:

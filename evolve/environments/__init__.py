@@ -9,14 +9,9 @@ from evolve.environments.contract import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 
-__all__ = ["ENGINES", "Engine", "Recording", "make", "replay", "slots"]
+__all__ = ["ENGINES", "Engine", "Recording", "make", "replay"]
 
 ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": GymnasiumEngine, "envpool": EnvPoolEngine}
-
-
-def slots(options: EnvOptions, chosen: int | None) -> int:
-    """Return B: the slots chosen, or what suits the engine."""
-    return chosen or ENGINES[options.engine].default_slots
 
 
 def make(options: EnvOptions, slots: int) -> Engine:

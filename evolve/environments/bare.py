@@ -8,7 +8,7 @@ import numpy as np
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import maker, may_reuse
-from evolve.environments.spaces import action_decoder
+from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Float32
 
 
@@ -47,7 +47,7 @@ def _replay_objects(options: EnvOptions, episodes: list[Recording]) -> tuple[int
     make = maker(options)
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
-    played = [(episode.seed, list(decode(episode.outputs))) for episode in episodes]
+    played = [(episode.seed, separate(env.action_space, decode(episode.outputs))) for episode in episodes]
     reuse, steps, begin = may_reuse(env, options), 0, time.perf_counter()
     for seed, actions in played:
         if not reuse:

@@ -25,6 +25,9 @@ class Engine(Protocol):
     refill: int
     """How many free slots are worth waiting for before episodes are begun in them."""
 
+    def suggested_slots(self) -> int:
+        """Return how many slots run this environment fastest, by a quick look; the choice cannot change a result."""
+
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of `seeds` [k] in slots [k]; write their first observations into these rows of [B, O]."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from evolve.config import EnvOptions, nearest
 from evolve.environments.spaces import action_decoder, observation_encoder
 from evolve.errors import InputError
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
 
 
 class EnvPoolEngine:
@@ -21,8 +21,6 @@ class EnvPoolEngine:
 
     Raises InputError when EnvPool is missing, has no such environment, or the configuration asks for wrappers.
     """
-
-    default_slots = 1024
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
         self._envpool = _import()
@@ -32,38 +30,55 @@ class EnvPoolEngine:
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._flat = type(first.observation_space).__name__ == "Box" and first.observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
-        self._action_dtype = first.action_space.dtype
+        self._action_dtype = first.spec.action_array_spec["action"].dtype
         self._pools: dict[int, Any] = {}
         self._born = 0
         self._pool_of = np.zeros(slots, np.int64)  # which pool a slot's environment is in
         self._ids = np.zeros(slots, np.int32)  # and which environment of that pool it is
+        self._grouped: Slots = np.zeros(0, np.intp)  # the slots stepped last: of which pool, which rows of them,
+        self._groups: list[tuple[Any, Slots, Int32]] = []  # and the ids of these
+
+    def suggested_slots(self) -> int:
+        """Return 2048: the cost of a call is shared by all environments of a pool."""
+        return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k], all in one new pool, in slots [k]; writes their observations [B, O]."""
         pool = self.pool(seeds.tolist())
         self._born += 1
         self._pools[self._born] = pool
+        self._grouped = slots[:0]
         self._pool_of[slots] = self._born
         self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
         self._write(pool.reset()[0], observations, slots)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
-        actions, ids, pool_of = self.decode(outputs), self._ids[slots], self._pool_of[slots]
+        if not np.array_equal(slots, self._grouped):
+            self._group(slots)
+        actions = self.decode(outputs)
         rewards, ended = np.empty(len(slots)), np.empty(len(slots), np.bool_)
+        for pool, rows, ids in self._groups:  # all pools set to work before the first is waited for
+            pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
+        row_of = np.empty(len(self._ids), np.intp)
+        for pool, rows, ids in self._groups:
+            seen, reward, terminated, truncated, info = pool.recv()
+            # A pool answers in the order of its own choice; the ids say which is which.
+            row_of[ids] = rows
+            answered = row_of[info["env_id"]]
+            self._write(seen, observations, slots[answered])
+            rewards[answered], ended[answered] = reward, terminated | truncated
+        return rewards, ended
+
+    def _group(self, slots: Slots) -> None:
+        """Find the pool of each slot, and drop the pools whose last episode has ended."""
+        ids, pool_of, self._grouped, self._groups = self._ids[slots], self._pool_of[slots], slots, []
         for number, pool in list(self._pools.items()):
             rows = np.flatnonzero(pool_of == number)
-            if not len(rows):  # its last episode has ended
+            if len(rows):
+                self._groups.append((pool, rows, ids[rows]))
+            else:
                 del self._pools[number]
-                continue
-            seen, reward, terminated, truncated, info = pool.step(actions[rows], env_id=ids[rows])
-            # A pool answers in the order of its own choice; the ids say which is which.
-            order = np.empty(len(pool), np.intp)
-            order[ids[rows]] = rows
-            rows = order[info["env_id"]]
-            self._write(seen, observations, slots[rows])
-            rewards[rows], ended[rows] = reward, terminated | truncated
-        return rewards, ended
 
     def decode(self, outputs: Float32) -> Any:
         """Return the actions of network outputs [n, A], as the pool wants them."""
@@ -71,11 +86,13 @@ class EnvPoolEngine:
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`."""
+        self._grouped = sources[:0]
         self._pool_of[targets], self._ids[targets] = self._pool_of[sources], self._ids[sources]
 
     def close(self) -> None:
         """Drop every pool."""
         self._pools.clear()
+        self._groups.clear()
 
     def _write(self, seen: Any, observations: Float32, places: Any) -> None:
         if self._flat:

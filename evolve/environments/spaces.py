@@ -50,7 +50,7 @@ def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[in
             return _size(space), _decode_box(space, action_scale)
         case spaces.Discrete():
             start = int(space.start)
-            return int(space.n), lambda outputs: [start + a for a in np.argmax(outputs, axis=1).tolist()]
+            return int(space.n), lambda outputs: start + np.argmax(outputs, axis=1)
         case spaces.MultiDiscrete():
             return int(space.nvec.sum()), _decode_multi_discrete(space)
         case spaces.MultiBinary():
@@ -58,6 +58,11 @@ def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[in
             return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
     expected = "a Box, Discrete, MultiDiscrete or MultiBinary action space"
     raise InputError("env.id (-e/--env)", expected, repr(space))
+
+
+def separate(space: gymnasium.Space[Any], actions: Any) -> list[Any]:
+    """Return n decoded actions one by one, a Discrete one as the plain integer that Gymnasium is quickest with."""
+    return list(actions.tolist() if isinstance(space, spaces.Discrete) else actions)
 
 
 def _size(space: gymnasium.Space[Any]) -> int:

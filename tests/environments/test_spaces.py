@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from evolve.environments.spaces import action_decoder, observation_encoder
+from evolve.environments.spaces import action_decoder, observation_encoder, separate
 from evolve.errors import InputError
 
 
@@ -84,7 +84,8 @@ def test_largest_bounds_do_not_overflow():
 
 def test_discrete_actions_are_integers():
     # In the ancestor discrete actions received floats.
-    actions = decode(spaces.Discrete(3, start=5), [[0, 1, 0], [2, 2, 1], [-1, -1, 0]])
+    space = spaces.Discrete(3, start=5)
+    actions = separate(space, decode(space, [[0, 1, 0], [2, 2, 1], [-1, -1, 0]]))
     assert actions == [6, 5, 7]
     assert all(type(a) is int for a in actions)
 
