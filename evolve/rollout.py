@@ -65,8 +65,7 @@ class Rollout:
         self._queue: deque[Units] = deque()
         self._queued = 0
         self._free = np.ones(slots, np.bool_)
-        self._live: Slots = np.zeros(0, np.intp)
-        """The live slots in ascending order."""
+        self._look()
         self._candidates, self._episodes = np.zeros(slots, np.int32), np.zeros(slots, np.int32)
         self._observations = np.zeros((slots, engine.observation_size), np.float32)
         self._returns, self._lengths = np.zeros(slots), np.zeros(slots, np.int32)
@@ -91,15 +90,14 @@ class Rollout:
 
     def tick(self) -> Outcomes | None:
         """Advance every live slot by one step; return the episodes that ended, None for none."""
-        live = self._live
-        span = int(live[-1]) + 1
-        outputs = self._batch.step(self._observations[:span])
-        rewards, ended = self._engine.step(live, outputs if span == len(live) else outputs[live], self._observations)
-        self._returns[live] += rewards
-        self._lengths[live] += 1
+        rows = self._rows
+        outputs = self._batch.step(self._observations[: self._span])
+        rewards, ended = self._engine.step(self._live, outputs[rows], self._observations)
+        self._returns[rows] += rewards
+        self._lengths[rows] += 1
         if not ended.any():
             return None
-        outcomes = self._finish(live[ended])
+        outcomes = self._finish(self._live[ended])
         self._fill()
         return outcomes
 
@@ -115,7 +113,7 @@ class Rollout:
         n = min(free, self._queued)
         if n and (not len(self._live) or free >= self._engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
-        elif len(self._live) and 2 * len(self._live) <= self._live[-1] + 1:
+        elif len(self._live) and 2 * len(self._live) <= self._span:
             self._close_up()
 
     def _begin(self, slots: Slots) -> None:
@@ -154,4 +152,8 @@ class Rollout:
         self._look()
 
     def _look(self) -> None:
-        self._live = np.flatnonzero(~self._free)
+        """Note which slots are live, in ascending order; how far they reach; and how best to index them."""
+        self._live: Slots = np.flatnonzero(~self._free)
+        n = len(self._live)
+        self._span = int(self._live[-1]) + 1 if n else 0
+        self._rows = slice(0, n) if self._span == n else self._live

@@ -21,6 +21,7 @@ _Env = gymnasium.Env[Any, Any]
 _RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 _LOOK = 0.005  # seconds
+_TICK = 600e-6  # seconds, beside which the cost of a tick is small
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}
 
 
@@ -53,7 +54,7 @@ class GymnasiumEngine:
             seconds = _step_seconds(self._envs[0], self._actions)
         except Exception:  # whatever it is, the evaluation will meet it and say where
             return 8
-        return int(2 ** np.clip(np.rint(np.log2(800e-6 / seconds)), 2, 6))
+        return next((n for n in (4, 8, 16, 32) if n * seconds > _TICK), 64)
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""

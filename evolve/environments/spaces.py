@@ -117,6 +117,9 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
     # Halved before adding, so that the largest finite bounds do not overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
+    if space.dtype == np.float32 and not centre.any() and (half == 1).all():
+        shape = space.shape
+        return lambda outputs: (outputs + np.float32(0)).reshape(-1, *shape)  # no negative zero, as below
     whole = np.issubdtype(space.dtype, np.integer)
     shape, dtype = space.shape, space.dtype
 

@@ -126,17 +126,24 @@ class _NativeBatch(HebbianDagBatch):
         self._kernel = native.HebbianDagKernel(
             network.sizes, self._weights, self._traces, self._gains, o.trace_rate, o.trace_limit, o.neuromodulated
         )
-        self._inputs = np.zeros((len(self._weights) * self._lanes, network.observation_size), np.float32)
+
+    def load(self, slots: Slots, weights: Float32, mask: Bool) -> None:
+        self._settle(slots)
+        super().load(slots, weights, mask)
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        self._settle(np.concatenate([sources, targets]))
+        super().move(sources, targets)
+
+    def traces(self, slots: Slots) -> Float32:
+        self._settle(slots)
+        return super().traces(slots)
 
     def step(self, observations: Float32) -> Float32:
-        n, nodes = len(observations), self._kernel.nodes
-        tiles = -(-n // self._lanes)
-        self._inputs[:n] = observations
-        inputs = self._inputs[: tiles * self._lanes].reshape(tiles, self._lanes, -1)
-        nodes[:tiles, : inputs.shape[2]] = inputs.transpose(0, 2, 1)
-        self._kernel(tiles)
-        outputs = nodes[:tiles, nodes.shape[1] - self._network.action_size :].transpose(0, 2, 1)
-        return outputs.reshape(tiles * self._lanes, -1)[:n].copy()
+        return self._kernel(observations)
+
+    def _settle(self, slots: Slots) -> None:
+        self._kernel.settle(slots // self._lanes)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.shapes import Float32, Int64
@@ -32,8 +31,11 @@ def _library() -> ctypes.CDLL | None:
     for name in ("tanh", "exp", "sigmoid"):
         getattr(library, f"evolve_{name}").argtypes = [_FLOAT_P, _FLOAT_P, ctypes.c_int64]
         getattr(library, f"evolve_{name}").restype = None
-    library.evolve_hebbian_dag.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    address = ctypes.c_void_p
+    library.evolve_hebbian_dag.argtypes = [address, address, address, ctypes.c_int64]
     library.evolve_hebbian_dag.restype = None
+    library.evolve_hebbian_dag_settle.argtypes = [address, address, ctypes.c_int64]
+    library.evolve_hebbian_dag_settle.restype = None
     return library
 
 
@@ -86,11 +88,13 @@ class _HebbianDag(ctypes.Structure):
         ("weight_rows", ctypes.c_int64),
         ("node_rows", ctypes.c_int64),
         ("sum_rows", ctypes.c_int64),
+        ("delay", ctypes.c_int64),
         ("weights", _FLOAT_P),
         ("traces", _FLOAT_P),
         ("gains", _FLOAT_P),
         ("nodes", _FLOAT_P),
         ("sums", _FLOAT_P),
+        ("due", _INT64_P),
         ("trace_rate", ctypes.c_float),
         ("trace_limit", ctypes.c_float),
         ("neuromodulated", ctypes.c_int64),
@@ -101,7 +105,7 @@ class HebbianDagKernel:
     """The step of a hebbian-dag batch, bound to its arrays.
 
     weights, traces, gains: [tiles, W, lanes] float32, on cache lines; gains None without plasticity. sizes: D.
-    nodes: [tiles, sum(D), lanes], the observation first and the outputs last.
+    Without plasticity traces are updated several steps at a time: `settle` before they are looked at or changed.
     """
 
     def __init__(
@@ -109,23 +113,31 @@ class HebbianDagKernel:
         trace_rate: float, trace_limit: float, neuromodulated: bool,
     ) -> None:  # fmt: skip
         tiles, W, width = weights.shape
-        sums = sum((layer + 1) * size for layer, size in enumerate(sizes[1:]))
-        self.nodes = aligned(tiles, sum(sizes), width)
+        rows, sums = sum(sizes), sum((layer + 1) * size for layer, size in enumerate(sizes[1:]))
+        delay = 1 if gains is not None else int(_loaded().evolve_most_delay())
+        D, due = np.array(sizes, np.int64), np.zeros(tiles, np.int64)
+        node_history, sum_history = aligned(tiles, delay * rows, width), aligned(tiles, delay * sums, width)
         # The structure holds bare addresses: what they point to must live as long.
-        self._kept: list[NDArray[Any]] = [np.array(sizes, np.int64), aligned(tiles, sums, width), weights, traces]
-        self._kept += [] if gains is None else [gains]
-        D: Int64 = self._kept[0]
+        self._kept = (D, due, node_history, sum_history, weights, traces, gains)
         self._arguments = _HebbianDag(
-            len(sizes) - 1, D.ctypes.data_as(_INT64_P), W, sum(sizes), sums, _pointer(weights), _pointer(traces),
-            _FLOAT_P() if gains is None else _pointer(gains), _pointer(self.nodes), _pointer(self._kept[1]),
-            trace_rate, trace_limit, neuromodulated,
+            len(sizes) - 1, D.ctypes.data_as(_INT64_P), W, rows, sums, delay, _pointer(weights), _pointer(traces),
+            _FLOAT_P() if gains is None else _pointer(gains), _pointer(node_history), _pointer(sum_history),
+            due.ctypes.data_as(_INT64_P), trace_rate, trace_limit, neuromodulated,
         )  # fmt: skip
-        self._address = ctypes.addressof(self._arguments)
-        self._step = _loaded().evolve_hebbian_dag
+        self._address, self._actions = ctypes.addressof(self._arguments), sizes[-1] - 1
+        self._step, self._settle = _loaded().evolve_hebbian_dag, _loaded().evolve_hebbian_dag_settle
 
-    def __call__(self, tiles: int) -> None:
-        """Advance the slots of the first tiles by one step, from observation rows to output rows."""
-        self._step(self._address, tiles)
+    def __call__(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
+        rows = np.ascontiguousarray(observations, np.float32)
+        actions = np.empty((len(rows), self._actions), np.float32)
+        self._step(self._address, rows.ctypes.data, actions.ctypes.data, len(rows))
+        return actions
+
+    def settle(self, tiles: Int64) -> None:
+        """Bring the traces of some tiles up to date."""
+        once: Int64 = np.unique(tiles)
+        self._settle(self._address, once.ctypes.data, len(once))
 
 
 def _loaded() -> ctypes.CDLL:
