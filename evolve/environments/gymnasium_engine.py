@@ -1,6 +1,7 @@
 """The Gymnasium engine: one environment object per slot, stepped one after another."""
 
 import importlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import error
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, nearest
 from evolve.environments.spaces import action_decoder, observation_encoder, separate
@@ -38,7 +40,10 @@ class GymnasiumEngine:
         gymnasium.logger.min_level = gymnasium.logger.ERROR
         self._make = maker(options)
         self._envs: list[_Env | None] = [None] * slots
-        first = self._envs[0] = _make_or_explain(options, self._make)
+        self._step: list[Any] = [None] * slots  # of each slot's environment, without the wrappers that only count
+        self._elapsed: Int64 = np.zeros(slots, np.int64)
+        first = _make_or_explain(options, self._make)
+        self._place(0, first)
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
@@ -63,24 +68,32 @@ class GymnasiumEngine:
             if env is None or not self._reuse:
                 if env is not None:
                     env.close()
-                env = self._envs[slot] = self._make()
+                env = self._make()
+                self._place(slot, env)
             self._encode(env.reset(seed=seed)[0], observations[slot])
+        self._elapsed[slots] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
-        rewards, ended, encode = [], [], self._encode
-        envs: list[Any] = self._envs
+        rewards, ended, step, encode = [], [], self._step, self._encode
         for slot, action in zip(slots.tolist(), separate(self._actions, self._decode(outputs)), strict=True):
-            observation, reward, terminated, truncated, _ = envs[slot].step(action)
+            observation, reward, terminated, truncated, _ = step[slot](action)
             encode(observation, observations[slot])
             rewards.append(float(reward))
             ended.append(terminated or truncated)
-        return np.array(rewards, np.float64), np.array(ended, np.bool_)
+        self._elapsed[slots] += 1
+        return np.array(rewards, np.float64), np.array(ended, np.bool_) | (self._elapsed[slots] >= self._limit)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`; they trade environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            self._envs[source], self._envs[target] = self._envs[target], self._envs[source]
+            for objects in (self._envs, self._step):
+                objects[source], objects[target] = objects[target], objects[source]
+        self._elapsed[targets] = self._elapsed[sources]
+
+    def _place(self, slot: int, env: _Env) -> None:
+        core, self._limit = _without_counters(env)
+        self._envs[slot], self._step[slot] = env, core.step
 
     def close(self) -> None:
         """Close every environment."""
@@ -102,6 +115,16 @@ def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
         if ended:
             break
     return quickest
+
+
+def _without_counters(env: _Env) -> tuple[_Env, float]:
+    """Return the environment below the outermost wrappers that only count steps, and the limit these set to them."""
+    limit = math.inf
+    while type(env) in (TimeLimit, OrderEnforcing) and env.spec is not None:
+        if isinstance(env, TimeLimit):
+            limit = min(limit, env.spec.max_episode_steps or math.inf)
+        env = env.env  # type: ignore[attr-defined]
+    return env, limit
 
 
 def maker(options: EnvOptions) -> Callable[[], _Env]:

@@ -121,7 +121,7 @@ typedef struct {
     int64_t neuromodulated;
 } hebbian_dag;
 
-#define ABREAST 4 /* outputs computed side by side, to hide the latency of the chain of additions */
+#define ABREAST 2 /* outputs computed side by side, to hide the latency of the chain of additions */
 
 /* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` outputs from k on, in that order. */
 INLINE void weighted_sums(const float *x, const float *w, const float *h, const float *g, float *z,
