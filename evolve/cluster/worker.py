@@ -14,7 +14,7 @@ from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Outcomes, Rollout, Units
 
 COORDINATOR = 0
-_LOOK_EVERY = 0.002  # seconds between looks for messages while there is work: a look costs as much as a quick step
+_LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
 MakeRollout = Callable[[str], Rollout]
 
 

@@ -26,7 +26,8 @@ _LAUNCHERS = (
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _TAG = 1
-_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 2e-3
+_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 5e-3
+_SHARE_ASLEEP = 0.1  # of the wait so far: the message is then noticed at most a tenth later than it came
 
 
 class World:
@@ -38,7 +39,7 @@ class World:
         self.size: int = 1 if communicator is None else communicator.Get_size()
         self.host = socket.gethostname()
         self._unsent: deque[tuple[Any, Buffer]] = deque()
-        self._nap = _SHORTEST_NAP
+        self._quiet_since = time.monotonic()
         self.bytes_moved = 0
 
     @property
@@ -70,13 +71,13 @@ class World:
         buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
         message.Recv(buffer)
         self.bytes_moved += buffer.nbytes
-        self._nap = _SHORTEST_NAP
+        self._quiet_since = time.monotonic()
         return status.Get_source(), buffer
 
     def nap(self) -> None:
-        """Sleep a moment, longer each time until a message comes."""
-        time.sleep(self._nap)
-        self._nap = min(self._nap * 1.5, _LONGEST_NAP)
+        """Sleep a moment, longer the longer no message has come."""
+        waited = time.monotonic() - self._quiet_since
+        time.sleep(min(max(_SHARE_ASLEEP * waited, _SHORTEST_NAP), _LONGEST_NAP))
 
     def flush(self, patience: float) -> bool:
         """Wait at most `patience` seconds until everything posted has left; return whether it has."""
