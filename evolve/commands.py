@@ -12,16 +12,31 @@ from typing import NoReturn
 from evolve.cluster import Coordinator, World, connect, dismiss, serve
 from evolve.cluster.world import launched
 from evolve.config import Config, nearest
+from evolve.environments import chunk_seconds
 from evolve.errors import EvolveError, InputError
 from evolve.evolution import make_rollout
 from evolve.rollout import Rollout
 from evolve.stopping import StopFlag
 
+HIDDEN = argparse.SUPPRESS
+"""The help of an option that is not for people."""
 Body = Callable[[World, StopFlag, list[str]], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises InputError instead of printing the usage and exiting."""
+    """An argparse parser that raises InputError instead of printing the usage and exiting.
+
+    name: the command, `evolve.…`; examples: command lines that the help ends with.
+    """
+
+    def __init__(self, name: str, description: str, *examples: str) -> None:
+        super().__init__(
+            prog=name,
+            description=description,
+            epilog="\n  ".join([f"example{'s' * (len(examples) > 1)}:", *examples]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError; near names are offered for unknown options."""
@@ -104,6 +119,6 @@ def _ready_rollout(text: str) -> Rollout:
 
 def coordinator(world: World, config: Config, stop: StopFlag) -> Coordinator:
     """Return the coordinator of a configuration, its workers told to prepare."""
-    made = Coordinator(world, config.compute, _ready_rollout, stop.reason)
+    made = Coordinator(world, config.compute, _ready_rollout, stop.reason, chunk_seconds(config.env))
     made.setup(config.to_toml())
     return made

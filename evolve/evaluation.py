@@ -33,18 +33,20 @@ class Ledger:
         self._done, self._trace_sums = np.zeros((P, E), np.bool_), np.zeros((P, T), np.int64)
 
     def put(self, candidates: Int32, episodes: Int32, returns: Float64, lengths: Int32, traces: Float32) -> None:
-        """Enter N outcomes, [N] each and traces [N, T]; that of a unit known already changes nothing."""
-        _, first = np.unique(candidates.astype(np.int64) * self._done.shape[1] + episodes, return_index=True)
-        new = first[~self._done[candidates[first], episodes[first]]]
+        """Enter the outcomes of N different units, [N] each and traces [N, T]; known units change nothing."""
+        new = np.flatnonzero(~self._done[candidates, episodes])
         if not len(new):
             return
         at = candidates[new], episodes[new]
         self._done[at] = True
         self.waiting -= len(new)
         self._returns[at], self._lengths[at] = returns[new], lengths[new]
-        # In ascending order of candidates by now: a run of equal ones is a candidate's.
-        whose, begin = np.unique(candidates[new], return_index=True)
-        self._trace_sums[whose] += np.add.reduceat(_whole(traces[new]), begin, axis=0)
+        if len(new) == 1:
+            self._trace_sums[at[0][0]] += _whole(traces[new[0]])
+            return
+        order = np.argsort(at[0])
+        whose, begin = np.unique(at[0][order], return_index=True)
+        self._trace_sums[whose] += np.add.reduceat(_whole(traces[new[order]]), begin, axis=0)
 
     def evaluation(self, mask: Bool, busy_seconds: Float64) -> Evaluation:
         """Return the evaluation; a connection that `mask` [P, W] says is pruned has no trace; `busy_seconds` [R]."""

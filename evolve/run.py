@@ -1,6 +1,5 @@
 """python -m evolve.run: evolve an experiment, one seed after another, each into a run file of its own."""
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,12 @@ from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.stopping import StopFlag
 
-_EXAMPLE = """example:
-  mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337
-"""
-
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="evolve.run",
-        description="Evolve an experiment; without arguments a small one. Flags override the TOML file.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "evolve.run",
+        "Evolve an experiment; without arguments a small one. Flags override the TOML file.",
+        "mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
     )
     add = parser.add_argument
     add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")

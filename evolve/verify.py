@@ -5,7 +5,6 @@ champion of each of its generations again, on the very episodes it was scored on
 with --full, by running all of it again.
 """
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -25,18 +24,12 @@ from evolve.shapes import Float64, Int32
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
-_EXAMPLE = """example:
-  python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5
-"""
-
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="evolve.verify",
-        description="Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "evolve.verify",
+        "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal.",
+        "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
     )
     parser.add_argument("file", type=Path, metavar="A.h5", help="a run file")
     parser.add_argument("other", type=Path, nargs="?", metavar="B.h5", help="another; without it A is evaluated again")

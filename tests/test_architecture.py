@@ -1,6 +1,8 @@
 """Imports only go down the list of rooms, and each heavy library has one door."""
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ DOORS = {
     "mpi4py": {"cluster/world.py"},
     "h5py": {"store.py"},
     "matplotlib": {"figures.py"},
-    "gymnasium": {"environments/spaces.py", "environments/gymnasium_engine.py"},
+    "gymnasium": {"environments/spaces.py", "environments/gymnasium_engine.py", "environments/sleeping.py"},
     "envpool": {"environments/envpool_engine.py"},
     "cupy": {"numerics/"},
 }
@@ -79,6 +81,18 @@ def test_no_hidden_randomness_and_no_pickle():
         text = path.read_text()
         assert "default_rng" not in text
         assert "RandomState" not in text
+
+
+def test_the_native_kernels_call_no_libm_and_contract_nothing():
+    code = re.sub(r"/\*.*?\*/", "", (SOURCE / "numerics/kernels.c").read_text(), flags=re.S)
+    called = set(re.findall(r"\b([a-z]\w*)\s*\(", code))
+    written_here = set(re.findall(r"(?:void|int) (\w+)\(", code))
+    syntax = {"if", "for", "float", "defined", "sizeof", "target_clones", "name"}
+    assert called - written_here - syntax == {"fabsf", "copysignf", "memcpy"}  # exact, all of them
+    assert "fma" not in code
+    flags = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
+    assert "-ffp-contract=off" in flags["extra-compile-args"]
+    assert not {"-ffast-math", "-Ofast", "-march=native"} & set(flags["extra-compile-args"])
 
 
 PORTABLE = ("networks", "strategies", "numerics", "environments", "rollout.py", "evaluation.py", "rng.py", "genome.py")

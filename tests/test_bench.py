@@ -1,6 +1,10 @@
 import json
 
+import numpy as np
 import pytest
+
+from evolve.bench.prototype import stepper
+from evolve.bench.rollouts import list_schedule
 
 
 @pytest.mark.parametrize("engine", ["gymnasium", "envpool"])
@@ -8,20 +12,62 @@ def test_the_bench_compares_the_same_work(command, engine):
     if engine == "envpool":
         pytest.importorskip("envpool")
     words = ("-e", "CartPole-v1", "--engine", engine, "-p", 6, "-r", 2, "-d", 3)
-    done = command("bench", *words, "--workers", 1, 2, "--pairs", 1, "--json")
+    done = command("bench", *words, "--ranks", 1, 3, "--pairs", 1, "--json")
     assert done.code == 0, done.err
     figures = json.loads(done.out)
     assert {row["slots"] for row in figures["inference"]} == {1, 16, 64, 256}
     assert all(row["numpy"] > 0 for row in figures["inference"])
-    (one,), (two,) = figures["rollouts"]["1"], figures["rollouts"]["2"]
-    assert one["steps"] == two["steps"] > 12
-    assert (one["ranks"], two["ranks"]) == (2, 3)
-    assert len(two["idle"]) == 2
-    assert min(one["ratio"], two["ratio"], one["bytes"], one["coordinator_cpu"]) > 0
+    assert 0 < figures["startup"]["import"] < figures["startup"]["first_step"] + 1
+    (one,), (three,) = figures["rollouts"]["1"], figures["rollouts"]["3"]
+    assert one["steps"] == three["steps"] > 12
+    assert (one["ranks"], three["ranks"]) == (1, 3)
+    assert (len(one["idle"]), len(three["idle"])) == (1, 2)
+    assert min(one["ratio"], three["ratio"], three["bytes"], three["cpu_seconds"], three["serial_seconds"]) > 0
+    assert one["backend"] in figures["measured"]
 
 
-def test_the_table_names_its_columns(command):
-    done = command("bench", "-e", "CartPole-v1", "-p", 4, "-r", 1, "--pairs", 1, "--workers", 1)
+def test_the_tables_name_their_columns(command):
+    done = command("bench", "-e", "CartPole-v1", "-p", 4, "-r", 1, "-g", 2, "--pairs", 1, "--ranks", 2)
     assert done.code == 0, done.err
-    for word in ("nanoseconds per network step", "bare steps/s", "engine steps/s", "median ratio"):
+    for word in ("kernel", "first environment step", "nanoseconds per network step", "bare", "engine", "median ratio"):
         assert word in done.out
+
+
+def test_scheduling_is_measured_with_sleep(command):
+    done = command("bench", "--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 5, "--pairs", 1, "--json")
+    assert done.code == 0, done.err
+    (row,) = json.loads(done.out)["rollouts"]["5"]
+    assert row["ideal_seconds"] == pytest.approx(60 * 0.02 / 4, rel=0.2)
+    assert row["ideal_seconds"] <= row["list_seconds"] < row["seconds"]
+    assert 0.3 < row["ratio"] <= 1
+
+
+@pytest.mark.parametrize("words", [("--ranks", 0), ("--pairs", -1), ("--sleep-env", -1), ("-g", -1)])
+def test_bad_options_are_refused(command, words):
+    done = command("bench", *words)
+    assert done.code == 2
+    assert "at least" in done.err
+
+
+def test_list_scheduling():
+    assert list_schedule([3, 1, 1, 1, 2], 2) == 5
+    assert list_schedule([1.0] * 6, 3) == 2
+
+
+def test_the_prototype_does_the_same_work():
+    from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
+    from evolve.rng import Purpose, Stream
+
+    network = HebbianDag(HebbianDagOptions(hidden=(4, 3)), 5, 2)
+    g = network.birth(Stream(0, Purpose.BIRTH))
+    observations = np.linspace(-1, 1, 5, dtype=np.float32)[None]
+    step = stepper(network.sizes, g.weights, observations)
+    if step is None:
+        pytest.skip("no C compiler")
+    batch = network.batch(1, "numpy")
+    batch.load(np.arange(1), g.weights, g.mask)
+    for _ in range(3):
+        step()
+        actions = batch.step(observations)
+    assert step.nodes[-2:] == pytest.approx(actions[0], abs=1e-6)
+    assert step.traces[0] == pytest.approx(batch.traces(np.arange(1))[0], abs=1e-5)

@@ -1,32 +1,29 @@
-"""The command: parse, measure, print a table or JSON."""
+"""The command: parse, measure, print tables or JSON."""
 
-import argparse
 import json
-import statistics
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from evolve.bench import inference, rollouts
+from evolve.bench import inference, rollouts, startup, tables
+from evolve.bench.recording import population
 from evolve.cluster import World
-from evolve.commands import Parser, launch
+from evolve.commands import HIDDEN, Parser, launch
 from evolve.config import Config, parse, read_assignment, set_key
+from evolve.environments.sleeping import ID as SLEEP
 from evolve.errors import InputError
 from evolve.evolution import Experiment, prepare
 from evolve.stopping import StopFlag
-
-_EXAMPLE = """example:
-  python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --workers 2
-"""
 
 
 def parser() -> Parser:
     """Return the parser of the command line."""
     made = Parser(
-        prog="evolve.bench",
-        description="Measure the engine against bare environments on the same episodes. It starts mpirun itself.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "evolve.bench",
+        "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
+        "python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
+        "python -m evolve.bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
     )
     add = made.add_argument
     add("-e", "--env", dest="env.id", metavar="ID", default="CartPole-v1", help="environment")
@@ -34,11 +31,14 @@ def parser() -> Parser:
     add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
     add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
+    add("-g", "--generation", type=int, default=0, metavar="G", help="measure this generation; 0: the newborn")
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
-    add("--workers", type=int, nargs="+", default=[2], metavar="N", help="worker ranks, and bare processes; a sweep")
-    add("--pairs", type=int, default=3, metavar="N", help="how many times each is measured")
+    add("--ranks", type=int, nargs="+", default=[3], metavar="R", help="world sizes: a coordinator and R - 1 workers")
+    add("--pairs", type=int, default=3, metavar="N", help="how many times each is measured; 0: no rollouts")
+    sleep = "episodes that only sleep, for so long in the mean: measures scheduling on any number of ranks"
+    add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
-    add(rollouts.MEASURE, action="store_true", help=argparse.SUPPRESS)
+    add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
     return made
 
 
@@ -46,50 +46,69 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0}
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
         set_key(table, key, arguments[key])
+    if arguments["sleep"] is not None:
+        table |= {"env": {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}}, "compute": {"slots": 1}}
     for assignment in arguments["assignments"]:
         set_key(table, *read_assignment(assignment))
     return prepare(parse(Config, table))
 
 
-def _print_inference(rows: list[dict[str, Any]], experiment: Experiment) -> None:
-    names = [name for name in rows[0] if name != "slots"]
-    print(f"{experiment.config.network['name']}, {experiment.network.weights} weights: nanoseconds per network step")
-    print(f"{'slots':>14}" + "".join(f"{name:>12}" for name in names))
-    for row in rows:
-        print(f"{row['slots']:>14}" + "".join(f"{row[name]:>12,.0f}" for name in names))
+def _check(arguments: dict[str, Any], world: World) -> None:
+    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0)):
+        if arguments[option] is not None and arguments[option] < least:
+            raise InputError(f"--{option}", f"at least {least}", arguments[option])
+    if min(arguments["ranks"]) < 1:
+        raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
+    if world.size > 1:
+        raise InputError("mpirun", "evolve.bench to be started alone: it starts mpirun itself", f"{world.size} ranks")
 
 
-def _print_rollouts(rows: list[dict[str, Any]], workers: int) -> None:
-    print(f"\n{rows[0]['steps']:,} environment steps by {workers} workers, and by as many bare processes")
-    print(
-        f"{'bare steps/s':>14}{'engine steps/s':>16}{'ratio':>8}{'coordinator':>13}{'MB moved':>10}{'idle share':>12}"
-    )
-    for row in rows:
-        print(f"{row['bare_rate']:>14,.0f}{row['rate']:>16,.0f}{row['ratio']:>8.3f}{row['coordinator_cpu']:>13.1%}"
-              f"{row['bytes'] / 1e6:>10.1f}{statistics.fmean(row['idle']):>12.1%}")  # fmt: skip
-    print(f"median ratio {statistics.median(row['ratio'] for row in rows):.3f}")
+def _words(experiment: Experiment) -> list[str]:
+    """Return the options that give evolve.run the environment and network of this bench."""
+    c = experiment.config
+    hidden = [str(size) for size in c.network.get("hidden", ())]
+    words = ["-e", c.env.id, "--engine", c.env.engine, "--set", f"compute.slots={c.compute.slots}"]
+    return [*words, *(["-d", *hidden] if hidden else [])]
+
+
+def _sweep(experiment: Experiment, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any) -> Any:
+    sweep: dict[int, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        genomes = Path(folder) / "genomes.npz"
+        rollouts.save(population(experiment, arguments["generation"]), genomes)
+        for ranks in arguments["ranks"]:
+            if arguments["sleep"] is None:
+                sweep[ranks] = rollouts.compare(experiment, argv, genomes, ranks, arguments["pairs"], stop)
+                show(tables.rollouts(sweep[ranks]))
+            else:
+                sweep[ranks] = rollouts.schedule(argv, genomes, ranks, arguments["pairs"])
+                show(tables.schedule(sweep[ranks]))
+    return sweep
 
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     arguments = vars(parser().parse_args(argv))
-    experiment = _experiment(arguments)
-    if arguments["pairs"] < 1 or min(arguments["workers"]) < 0:
-        raise InputError("--pairs, --workers", "at least one pair, and no negative number of workers", str(argv))
     if arguments["measure"]:
-        return rollouts.measure(experiment, world, stop)
-    if world.size > 1:
-        raise InputError("mpirun", "evolve.bench to be started alone: it starts mpirun itself", f"{world.size} ranks")
-    quiet = arguments["json"]
-    steps = inference.table(experiment.network)
-    if not quiet:
-        _print_inference(steps, experiment)
-    sweep = {}
-    for workers in arguments["workers"]:
-        sweep[workers] = rollouts.compare(experiment, argv, workers, arguments["pairs"], stop)
-        if not quiet:
-            _print_rollouts(sweep[workers], workers)
-    if quiet:
-        print(json.dumps({"inference": steps, "rollouts": sweep}))
+        return rollouts.measure(_experiment(arguments), world, stop, arguments["measure"])
+    _check(arguments, world)
+    experiment = _experiment(arguments)
+
+    def show(text: str) -> None:
+        if not arguments["json"]:
+            print(text, flush=True)
+
+    figures: dict[str, Any] = {"measured": tables.header(experiment)}
+    show(figures["measured"])
+    if arguments["sleep"] is None:
+        with tempfile.TemporaryDirectory() as folder:
+            figures["startup"] = startup.figures(_words(experiment), folder)
+        show(tables.startup(figures["startup"]))
+        figures["inference"] = inference.table(experiment.network)
+        show(tables.inference(figures["inference"]))
+    if arguments["pairs"]:
+        figures["rollouts"] = _sweep(experiment, arguments, argv, stop, show)
+    if arguments["json"]:
+        print(json.dumps(figures))
     return 0
 
 

@@ -1,36 +1,58 @@
 """Nanoseconds per network step for each back end, in batches of several sizes."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from evolve.genome import concatenate
+from evolve.bench.prototype import stepper
+from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
+from evolve.networks.hebbian_dag import HebbianDag
 from evolve.numerics import native
 from evolve.rng import Purpose, Stream
+from evolve.shapes import Float32
 
 
-def nanoseconds(network: Network, backend: native.Backend, slots: int, seconds: float = 0.3) -> float:
-    """Return the time of one network step, the least of five measurements."""
-    batch = network.batch(slots, backend)
-    born = concatenate(*(network.birth(Stream(0, Purpose.BIRTH, 0, slot)) for slot in range(slots)))
-    batch.load(np.arange(slots), born.weights, born.mask)
+def _born(network: Network, slots: int) -> tuple[Genomes, Float32]:
+    """Return a genome [slots, W] and an observation [slots, O] for each slot."""
+    genomes = concatenate(*(network.birth(Stream(0, Purpose.BIRTH, 0, slot)) for slot in range(slots)))
     uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
-    observations = (2 * uniform - 1).astype(np.float32)
-    batch.step(observations)
-    ticks, best = 1, float("inf")
-    for _ in range(5):
-        begin = time.perf_counter()
-        for _ in range(ticks):
-            batch.step(observations)
-        took = time.perf_counter() - begin
-        best = min(best, took / ticks)
-        ticks = max(1, int(seconds / 5 / best))
-    return best / slots * 1e9
+    return genomes, (2 * uniform - 1).astype(np.float32)
+
+
+def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
+    genomes, observations = _born(network, slots)
+    found: dict[str, Callable[[], object]] = {}
+    names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
+    for name in names:
+        batch = network.batch(slots, name)
+        batch.load(np.arange(slots), genomes.weights, genomes.mask)
+        found[name] = partial(batch.step, observations)
+    if isinstance(network, HebbianDag) and not network.options.plasticity and not network.options.neuromodulated:
+        prototype = stepper(network.sizes, genomes.weights, observations)
+        if prototype is not None:
+            found["prototype"] = prototype
+    return found
+
+
+def row(network: Network, slots: int, rounds: int = 5, seconds: float = 0.05) -> dict[str, Any]:
+    """Return the nanoseconds of one network step of each back end, the least of several rounds in turn."""
+    steppers = _steppers(network, slots)
+    best = dict.fromkeys(steppers, float("inf"))
+    ticks = dict.fromkeys(steppers, 1)
+    for _ in range(rounds + 1):
+        for name, step in steppers.items():
+            begin = time.perf_counter()
+            for _ in range(ticks[name]):
+                step()
+            best[name] = min(best[name], (time.perf_counter() - begin) / ticks[name])
+            ticks[name] = max(1, int(seconds / best[name]))
+    return {"slots": slots} | {name: took / slots * 1e9 for name, took in best.items()}
 
 
 def table(network: Network, batches: tuple[int, ...] = (1, 16, 64, 256)) -> list[dict[str, Any]]:
-    """Return a row per batch size, with the nanoseconds of each back end that was built."""
-    names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
-    return [{"slots": slots} | {name: nanoseconds(network, name, slots) for name in names} for slots in batches]
+    """Return a row per batch size: each back end that was built, and the prototype where there is a C compiler."""
+    return [row(network, slots) for slots in batches]

@@ -3,8 +3,9 @@
 import numpy as np
 
 from evolve import environments, strategies
+from evolve.cluster import Coordinator, Task, World, keys_of
 from evolve.environments import Engine, Recording
-from evolve.evolution import Experiment
+from evolve.evolution import Experiment, make_rollout, mean_return
 from evolve.genome import Genomes
 from evolve.numerics import backend
 from evolve.rng import Purpose, environment_seeds
@@ -12,11 +13,18 @@ from evolve.rollout import Rollout, Units
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 
-def newborn(experiment: Experiment) -> Genomes:
-    """Return generation 0 of seed 0."""
-    config = experiment.config
+def population(experiment: Experiment, generation: int) -> Genomes:
+    """Return the candidates of a generation of seed 0; those before it are evaluated here, by this process alone."""
+    config, alone = experiment.config, Coordinator(World(), experiment.config.compute, make_rollout)
+    alone.setup(config.to_toml())
     strategy = strategies.make(config.strategy, experiment.network, config.population, seed=0)
-    return strategy.ask(strategy.start(), 0)
+    state = strategy.start()
+    for g in range(generation):
+        genomes = strategy.ask(state, g)
+        task = Task(0, Purpose.EPISODE, keys_of(g, config.population))
+        done = alone.evaluate(task, genomes, config.episodes, experiment.network.traces)
+        state = strategy.tell(state, genomes, mean_return(done.returns), done.traces)
+    return strategy.ask(state, generation)
 
 
 class _Recorder:
@@ -55,9 +63,9 @@ class _Recorder:
         self._engine.close()
 
 
-def record(experiment: Experiment, candidates: range) -> list[Recording]:
-    """Play all episodes of some newborn candidates; return their seeds and network outputs."""
-    config, genomes = experiment.config, newborn(experiment)
+def record(experiment: Experiment, genomes: Genomes, candidates: range) -> list[Recording]:
+    """Play all episodes of some candidates; return their seeds and network outputs."""
+    config = experiment.config
     slots = config.compute.slots or 1
     recorder = _Recorder(environments.make(config.env, slots), slots)
     rollout = Rollout(recorder, experiment.network, slots, backend("auto"))

@@ -1,5 +1,6 @@
-"""The engine over MPI against as many bare processes, on the same episodes."""
+"""The engine over MPI against as many bare processes, on the same episodes, or against sleep."""
 
+import heapq
 import json
 import multiprocessing
 import queue
@@ -11,39 +12,61 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from evolve import environments
-from evolve.bench.recording import newborn, record
+import numpy as np
+
+from evolve import environments, strategies
+from evolve.bench.recording import record
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import coordinator
 from evolve.errors import InputError, RunError, Stopped
-from evolve.evolution import Experiment
+from evolve.evolution import Experiment, mean_return
+from evolve.genome import DIGEST_START, Genomes, chain_digest
+from evolve.numerics import backend
 from evolve.rng import Purpose
 from evolve.stopping import StopFlag
 
 MEASURE = "--measure"
-"""The hidden flag with which the bench starts itself under mpirun."""
+"""The hidden option with which the bench starts itself under mpirun; its value is a file of genomes."""
 
 
-def measure(experiment: Experiment, world: World, stop: StopFlag) -> int:
-    """Inside mpirun: evaluate one generation twice, the first time to warm up; print the second's figures."""
-    config, genomes = experiment.config, newborn(experiment)
+def save(genomes: Genomes, path: Path) -> None:
+    """Write genomes for `measure` to read."""
+    np.savez(path, weights=genomes.weights, mask=genomes.mask)
+
+
+def _load(path: str) -> Genomes:
+    with np.load(path) as arrays:
+        return Genomes(arrays["weights"], arrays["mask"])
+
+
+def measure(experiment: Experiment, world: World, stop: StopFlag, path: str) -> int:
+    """Inside mpirun: evaluate one generation twice, the first time to warm up; print the second's figures.
+
+    Then ask, tell and the digest: what a generation costs while the workers wait.
+    """
+    config, genomes = experiment.config, _load(path)
     farm = coordinator(world, config, stop)
+    task = Task(0, Purpose.EPISODE, keys_of(0, config.population))
     for _ in range(2):
         begin, cpu, sent = time.perf_counter(), time.process_time(), world.bytes_moved
-        task = Task(0, Purpose.EPISODE, keys_of(0, config.population))
-        evaluation = farm.evaluate(task, genomes, config.episodes, experiment.network.traces)
+        done = farm.evaluate(task, genomes, config.episodes, experiment.network.traces)
         seconds, cpu, sent = time.perf_counter() - begin, time.process_time() - cpu, world.bytes_moved - sent
-    busy = evaluation.busy_seconds[1:] if world.size > 1 else evaluation.busy_seconds
+    busy = done.busy_seconds[1:] if world.size > 1 else done.busy_seconds
     idle = (1 - busy / seconds).round(4).tolist()
-    figures = {"ranks": world.size, "steps": int(evaluation.lengths.sum()), "seconds": seconds,
-               "coordinator_cpu": cpu / seconds, "bytes": sent, "idle": idle}  # fmt: skip
+    begin = time.perf_counter()
+    strategy = strategies.make(config.strategy, experiment.network, config.population, seed=0)
+    strategy.ask(strategy.tell(strategy.start(), genomes, mean_return(done.returns), done.traces), 1)
+    chain_digest(DIGEST_START, genomes, done.returns, done.lengths)
+    figures = {"ranks": world.size, "steps": int(done.lengths.sum()), "seconds": seconds, "cpu_seconds": cpu,
+               "serial_seconds": time.perf_counter() - begin, "bytes": sent, "idle": idle,
+               "returns": done.returns.ravel().tolist(), "backend": backend(config.compute.backend)}  # fmt: skip
     print(json.dumps(figures), flush=True)
     return 0
 
 
-def engine_figures(argv: list[str], workers: int) -> dict[str, Any]:
-    """Start the measurement with one coordinator and some workers (none: a world of one); return its figures."""
-    words = [*_mpirun(workers + 1), sys.executable, "-m", "evolve.bench", *argv, MEASURE]
+def engine_figures(argv: list[str], ranks: int, genomes: Path) -> dict[str, Any]:
+    """Start the measurement on a world of some ranks; return its figures."""
+    words = [*_mpirun(ranks), sys.executable, "-m", "evolve.bench", *argv, MEASURE, str(genomes)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(f"the measurement under mpirun failed: {done.stderr or done.stdout}")
@@ -62,8 +85,10 @@ def _mpirun(ranks: int) -> list[str]:
     return [found, *(["--oversubscribe"] if "Open MPI" in version else []), "-n", str(ranks)]
 
 
-def _bare_process(experiment: Experiment, share: range, orders: Any, ready: Barrier, results: Any) -> None:
-    episodes = record(experiment, share)
+def _bare_process(
+    experiment: Experiment, genomes: Path, share: range, orders: Any, ready: Barrier, results: Any
+) -> None:
+    episodes = record(experiment, _load(str(genomes)), share)
     results.put(None)
     while orders.get():
         ready.wait()
@@ -73,7 +98,7 @@ def _bare_process(experiment: Experiment, share: range, orders: Any, ready: Barr
 class Bare:
     """N processes that each play their share of the generation in bare environments, on demand."""
 
-    def __init__(self, experiment: Experiment, processes: int, stop: StopFlag) -> None:
+    def __init__(self, experiment: Experiment, genomes: Path, processes: int, stop: StopFlag) -> None:
         self._stop = stop
         context = multiprocessing.get_context("spawn")
         self._orders, self._results, ready = context.Queue(), context.Queue(), context.Barrier(processes)
@@ -81,7 +106,7 @@ class Bare:
         self._processes = [
             context.Process(
                 target=_bare_process,
-                args=(experiment, range(n, P, processes), self._orders, ready, self._results),
+                args=(experiment, genomes, range(n, P, processes), self._orders, ready, self._results),
                 daemon=True,
             )
             for n in range(processes)
@@ -119,14 +144,44 @@ class Bare:
             process.join()
 
 
-def compare(experiment: Experiment, argv: list[str], workers: int, pairs: int, stop: StopFlag) -> list[dict[str, Any]]:
-    """Measure bare environments and the engine in turn; return a row per pair. Raises RunError and Stopped."""
-    bare, rows = Bare(experiment, max(workers, 1), stop), []
+def compare(
+    experiment: Experiment, argv: list[str], genomes: Path, ranks: int, pairs: int, stop: StopFlag
+) -> list[dict[str, Any]]:
+    """Measure bare environments, as many as workers, and the engine in turn; return a row per pair.
+
+    Raises RunError and Stopped.
+    """
+    bare, rows = Bare(experiment, genomes, max(ranks - 1, 1), stop), []
     try:
         for _ in range(pairs):
             bare_rate = bare.rate()
-            figures = engine_figures(argv, workers)
+            figures = engine_figures(argv, ranks, genomes)
+            del figures["returns"]
             rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
     finally:
         bare.close()
     return rows
+
+
+def schedule(argv: list[str], genomes: Path, ranks: int, pairs: int) -> list[dict[str, Any]]:
+    """Measure the engine on environments that only sleep; the ratio is to workers that never wait.
+
+    They are paid for their sleep, so a return is the work in seconds. Even a scheduler that costs nothing waits for the
+    last episodes to end: `list_seconds` is what Graham's list scheduling (1966) of the same episodes would take.
+    """
+    rows = []
+    for _ in range(pairs):
+        row, workers = engine_figures(argv, ranks, genomes), max(ranks - 1, 1)
+        slept = row.pop("returns")
+        ideal = sum(slept) / workers
+        rows.append(row | {"ideal_seconds": ideal, "list_seconds": list_schedule(slept, workers),
+                           "ratio": ideal / row["seconds"]})  # fmt: skip
+    return rows
+
+
+def list_schedule(durations: list[float], workers: int) -> float:
+    """Return when the last of some tasks ends if each goes, in turn and at no cost, to the worker free first."""
+    free = [0.0] * workers
+    for duration in durations:
+        heapq.heapreplace(free, free[0] + duration)
+    return max(free)

@@ -19,7 +19,7 @@ from evolve.rng import Purpose
 from evolve.rollout import Outcomes, Rollout
 from evolve.shapes import Float64, Int64
 
-_WORTH_A_CHUNK = 0.2  # seconds of work beside which messages and new pools of environments are nothing
+_LARGEST_CHUNK = 2048  # units, unless there are more slots
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,16 @@ class _Units:
     def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int, sizes: Iterator[int]) -> None:
         self._words = np.array([serial, task.seed, task.purpose], np.int64)
         self._keys, self._genomes, self._E, self._next = task.keys, genomes, episodes, 0
-        self._left, self._sizes = len(genomes) * episodes, sizes
-        self.size = min(next(sizes), self._left)
+        self._sizes, self.left = sizes, len(genomes) * episodes
+        """Units not yet taken."""
+        self.size = min(next(sizes), self.left)
         """Units of the next chunk, 0 when none is left."""
 
     def take(self) -> Chunk:
         """Return the next chunk."""
         flat: Int64 = np.arange(self._next, self._next + self.size, dtype=np.int64)
-        self._next, self._left = self._next + len(flat), self._left - len(flat)
-        self.size = min(next(self._sizes, 0), self._left)
+        self._next, self.left = self._next + len(flat), self.left - len(flat)
+        self.size = min(next(self._sizes, 0), self.left)
         candidates, episodes = np.divmod(flat, self._E)
         first, last = int(candidates[0]), int(candidates[-1]) + 1
         units = np.stack([candidates - first, candidates, episodes], axis=1).astype(np.int32)
@@ -81,6 +82,7 @@ class Coordinator:
     """Evaluates populations over the ranks of a world, or in this process when it is the only one.
 
     stopped: asked often; returns why the run should stop early, or None. Its answer becomes `Stopped`.
+    chunk_seconds: how much work a chunk should be, where there is enough, beside what it costs to begin one.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class Coordinator:
         compute: ComputeOptions,
         make_rollout: MakeRollout,
         stopped: Callable[[], str | None] = lambda: None,
+        chunk_seconds: float = 0.01,
     ) -> None:
+        self._chunk_seconds = chunk_seconds
         self._world, self._compute, self._make_rollout, self._stopped = world, compute, make_rollout, stopped
         self._workers = range(1, world.size)
         self._slots = compute.slots or 1
@@ -123,8 +127,8 @@ class Coordinator:
             return itertools.repeat(self._slots)
         if self._compute.chunks == "fixed":
             return itertools.repeat(self._compute.chunk_size)
-        least = int(_WORTH_A_CHUNK / self._unit_seconds) if self._unit_seconds else 1
-        return shrinking(units, len(self._workers), self._slots, least)
+        least = min(int(self._chunk_seconds / self._unit_seconds), _LARGEST_CHUNK) if self._unit_seconds else 1
+        return shrinking(units, len(self._workers), max(self._slots, least), least)
 
     def _work_alone(self, units: _Units, ledger: Ledger, busy: Float64) -> None:
         if self._own_rollout is None:
@@ -164,8 +168,12 @@ class Coordinator:
                 self._heed(message)
 
     def _send_chunk(self, worker: int, units: _Units, outstanding: dict[int, int]) -> bool:
-        """Send one chunk, unless the worker has more than that in hand or none is left; return whether one was sent."""
-        if not units.size or outstanding[worker] > units.size:
+        """Send one chunk, unless none is left or the worker has more than that in hand; return whether one was sent.
+
+        The last few wait for workers that have nothing to do: one of them queued behind another would end late.
+        """
+        ahead = units.size if units.left > len(self._workers) else 0
+        if not units.size or outstanding[worker] > ahead:
             return False
         chunk = units.take()
         outstanding[worker] += len(chunk.units)
@@ -189,8 +197,9 @@ def _file(done: Results | Outcomes, ledger: Ledger) -> None:
     ledger.put(done.candidates, done.episodes, done.returns, done.lengths, done.traces)
 
 
-def dismiss(world: World, patience: float = 5.0) -> bool:
-    """Tell every worker to leave; return whether all said so within `patience` seconds."""
+def dismiss(world: World) -> bool:
+    """Tell every worker to leave; return whether all said so before patience ran out, after some seconds."""
+    patience = 5.0 + 0.05 * world.size  # many ranks on few cores take turns
     present, deadline = set(range(1, world.size)), time.monotonic() + patience
     for worker in present:
         world.post(worker, messages.encode(Stop()))

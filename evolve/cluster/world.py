@@ -26,7 +26,8 @@ _LAUNCHERS = (
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _TAG = 1
-_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 5e-3
+_MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
+_SHORTEST_NAP, _LONGEST_NAP = 5e-4, 5e-2
 _SHARE_ASLEEP = 0.1  # of the wait so far: the message is then noticed at most a tenth later than it came
 
 
@@ -39,7 +40,7 @@ class World:
         self.size: int = 1 if communicator is None else communicator.Get_size()
         self.host = socket.gethostname()
         self._unsent: deque[tuple[Any, Buffer]] = deque()
-        self._quiet_since = time.monotonic()
+        self._quiet_since = self._woke = time.monotonic()
         self.bytes_moved = 0
 
     @property
@@ -55,18 +56,19 @@ class World:
         """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
         self._unsent.append((self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
         self.bytes_moved += buffer.nbytes
-        self._drop_sent()
+        if len(self._unsent) > _MOST_UNSENT:
+            self._drop_sent()
 
     def poll(self) -> tuple[int, Buffer] | None:
         """Return (source rank, buffer) of the next message, or None when there is none yet."""
         if self._comm is None:
             return None
-        self._drop_sent()
         from mpi4py import MPI  # noqa: PLC0415 - the one door
 
         status = MPI.Status()
         message = self._comm.Improbe(source=MPI.ANY_SOURCE, tag=_TAG, status=status)
         if message is None:
+            self._drop_sent()
             return None
         buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
         message.Recv(buffer)
@@ -75,9 +77,12 @@ class World:
         return status.Get_source(), buffer
 
     def nap(self) -> None:
-        """Sleep a moment, longer the longer no message has come."""
-        waited = time.monotonic() - self._quiet_since
-        time.sleep(min(max(_SHARE_ASLEEP * waited, _SHORTEST_NAP), _LONGEST_NAP))
+        """Sleep a moment, longer the longer there has been neither a message nor other work between naps."""
+        now = time.monotonic()
+        if now - self._woke > _LONGEST_NAP:
+            self._quiet_since = now
+        time.sleep(min(max(_SHARE_ASLEEP * (now - self._quiet_since), _SHORTEST_NAP), _LONGEST_NAP))
+        self._woke = time.monotonic()
 
     def flush(self, patience: float) -> bool:
         """Wait at most `patience` seconds until everything posted has left; return whether it has."""

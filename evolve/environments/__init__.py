@@ -9,9 +9,14 @@ from evolve.environments.contract import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 
-__all__ = ["ENGINES", "Engine", "Recording", "make", "replay"]
+__all__ = ["ENGINES", "Engine", "Recording", "chunk_seconds", "make", "replay"]
 
 ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": GymnasiumEngine, "envpool": EnvPoolEngine}
+
+
+def chunk_seconds(options: EnvOptions) -> float:
+    """Return how much work should be begun together: much where that means a new pool, stepped to its last episode."""
+    return 0.2 if options.engine == "envpool" else 0.01
 
 
 def make(options: EnvOptions, slots: int) -> Engine:

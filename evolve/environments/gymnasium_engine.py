@@ -59,7 +59,7 @@ class GymnasiumEngine:
             seconds = _step_seconds(self._envs[0], self._actions)
         except Exception:  # whatever it is, the evaluation will meet it and say where
             return 8
-        return next((n for n in (4, 8, 16, 32) if n * seconds > _TICK), 64)
+        return next((n for n in (8, 16, 32) if n * seconds > _TICK), 64)
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
