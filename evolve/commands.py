@@ -113,7 +113,7 @@ def _ready_rollout(text: str) -> Rollout:
     made = make_rollout(text)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(10_000, 5, 5)
     return made
 
 

@@ -1,5 +1,6 @@
 """The command as its users meet it: results, messages, exit codes, on one rank and on several."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -287,3 +288,24 @@ def test_on_a_terminal_there_is_a_display(tmp_path):
     assert "\x1b[" in shown
     assert "2/2" in shown
     assert "steps/s" in shown
+
+
+@pytest.mark.parametrize(("engine", "slack"), [("gymnasium", 12e6), ("envpool", 30e6)])
+def test_a_workers_memory_stays_flat(start, engine, slack):
+    """Every episode has environments of its own; none of them may be left behind."""
+    if engine == "envpool":
+        pytest.importorskip("envpool")
+    short = ("-e", "BipedalWalker-v3", "--engine", engine, "--set", "env.max_episode_steps=25", "-d", 4)
+    process, samples, worker = start("run", *short, "-p", 16, "-r", 2, "-g", 40, "-o", "run", ranks=2), [], None
+    while process.popen.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker = worker or next(
+                (p for p in process.family() if p.environ().get("OMPI_COMM_WORLD_RANK") == "1"), None
+            )
+            if worker:
+                samples.append((process.output()[0].count("generation "), worker.memory_info().rss))
+        time.sleep(0.02)
+    assert process.wait(60).code == 0
+    early, late = (max(rss for told, rss in samples if a <= told < b) for a, b in ((10, 20), (30, 41)))
+    # 20 generations begin 640 worlds of some 100 kB. The slack is for the allocator: each pool has a thread.
+    assert late - early < slack, f"{(late - early) / 1e6:.1f} MB in 20 generations"
