@@ -57,7 +57,7 @@ class GymnasiumEngine:
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
-        except Exception:  # whatever it is, the evaluation will meet it and say where
+        except (Exception, SystemExit):  # whatever it is, the evaluation will meet it and say where
             return 8
         return next((n for n in (8, 16, 32) if n * seconds > _TICK), 64)
 
