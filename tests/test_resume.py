@@ -8,7 +8,6 @@ import sys
 import time
 
 import h5py
-import psutil
 import pytest
 from conftest import environment
 
@@ -32,19 +31,6 @@ def wait_until_told(process, tmp_path, generations):
         assert time.monotonic() < deadline, process.output()
         assert process.popen.poll() is None, process.output()
         time.sleep(0.02)
-
-
-def ranks_of(process):
-    found = {}
-    for p in process.family():
-        try:
-            env = p.environ()
-            rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))
-            if rank is not None and "evolve.run" in p.cmdline():
-                found[int(rank)] = p
-        except psutil.Error:
-            continue
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +61,7 @@ def test_signals_end_with_75_and_a_whole_file(start, command, tmp_path, uninterr
     wait_until_told(process, tmp_path, 2)
     if mpi == "openmpi" and ranks:
         # Open MPI's mpirun ends with 1, whatever its ranks do, when it is signalled itself (but forwards SIGUSR1).
-        ranks_of(process)[1 if number == signal.SIGTERM else 0].send_signal(number)
+        process.ranks()[1 if number == signal.SIGTERM else 0].send_signal(number)
     else:
         process.popen.send_signal(number)
     done = process.wait(20)
@@ -113,7 +99,7 @@ def test_killed_outright_after_any_generation(start, command, tmp_path, uninterr
 def test_a_killed_worker_ends_the_job_and_resume_continues(start, command, tmp_path, uninterrupted):
     process = start("run", *RUN, ranks=3)
     wait_until_told(process, tmp_path, 1)
-    ranks_of(process)[2].kill()
+    process.ranks()[2].kill()
     assert process.wait(20).code != 0
     assert command("run", *RUN, "--resume").code == 0
     same(tmp_path, uninterrupted)

@@ -298,11 +298,9 @@ def test_a_workers_memory_stays_flat(start, engine, slack):
     short = ("-e", "BipedalWalker-v3", "--engine", engine, "--set", "env.max_episode_steps=25", "-d", 4)
     process, samples, worker = start("run", *short, "-p", 16, "-r", 2, "-g", 40, "-o", "run", ranks=2), [], None
     while process.popen.poll() is None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            worker = worker or next(
-                (p for p in process.family() if p.environ().get("OMPI_COMM_WORLD_RANK") == "1"), None
-            )
-            if worker:
+        worker = worker or process.ranks().get(1)
+        if worker:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 samples.append((process.output()[0].count("generation "), worker.memory_info().rss))
         time.sleep(0.02)
     assert process.wait(60).code == 0

@@ -3,7 +3,8 @@
 `world` is the only file that imports mpi4py; a world of one needs no MPI at all and runs the same coordinator.
 """
 
-from evolve.cluster.coordinator import Coordinator, Task, dismiss, keys_of
+from evolve.cluster.backlog import Task, keys_of
+from evolve.cluster.coordinator import Coordinator, dismiss
 from evolve.cluster.worker import serve
 from evolve.cluster.world import World, connect
 

@@ -9,6 +9,7 @@ import numpy as np
 from evolve.cluster import messages
 from evolve.cluster.messages import Chunk, Failure, Results, Setup, Stop, StopRequest
 from evolve.cluster.world import World
+from evolve.errors import RunError
 from evolve.genome import Genomes
 from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Outcomes, Rollout, Units
@@ -93,6 +94,8 @@ def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int |
         message = None
         if failed or desk.idle or time.perf_counter() - looked > _LOOK_EVERY:
             looked, received = time.perf_counter(), world.poll()
+            if COORDINATOR in world.lost():
+                raise RunError("rank 0 was lost: nobody is left to work for")
             message = None if received is None else messages.decode(received[1])
         if isinstance(message, Stop):
             break

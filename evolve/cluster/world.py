@@ -5,6 +5,7 @@ one rank and mpi4py is never imported.
 """
 
 import os
+import re
 import socket
 import time
 import warnings
@@ -26,6 +27,8 @@ _LAUNCHERS = (
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
 _TAG = 1
+_HOST_BYTES = 255
+_LOST_EVERY = 0.2  # seconds between questions after the dead
 _MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
 _SHORTEST_NAP, _LONGEST_NAP = 5e-4, 5e-2
 _SHARE_ASLEEP = 0.1  # of the wait so far: the message is then noticed at most a tenth later than it came
@@ -39,7 +42,16 @@ class World:
         self.rank: int = 0 if communicator is None else communicator.Get_rank()
         self.size: int = 1 if communicator is None else communicator.Get_size()
         self.host = socket.gethostname()
-        self._unsent: deque[tuple[Any, Buffer]] = deque()
+        self._unsent: deque[tuple[int, Any, Buffer]] = deque()  # receiver, request, buffer
+        self._undeliverable: list[tuple[int, Any, Buffer]] = []  # MPI may still look at their buffers
+        enabled = os.environ.get("OMPI_MCA_mpi_ft_enable")  # noqa: SIM112 - as mpirun --with-ft ulfm spells it
+        self.tolerant = communicator is not None and enabled in ("1", "true")
+        """Whether this MPI survives the death of a rank (User Level Failure Mitigation)."""
+        self.gone: set[int] = set()
+        """The ranks known to have died."""
+        self._asked = 0.0
+        self.hosts = [self.host] if communicator is None else _gather_hosts(communicator, self.host)
+        """The host of each rank."""
         self._quiet_since = self._woke = time.monotonic()
         self.bytes_moved = 0
 
@@ -52,9 +64,17 @@ class World:
 
         return str(MPI.Get_library_version()).splitlines()[0].strip("\x00 ")
 
+    @property
+    def could_tolerate(self) -> bool:
+        """Whether this MPI would survive the death of a rank if mpirun were asked to let it."""
+        version = re.match(r"Open MPI v(\d+)", self.library)
+        return not self.tolerant and version is not None and int(version[1]) >= 5
+
     def post(self, rank: int, buffer: Buffer) -> None:
         """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
-        self._unsent.append((self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
+        if rank in self.gone:
+            return
+        self._unsent.append((rank, self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
         self.bytes_moved += buffer.nbytes
         if len(self._unsent) > _MOST_UNSENT:
             self._drop_sent()
@@ -65,16 +85,38 @@ class World:
             return None
         from mpi4py import MPI  # noqa: PLC0415 - the one door
 
-        status = MPI.Status()
-        message = self._comm.Improbe(source=MPI.ANY_SOURCE, tag=_TAG, status=status)
-        if message is None:
-            self._drop_sent()
+        status, source = MPI.Status(), MPI.ANY_SOURCE if self.rank == 0 else 0
+        try:
+            message = self._comm.Improbe(source=source, tag=_TAG, status=status)
+            if message is None:
+                self._drop_sent()
+                return None
+            buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            message.Recv(buffer)
+        except MPI.Exception:
+            if not self.tolerant:
+                raise
+            self._asked = 0.0  # somebody died: `lost` is to say who
             return None
-        buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-        message.Recv(buffer)
         self.bytes_moved += buffer.nbytes
         self._quiet_since = time.monotonic()
         return status.Get_source(), buffer
+
+    def lost(self) -> list[int]:
+        """Return the ranks that have died since this was last asked; none where MPI does not survive that."""
+        now = time.monotonic()
+        if not self.tolerant or now - self._asked < _LOST_EVERY:
+            return []
+        self._asked, failed = now, self._comm.Get_failed()
+        if failed.Get_size() == len(self.gone):
+            return []
+        self._comm.Ack_failed(failed.Get_size())
+        ranks = failed.Translate_ranks(list(range(failed.Get_size())), self._comm.Get_group())
+        new = sorted(set(ranks) - self.gone)
+        self.gone.update(new)
+        self._undeliverable += [post for post in self._unsent if post[0] in self.gone]
+        self._unsent = deque(post for post in self._unsent if post[0] not in self.gone)
+        return new
 
     def nap(self) -> None:
         """Sleep a moment, longer the longer there has been neither a message nor other work between naps."""
@@ -98,8 +140,15 @@ class World:
             self._comm.Abort(exit_code)
 
     def _drop_sent(self) -> None:
-        while self._unsent and self._unsent[0][0].Test():
+        while self._unsent and self._unsent[0][1].Test():
             self._unsent.popleft()
+
+
+def _gather_hosts(communicator: Any, host: str) -> list[str]:
+    names = np.zeros((communicator.Get_size(), _HOST_BYTES), np.uint8)
+    mine = np.frombuffer(host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0"), np.uint8).copy()
+    communicator.Allgather(mine, names)
+    return [name.tobytes().rstrip(b"\0").decode(errors="replace") for name in names]
 
 
 def launched() -> tuple[int, int]:

@@ -1,0 +1,69 @@
+"""What there is to do: the task, its units still to be handed out, and the sizes they are handed out in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.cluster.messages import Chunk
+from evolve.genome import Genomes
+from evolve.rng import Purpose
+from evolve.shapes import Int64
+
+
+@dataclass(frozen=True)
+class Task:
+    """What keys the episodes of an evaluation: `keys` [P, 2] int64 are generation and candidate of each genome.
+
+    Genomes with equal keys meet the same episodes (common random numbers).
+    """
+
+    seed: int
+    purpose: Purpose
+    keys: Int64
+
+
+def keys_of(generation: int, population: int, common: bool = False) -> Int64:
+    """Return the keys [P, 2] of one generation; with `common` all candidates meet candidate 0's episodes."""
+    candidates = np.zeros(population, np.int64) if common else np.arange(population, dtype=np.int64)
+    return np.stack([np.full(population, generation, np.int64), candidates], axis=1)
+
+
+def shrinking(units: int, workers: int, most: int, least: int) -> Iterator[int]:
+    """Yield the sizes of the chunks that `units` are handed out in.
+
+    Factoring (Hummel, Schonberg and Flynn, 1992): in each round every worker gets the same share of half of what is
+    left. No chunk is larger than `most`; one smaller than `least` is not worth its handling while there is more.
+    """
+    while units:
+        fair = -(-units // workers)
+        size = max(1, min(most, max(fair // 2, min(least, fair))))
+        for _ in range(workers):
+            if units:
+                yield min(size, units)
+                units -= min(size, units)
+
+
+class Backlog:
+    """The units of an evaluation that are to be handed out; unit n is episode n mod E of candidate n div E."""
+
+    def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int) -> None:
+        self._words = np.array([serial, task.seed, task.purpose], np.int64)
+        self._keys, self._genomes, self._E = task.keys, genomes, episodes
+        self._waiting: Int64 = np.arange(len(genomes) * episodes, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, n: int) -> tuple[Int64, Chunk]:
+        """Return the next units, at most n, and the chunk that hands them out."""
+        units, self._waiting = self._waiting[:n], self._waiting[n:]
+        candidates, episodes = np.divmod(units, self._E)
+        needed, rows = np.unique(candidates, return_inverse=True)
+        numbers = np.stack([rows, candidates, episodes], axis=1).astype(np.int32)
+        genomes = self._genomes.take(needed)
+        return units, Chunk(self._words, self._keys[needed], genomes.weights, genomes.mask, numbers)
+
+    def put_back(self, units: Int64) -> None:
+        """Let units be handed out again, before any other."""
+        self._waiting = np.concatenate([units, self._waiting])
