@@ -30,7 +30,7 @@ _TAG = 1
 _HOST_BYTES = 255
 _LOST_EVERY = 0.2  # seconds between questions after the dead
 _MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
-_SHORTEST_NAP, _LONGEST_NAP = 5e-4, 5e-2
+_SHORTEST_NAP, _LONGEST_NAP = 2e-3, 5e-2
 _SHARE_ASLEEP = 0.1  # of the wait so far: the message is then noticed at most a tenth later than it came
 
 
@@ -88,8 +88,10 @@ class World:
         status, source = MPI.Status(), MPI.ANY_SOURCE if self.rank == 0 else 0
         try:
             message = self._comm.Improbe(source=source, tag=_TAG, status=status)
-            if message is None:
+            if message is None:  # what had arrived may be seen only at the second look
                 self._drop_sent()
+                message = self._comm.Improbe(source=source, tag=_TAG, status=status)
+            if message is None:
                 return None
             buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
             message.Recv(buffer)

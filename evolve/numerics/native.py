@@ -136,7 +136,7 @@ class HebbianDagKernel:
 
     def settle(self, tiles: Int64) -> None:
         """Bring the traces of some tiles up to date."""
-        once: Int64 = np.unique(tiles)
+        once: Int64 = tiles if len(tiles) == 1 else np.unique(tiles)
         self._settle(self._address, once.ctypes.data, len(once))
 
 
