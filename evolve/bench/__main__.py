@@ -47,7 +47,8 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
         set_key(table, key, arguments[key])
     if arguments["sleep"] is not None:
-        table |= {"env": {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}, "reuse": True}, "compute": {"slots": 1}}
+        asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}, "reuse": True}
+        table |= {"env": asleep, "compute": {"slots": 1}}
     for assignment in arguments["assignments"]:
         set_key(table, *read_assignment(assignment))
     return prepare(parse(Config, table))
