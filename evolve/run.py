@@ -1,6 +1,7 @@
 """python -m evolve.run: evolve an experiment, one seed after another, each into a run file of its own."""
 
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -80,34 +81,43 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
             config.to_toml(), manifest(world, kernel=backend(config.compute.backend)), seed, config.env.id
         )
         return store.create(path, header)
-    run = store.read(path)
-    if run.header.seed != seed:
-        raise InputError(f"seed (-s/--seed), resuming {path}", f"{run.header.seed} as in the run file", seed)
-    for key, ours, theirs in differences(config, load_config(run.header.config, str(path))):
-        raise InputError(
-            f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, "Or start anew with -o DIR."
-        )
-    if len(run.records) > config.generations:
-        told = f"at least {len(run.records)}, the generations already told in {path}"
-        raise InputError("generations (-g/--generations)", told, config.generations)
-    _check_checkpoint(experiment, run)
-    file = store.reopen(run)
-    judged = 0 if run.held_out is None else len(run.held_out.returns)
-    if len(run.records) < config.generations or judged != config.held_out_episodes:
+    file = store.reopen(path)
+    try:
+        _check_continuation(experiment, file, seed)
+    except InputError:
+        file.close()
+        raise
+    judged = 0 if file.held_out is None else len(file.held_out.returns)
+    if len(file.records) < config.generations or judged != config.held_out_episodes:
         file.complete, file.held_out = False, None
-    file.header = store.Header(config.to_toml(), run.header.manifest, seed, run.header.env)
+    file.header = store.Header(config.to_toml(), file.header.manifest, seed, file.header.env)
     return file
 
 
-def _check_checkpoint(experiment: Experiment, run: store.Run) -> None:
+def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) -> None:
+    """Raise InputError unless the run file is of this seed and experiment, and no longer than asked for."""
+    config, path = experiment.config, file.path
+    if file.header.seed != seed:
+        raise InputError(f"seed (-s/--seed), resuming {path}", f"{file.header.seed} as in the run file", seed)
+    for key, ours, theirs in differences(config, load_config(file.header.config, str(path))):
+        raise InputError(
+            f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, "Or start anew with -o DIR."
+        )
+    if len(file.records) > config.generations:
+        told = f"at least {len(file.records)}, the generations already told in {path}"
+        raise InputError("generations (-g/--generations)", told, config.generations)
+    _check_checkpoint(experiment, file)
+
+
+def _check_checkpoint(experiment: Experiment, file: store.RunFile) -> None:
     """Raise InputError unless the strategy can go on from the stored state."""
     config = experiment.config
-    strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
+    strategy = strategies.make(config.strategy, experiment.network, config.population, file.header.seed)
     try:
-        if run.records:
-            strategy.champion(strategy.from_arrays(run.checkpoint))
+        if file.records:
+            strategy.champion(strategy.from_arrays(file.checkpoint))
     except (ValueError, IndexError) as wrong:
-        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({wrong})") from None
+        raise InputError(str(file.path), "a whole checkpoint", f"a damaged one ({wrong})") from None
 
 
 def _summary(file: store.RunFile) -> str:
@@ -125,7 +135,13 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     if config.compute.time_limit is not None:
         stop.limit(seconds(config.compute.time_limit))
     experiment = prepare(config)
-    files = [_open(experiment, seed, resume, world) for seed in config.seeds]
+    with ExitStack() as opened:
+        files = [opened.enter_context(closing(_open(experiment, seed, resume, world))) for seed in config.seeds]
+        return _run(experiment, files, world, stop)
+
+
+def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop: StopFlag) -> int:
+    generations = experiment.config.generations
     if world.could_tolerate:
         print(_HINT, file=sys.stderr, flush=True)
     farm = coordinator(world, experiment.config, stop)
@@ -134,13 +150,13 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
             print(f"{file.path}: already complete")
             continue
         try:
-            with Watch(file.header.seed, len(file.records), config.generations) as watch:
+            with Watch(file.header.seed, len(file.records), generations) as watch:
                 evolve(experiment, farm, file, watch)
         except Stopped as why:
-            told = f"{len(file.records)} generations are told in {file.path}; continue with --resume"
+            told = f"{file.on_disk} generations are told in {file.path}; continue with --resume"
             raise Stopped(f"stopped by {why}: {told}.") from None
         except RunError as wrong:
-            raise RunError(f"{wrong}\n{len(file.records)} generations are told in {file.path}.") from None
+            raise RunError(f"{wrong}\n{file.on_disk} generations are told in {file.path}.") from None
         print(_summary(file), flush=True)
     return 0
 

@@ -24,7 +24,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
 ]
 DOORS = {
     "mpi4py": {"cluster/world.py"},
-    "h5py": {"store.py"},
+    "h5py": {"store/"},
     "matplotlib": {"figures.py"},
     "gymnasium": {"environments/spaces.py", "environments/gymnasium_engine.py", "environments/sleeping.py"},
     "envpool": {"environments/envpool_engine.py"},

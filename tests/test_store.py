@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evolve import store
-from evolve.errors import InputError
+from evolve.errors import InputError, RunError
 
 P, E, W, R = 3, 2, 4, 2
 
@@ -36,6 +36,7 @@ def write(path, generations=2):
     for g in range(generations):
         file.append(record(g), {"leaderboard": np.arange(g + 1)})
     file.flush()
+    file.close()
     return file
 
 
@@ -79,7 +80,7 @@ def test_what_was_written_is_read(path):
 
 def test_reopened_files_go_on(path):
     write(path)
-    file = store.reopen(store.read(path))
+    file = store.reopen(path)
     file.append(record(2, ranks=4), {"leaderboard": np.zeros(1)})  # resumed on more ranks
     file.flush()
     with h5py.File(path) as f:
@@ -129,7 +130,7 @@ def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
     file = write(path)
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     file.records.append(record(2))
-    with pytest.raises(InputError, match="No space left on device"):
+    with pytest.raises(RunError, match="No space left on device"):
         file.flush()
     assert len(store.read(path).records) == 2
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,151 @@
+"""Reading a run file that anybody may have made: every type, shape and size is looked at before memory is taken."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5d
+from numpy.typing import NDArray
+
+from evolve.errors import InputError
+from evolve.shapes import expect
+from evolve.store.layout import COLUMNS, HELD_OUT, SCHEMA, Header, HeldOut, Place, Record, Run
+
+_MOST_ENTRIES = 1000  # of a checkpoint
+_PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT)
+
+
+def unwritable(path: Path, wrong: BaseException | None) -> InputError:
+    """Return the refusal of a place that cannot be written."""
+    return InputError("output.directory (-o/--output)", "a directory that can be written", f"{path} ({wrong})")
+
+
+def exists(path: Path) -> bool:
+    """Return whether something is there. Raises InputError where that cannot be known."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as wrong:
+        raise unwritable(path, wrong) from None
+
+
+def read(path: Path) -> Run:
+    """Read a run file. Raises InputError when it is missing, truncated, not a run file, or of another schema."""
+    argument = str(path)
+    if not exists(path) or not path.is_file():
+        raise InputError(argument, "a run file", "no such file")
+    try:
+        with h5py.File(path, "r") as file:
+            return _Reader(file, path.stat().st_size).run(path)
+    except (OSError, RuntimeError) as wrong:
+        raise InputError(argument, "a readable run file", f"a truncated or foreign file ({wrong})") from None
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as wrong:
+        raise InputError(argument, "a complete run file", f"a damaged one ({wrong})") from None
+
+
+class _Reader:
+    """Takes plain arrays and texts out of an open file, no more bytes of them in all than the file is long."""
+
+    def __init__(self, file: h5py.File, size: int) -> None:
+        self._file, self._left = file, size
+
+    def run(self, path: Path) -> Run:
+        self._check_schema(path)
+        manifest = json.loads(self._text("manifest"))
+        if not isinstance(manifest, dict):
+            raise ValueError("manifest: not a JSON object")
+        header = Header(self._text("config"), manifest, self._integer(self._file, "seed"), self._text("env"))
+        if not 0 <= header.seed < 2**63:
+            raise ValueError("seed: not in [0, 2**63)")
+        columns = self._columns(COLUMNS) if "generation" in self._file else {}
+        _check(columns)
+        records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        checkpoint = self._checkpoint(len(records))
+        held_out = HeldOut(**self._columns(HELD_OUT)) if "evaluation" in self._file else None
+        return Run(path, header, bool(self._number(self._file, "complete", "b")), records, checkpoint, held_out)
+
+    def _check_schema(self, path: Path) -> None:
+        if "schema" not in self._file.attrs:
+            raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else")
+        schema = self._integer(self._file, "schema")
+        if schema != SCHEMA:
+            cure = "Read it with a newer evolve." if schema > SCHEMA else "Read it with an older evolve."
+            raise InputError(str(path), f"a run file of schema {SCHEMA}", f"schema {schema}", cure)
+
+    def _columns(self, places: Mapping[str, Place]) -> dict[str, NDArray[Any]]:
+        """Return whole columns, of the types and shapes of the layout and in agreement with one another."""
+        sizes: dict[str, int] = {}
+        columns = {}
+        for name, place in places.items():
+            column = columns[name] = self._array(place.path)
+            expect(column, place.path, place.symbols, np.dtype(place.dtype), **sizes)
+            sizes |= dict(zip(place.symbols.split(), column.shape, strict=True))
+        return columns
+
+    def _checkpoint(self, told: int) -> dict[str, NDArray[Any]]:
+        group = self._item("checkpoint", h5py.Group)
+        if self._integer(group, "told") != told:
+            raise ValueError("its checkpoint belongs to another generation")
+        if len(group) > _MOST_ENTRIES:
+            raise ValueError(f"checkpoint: {len(group)} entries")
+        return {name: self._array(f"checkpoint/{name}") for name in group}
+
+    def _item(self, path: str, kind: type[Any]) -> Any:
+        """Return the group or dataset at a path that holds no link to elsewhere."""
+        group, parts = self._file, path.split("/")
+        for depth, part in enumerate(parts):
+            if not isinstance(group.get(part, getlink=True), h5py.HardLink):
+                raise KeyError(f"{path}: missing, or a link to elsewhere")
+            group = group[part]
+            if not isinstance(group, kind if depth == len(parts) - 1 else h5py.Group):
+                raise TypeError(f"{path}: a {type(group).__name__}")
+        return group
+
+    def _array(self, path: str) -> NDArray[Any]:
+        item = self._item(path, h5py.Dataset)
+        if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
+            raise TypeError(f"{path}: not an array of numbers")
+        stored = item.id.get_create_plist()
+        if stored.get_layout() not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
+            raise ValueError(f"{path}: stored in another way than evolve stores it")
+        self._take(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
+        array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
+        return array
+
+    def _take(self, what: str, size: int, stored: int) -> None:
+        self._left -= size
+        if size > stored or self._left < 0:
+            raise ValueError(f"{what}: {size} bytes claimed, more than the file holds")
+
+    def _text(self, name: str) -> str:
+        attribute = self._file.attrs.get_id(name)
+        if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
+            raise TypeError(f"{name}: not a text")
+        text = self._file.attrs[name]
+        return text.decode() if isinstance(text, bytes) else str(text)
+
+    def _integer(self, item: Any, name: str) -> int:
+        return int(self._number(item, name, "iu"))
+
+    @staticmethod
+    def _number(item: Any, name: str, kinds: str) -> Any:
+        attribute = item.attrs.get_id(name)
+        if attribute.shape != () or attribute.dtype.kind not in kinds:
+            raise TypeError(f"{name}: not one number of kind {kinds}")
+        return item.attrs[name]
+
+
+def _check(columns: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ValueError unless what has to be true of a population's log is true of these columns."""
+    if not columns:
+        return
+    candidates = columns["champion_candidate"]
+    if not ((candidates >= 0) & (candidates < columns["returns"].shape[1])).all():
+        raise ValueError("champion/candidate: not one of the population")
+    if 0 in columns["returns"].shape:
+        raise ValueError("generation/returns: empty")
+    for digest in columns["digest"]:
+        if len(bytes.fromhex(digest.decode("ascii"))) != 32:
+            raise ValueError("generation/digest: not 64 hexadecimal characters")
