@@ -1,6 +1,7 @@
 """What every command shares: joining the world, one plain message for every error, and the exit code."""
 
 import argparse
+import faulthandler
 import gc
 import os
 import re
@@ -9,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from evolve.cluster import Coordinator, World, connect, dismiss, serve
+from evolve.cluster import Coordinator, World, connect, dismiss, leave_within, serve
 from evolve.cluster.world import launched
 from evolve.config import Config, nearest
 from evolve.environments import chunk_seconds
@@ -18,6 +19,7 @@ from evolve.evolution import make_rollout
 from evolve.rollout import Rollout
 from evolve.stopping import StopFlag
 
+_LAST_SECONDS = 20.0  # for MPI to finish; it waits for every rank
 HIDDEN = argparse.SUPPRESS
 """The help of an option that is not for people."""
 Body = Callable[[World, StopFlag, list[str]], int]
@@ -71,14 +73,25 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
             return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
         print(f"evolve.{name}: {wrong}", file=sys.stderr)
         return wrong.exit_code
+    faulthandler.enable()  # after MPI, which has such a handler too, but knows nothing of Python
     try:
         if world.rank != 0:
             serve(world, _ready_rollout, lambda: stop.signal)
+            leave_within(_LAST_SECONDS)
             return 0
         code = _guarded(name, lambda: body(world, stop, sys.argv[1:] if argv is None else argv))
-        if not dismiss(world):
-            world.abort(code or 1)
+        left = dismiss(world)
+        if not left or world.abandoned:
+            sys.stdout.flush()
+            world.abort(code if left else code or 1)
+        if world.size > 1:
+            leave_within(_LAST_SECONDS)
         return code
+    except EvolveError as wrong:  # rank 0 has died: one of those that are left says so
+        if world.rank == min(set(range(world.size)) - world.gone):
+            print(f"evolve.{name}: {wrong}", file=sys.stderr, flush=True)
+        world.abort(1)
+        return 1
     except BaseException:
         traceback.print_exc()
         world.abort(1)
@@ -119,6 +132,4 @@ def _ready_rollout(text: str) -> Rollout:
 
 def coordinator(world: World, config: Config, stop: StopFlag) -> Coordinator:
     """Return the coordinator of a configuration, its workers told to prepare."""
-    made = Coordinator(world, config.compute, _ready_rollout, stop.reason, chunk_seconds(config.env))
-    made.setup(config.to_toml())
-    return made
+    return Coordinator(world, config, _ready_rollout, stop.reason, chunk_seconds(config.env))

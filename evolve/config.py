@@ -86,6 +86,11 @@ class EnvOptions(Options):
 
     reuse: whether an environment object may run a second episode. "auto" allows it only where reset is known
     to restore every bit: Box2D's world, for one, remembers earlier episodes.
+    on_failure: what an episode does that raises, gives a reward or an observation that is no finite number, or does
+    not end in time: "stop" the run, or count as the "worst" there is (its return is NaN) and let the run go on.
+    max_episode_seconds: wall time, that of the environments stepped beside it included. What it decides depends on the
+    machine: `max_episode_steps` is the limit for tasks, this one is for what hangs.
+    check: whether to try, before a run, that the same seed gives the same episode.
     """
 
     id: str = Field("CartPole-v1", min_length=1)
@@ -95,6 +100,9 @@ class EnvOptions(Options):
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     reuse: bool | Literal["auto"] = "auto"
     action_scale: float = Field(1.0, gt=0)
+    on_failure: Literal["stop", "worst"] = "stop"
+    max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
+    check: bool = True
 
 
 class ComputeOptions(Options):

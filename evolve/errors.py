@@ -1,5 +1,9 @@
 """Every way a command can end early, and the exit code it ends with."""
 
+import traceback
+
+_LONGEST = 8000  # characters of a traceback
+
 
 class EvolveError(Exception):
     """Base of all errors that are shown as one plain message instead of a traceback."""
@@ -23,11 +27,22 @@ class RunError(EvolveError):
 
 
 class EpisodeError(RunError):
-    """An episode could not be played to its end."""
+    """An episode could not be played to its end.
 
-    def __init__(self, generation: int, candidate: int, episode: int, told: str) -> None:
-        self.generation, self.candidate, self.episode, self.told = generation, candidate, episode, told
-        super().__init__(f"generation {generation}, candidate {candidate}, episode {episode}: {told}")
+    which: the episode, in words; told: what happened, and where; replay: the options that evolve.replay finds it by.
+    """
+
+    def __init__(self, which: str, told: str, replay: str) -> None:
+        self.which, self.told, self.replay = which, told, replay
+        super().__init__(f"{which} failed {told}")
+
+
+class EpisodeTimeout(BaseException):  # like KeyboardInterrupt: no environment is to catch it
+    """An environment has not answered for longer than an episode may take."""
+
+
+FAILURES = (Exception, SystemExit, EpisodeTimeout)
+"""Whatever code that is not ours may raise."""
 
 
 class Stopped(EvolveError):  # noqa: N818 - not a failure: the run can be resumed
@@ -45,3 +60,15 @@ def plain(value: object, longest: int = 400) -> str:
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def one_line(wrong: BaseException) -> str:
+    """Return an exception in one line."""
+    return " ".join(f"{type(wrong).__name__}: {wrong}".split())
+
+
+def told(wrong: BaseException) -> str:
+    """Return an exception raised in somebody else's code with its traceback, without our own frame at its head."""
+    theirs = wrong.__traceback__ and wrong.__traceback__.tb_next
+    text = "".join(traceback.format_exception(type(wrong), wrong, theirs or wrong.__traceback__))
+    return text if len(text) < _LONGEST else f"{text[: _LONGEST // 2]}\n…\n{text[-_LONGEST // 2 :]}"

@@ -29,6 +29,7 @@ class Ledger:
     def __init__(self, P: int, E: int, T: int) -> None:
         self.waiting = P * E
         """Units without an outcome."""
+        self.traces = T
         self._returns, self._lengths = np.full((P, E), np.nan), np.zeros((P, E), np.int32)
         self._done, self._trace_sums = np.zeros((P, E), np.bool_), np.zeros((P, T), np.int64)
 

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from evolve import environments, networks, store, strategies
-from evolve.cluster import Coordinator, Task, keys_of
-from evolve.config import Config, parse, read_table
+from evolve.cluster import Coordinator, Task, Watchdog, keys_of
+from evolve.config import ComputeOptions, Config, parse, read_table
 from evolve.errors import InputError
 from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
@@ -41,12 +42,17 @@ def make_rollout(text: str) -> Rollout:
     slots = config.compute.slots or 1
     engine = environments.make(config.env, slots)
     network = networks.make(config.network, engine.observation_size, engine.action_size)
-    return Rollout(engine, network, slots, backend(config.compute.backend))
+    return Rollout(engine, network, slots, backend(config.compute.backend), config.env.max_episode_seconds)
 
 
 def prepare(config: Config) -> Experiment:
     """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
     backend(config.compute.backend)
+    with Watchdog(config.env.max_episode_seconds, fatal=True):
+        return _prepare(config)
+
+
+def _prepare(config: Config) -> Experiment:
     engine = environments.make(config.env, slots=1)
     complete = config.model_copy(
         update={
@@ -57,8 +63,41 @@ def prepare(config: Config) -> Experiment:
         }
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
+    if config.env.check:
+        environments.check(engine)
     engine.close()
     return Experiment(complete, network)
+
+
+def reload(run: store.Run) -> Experiment:
+    """Return the experiment of a run file, to be computed in whatever way suits this machine.
+
+    Raises InputError when its configuration cannot be used here, or does not fit what was recorded.
+    """
+    config = load_config(run.header.config, str(run.path))
+    experiment = prepare(config.model_copy(update={"compute": ComputeOptions()}))
+    if run.records:
+        first, shape = run.records[0], (config.population, config.episodes)
+        if first.returns.shape != shape or len(first.champion_weights) != experiment.network.weights:
+            raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
+    return experiment
+
+
+def restore(experiment: Experiment, run: store.Run | store.RunFile) -> tuple[Any, Any]:
+    """Return the strategy of a run and its state after the last told generation.
+
+    Raises InputError when the checkpoint does not fit.
+    """
+    config = experiment.config
+    strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
+    if not run.records:
+        return strategy, strategy.start()
+    try:
+        state = strategy.from_arrays(run.checkpoint)
+        strategy.champion(state)
+    except (ValueError, IndexError) as wrong:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({wrong})") from None
+    return strategy, state
 
 
 def mean_return(returns_pe: Float64) -> Float64:
@@ -79,8 +118,7 @@ def evolve(
     `Coordinator.evaluate` does.
     """
     config, seed = experiment.config, file.header.seed
-    strategy = strategies.make(config.strategy, experiment.network, config.population, seed)
-    state = strategy.from_arrays(file.checkpoint) if file.records else strategy.start()
+    strategy, state = restore(experiment, file)
     try:
         for generation in range(len(file.records), config.generations):
             begin = time.perf_counter()

@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     UNIFORM_PRUNING = 6
     WEIGHT_NOISE = 7
     REGROWTH = 8
+    CHECK = 9
 
 
 def seed_sequence(

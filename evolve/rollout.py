@@ -5,6 +5,8 @@ until the next begins there. Every tick is one batched network call over the slo
 environment step of each live slot. When the queue has run dry, live slots move together.
 """
 
+import math
+import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -14,7 +16,7 @@ from evolve.environments import Engine
 from evolve.genome import Genomes
 from evolve.networks import Network
 from evolve.numerics import Backend
-from evolve.shapes import Float32, Float64, Int32, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,30 @@ class Outcomes:
         return len(self.candidates)
 
 
-class Rollout:
-    """B slots that work through a queue of units."""
+@dataclass(frozen=True)
+class Fault:
+    """An episode that could not be played to its end: what happened, in words, in which step, and its seed.
 
-    def __init__(self, engine: Engine, network: Network, slots: int, backend: Backend) -> None:
+    Its outcome has a return of NaN, and `step` as its length; step 0 is reset.
+    """
+
+    candidate: int
+    episode: int
+    seed: int
+    step: int
+    told: str
+
+
+class Rollout:
+    """B slots that work through a queue of units; `episode_seconds` is how long one may take."""
+
+    def __init__(
+        self, engine: Engine, network: Network, slots: int, backend: Backend, episode_seconds: float = math.inf
+    ) -> None:
         self._engine, self._batch = engine, network.batch(slots, backend)
+        self._faults: list[Fault] = []
+        self.episode_seconds, self._deadline = episode_seconds, math.inf
+        self._begun, self._seeds = np.zeros(slots), np.zeros(slots, np.int64)
         self._queue: deque[Units] = deque()
         self._queued = 0
         self._free = np.ones(slots, np.bool_)
@@ -93,13 +114,59 @@ class Rollout:
         rows = self._rows
         outputs = self._batch.step(self._observations[: self._span])
         rewards, ended = self._engine.step(self._live, outputs[rows], self._observations)
-        self._returns[rows] += rewards
         self._lengths[rows] += 1
+        if not (np.isfinite(self._observations[: self._span]).all() and np.isfinite(rewards).all()):
+            self._notice_numbers(rewards)
+        if time.perf_counter() > self._deadline:
+            self._notice_time()
+        if self._engine.faults:
+            self._fail(rewards, ended)
+        self._returns[rows] += rewards
         if not ended.any():
             return None
         outcomes = self._finish(self._live[ended])
         self._fill()
         return outcomes
+
+    def _notice_numbers(self, rewards: Float64) -> None:
+        """Note the live slots whose reward [k] or observation is no finite number."""
+        for slot, reward in zip(self._live.tolist(), rewards.tolist(), strict=True):
+            if not math.isfinite(reward):
+                self._engine.faults.setdefault(slot, f"reward: expected a finite number, got {reward}")
+            self._notice_observation(slot)
+
+    def _notice_observation(self, slot: int) -> None:
+        strange = np.flatnonzero(~np.isfinite(self._observations[slot]))
+        if len(strange):
+            which = f"observation: expected finite numbers, got {self._observations[slot, strange[0]]}"
+            self._engine.faults.setdefault(slot, f"{which} at position {strange[0]} of {self._observations.shape[1]}")
+            self._observations[slot] = 0
+
+    def _notice_time(self) -> None:
+        """Note the live slots whose episodes have taken too long."""
+        latest = time.perf_counter() - self.episode_seconds
+        for slot in self._live[self._begun[self._live] < latest].tolist():
+            self._engine.faults.setdefault(slot, f"it has taken {self.episode_seconds:g} s (env.max_episode_seconds)")
+        begun = self._begun[self._live]
+        self._deadline = float(begun[begun >= latest].min(initial=math.inf)) + self.episode_seconds
+
+    def _fail(self, rewards: Float64, ended: Bool) -> None:
+        """End the episodes in which something went wrong."""
+        for slot, told in self._engine.faults.items():
+            if not self._free[slot]:
+                at = int(np.searchsorted(self._live, slot))
+                rewards[at], ended[at] = np.nan, True
+                candidate, episode = int(self._candidates[slot]), int(self._episodes[slot])
+                step = int(self._lengths[slot])
+                self._faults.append(Fault(candidate, episode, int(self._seeds[slot]), step, told))
+        self._engine.faults.clear()
+
+    def take_faults(self) -> list[Fault]:
+        """Return the episodes that have failed since this was last asked."""
+        if not self._faults:
+            return self._faults
+        faults, self._faults = self._faults, []
+        return faults
 
     def _finish(self, slots: Slots) -> Outcomes:
         self._free[slots] = True
@@ -127,8 +194,14 @@ class Rollout:
             self._candidates[at], self._episodes[at], seeds[part] = units.candidates, units.episodes, units.seeds
             done += len(units)
         self._returns[slots], self._lengths[slots], self._free[slots] = 0.0, 0, False
+        self._seeds[slots], self._begun[slots] = seeds, time.perf_counter()
+        self._deadline = min(self._deadline, time.perf_counter() + self.episode_seconds)
         self._look()
         self._engine.reset(slots, seeds, self._observations)
+        if not np.isfinite(self._observations[slots]).all():
+            for slot in slots.tolist():
+                self._notice_observation(slot)
+        self._lengths[list(self._engine.faults)] = -1  # the next tick ends them, with no step taken
 
     def _dequeue(self, n: int) -> Units:
         """Take up to n units, all of one submission, from the head of the queue."""
@@ -146,7 +219,8 @@ class Rollout:
         sources = self._live[n - len(targets) :]
         self._batch.move(sources, targets)
         self._engine.move(sources, targets)
-        for array in (self._observations, self._returns, self._lengths, self._candidates, self._episodes):
+        for array in (self._observations, self._returns, self._lengths, self._candidates, self._episodes,
+                      self._seeds, self._begun):  # fmt: skip
             array[targets] = array[sources]
         self._free[sources], self._free[targets] = True, False
         self._look()

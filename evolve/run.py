@@ -5,13 +5,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from evolve import store, strategies
+from evolve import store
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import Config, differences, parse, read_assignment, read_table, seconds, set_key
 from evolve.console import Watch, best_and_mean, interval
-from evolve.errors import InputError, RunError, Stopped
-from evolve.evolution import Experiment, evolve, load_config, prepare
+from evolve.errors import EpisodeError, InputError, RunError, Stopped
+from evolve.evolution import Experiment, evolve, load_config, prepare, restore
 from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.stopping import StopFlag
@@ -106,18 +106,7 @@ def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) 
     if len(file.records) > config.generations:
         told = f"at least {len(file.records)}, the generations already told in {path}"
         raise InputError("generations (-g/--generations)", told, config.generations)
-    _check_checkpoint(experiment, file)
-
-
-def _check_checkpoint(experiment: Experiment, file: store.RunFile) -> None:
-    """Raise InputError unless the strategy can go on from the stored state."""
-    config = experiment.config
-    strategy = strategies.make(config.strategy, experiment.network, config.population, file.header.seed)
-    try:
-        if file.records:
-            strategy.champion(strategy.from_arrays(file.checkpoint))
-    except (ValueError, IndexError) as wrong:
-        raise InputError(str(file.path), "a whole checkpoint", f"a damaged one ({wrong})") from None
+    restore(experiment, file)
 
 
 def _summary(file: store.RunFile) -> str:
@@ -155,6 +144,11 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
         except Stopped as why:
             told = f"{file.on_disk} generations are told in {file.path}; continue with --resume"
             raise Stopped(f"stopped by {why}: {told}.") from None
+        except EpisodeError as wrong:
+            alone = f"Play it alone: python -m evolve.replay {file.path} {wrong.replay}"
+            worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"
+            told = f"{file.on_disk} generations are told in {file.path}."
+            raise RunError(f"{wrong}\n{alone}\n{worst}\n{told}") from None
         except RunError as wrong:
             raise RunError(f"{wrong}\n{file.on_disk} generations are told in {file.path}.") from None
         print(_summary(file), flush=True)

@@ -14,10 +14,10 @@ import numpy as np
 from evolve import store
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import ComputeOptions, Config, differences
+from evolve.config import differences
 from evolve.console import Watch
-from evolve.errors import InputError, RunError
-from evolve.evolution import evolve, load_config, prepare
+from evolve.errors import RunError
+from evolve.evolution import Experiment, evolve, load_config, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.shapes import Float64, Int32
@@ -87,7 +87,10 @@ def _compare(a: Run, b: Run) -> int:
     if apart is None:
         print(f"equal: {len(a.records)} generations, digest {a.records[-1].digest.decode()}")
         return 0
-    keys = [f"{key} ({x!r} against {y!r})" for key, x, y in differences(*(_config(run) for run in (a, b)))]
+    keys = [
+        f"{key} ({x!r} against {y!r})"
+        for key, x, y in differences(*(load_config(run.header.config, str(run.path)) for run in (a, b)))
+    ]
     if a.header.seed != b.header.seed:
         keys.insert(0, f"seed ({a.header.seed} against {b.header.seed})")
     print(f"different: {apart}")
@@ -95,16 +98,11 @@ def _compare(a: Run, b: Run) -> int:
     return 1
 
 
-def _config(run: Run) -> Config:
-    """Return the configuration of a run, to be computed in whatever way suits this machine."""
-    config = load_config(run.header.config, str(run.path))
-    return config.model_copy(update={"compute": ComputeOptions()})
-
-
 def _run_again(run: Run, world: World, stop: StopFlag) -> int:
     """Run the whole experiment again, as far as it was told, and compare everything."""
-    config = _config(run).model_copy(update={"generations": len(run.records), "held_out_episodes": 0})
-    experiment = prepare(config)
+    once = reload(run)
+    config = once.config.model_copy(update={"generations": len(run.records), "held_out_episodes": 0})
+    experiment = Experiment(config, once.network)
     with tempfile.TemporaryDirectory() as directory:
         file = store.create(store.path_of(Path(directory), run.header.seed), run.header)
         with Watch(run.header.seed, 0, config.generations) as watch:
@@ -114,16 +112,13 @@ def _run_again(run: Run, world: World, stop: StopFlag) -> int:
 
 def _evaluate_again(run: Run, world: World, stop: StopFlag) -> int:
     """Evaluate every generation's champion again and compare to the bit."""
-    experiment = prepare(_config(run))
+    experiment = reload(run)
     config, records = experiment.config, run.records
-    shape = (config.population, config.episodes)
-    if records[0].returns.shape != shape or len(records[0].champion_weights) != experiment.network.weights:
-        raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
     champions = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
     chosen = [r.champion_candidate for r in records]
     keys = np.concatenate([keys_of(g, c + 1, config.common_random_numbers)[-1:] for g, c in enumerate(chosen)])
     farm = coordinator(world, config, stop)
-    task = Task(run.header.seed, Purpose.EPISODE, keys)
+    task = Task(run.header.seed, Purpose.EPISODE, keys, np.array(chosen))
     again = farm.evaluate(task, champions, config.episodes, experiment.network.traces)
     for generation, (record, c) in enumerate(zip(records, chosen, strict=True)):
         row = slice(generation, generation + 1)

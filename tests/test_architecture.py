@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "evolve"
 ROOMS = [  # design: from the top down; a room may import rooms below it, and its own
-    {"run", "verify", "bench"},
+    {"run", "verify", "replay", "bench"},
     {"commands", "console", "manifest"},
     {"stopping"},
     {"evolution"},

@@ -142,5 +142,110 @@ def remembering_cart():
 gymnasium.register(id="RememberingCart-v0", entry_point=remembering_cart, max_episode_steps=100)
 
 
-for _class in (Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
+def _hang_in_c():
+    """Lock a mutex twice, without letting go of the interpreter: no signal ends that."""
+    import ctypes
+
+    mutex, libc = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+
+def _crash():
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+class Faulty(gymnasium.Env):
+    """A keyed share of the episodes fails in step 3, or in reset, in one of many ways."""
+
+    observation_space = spaces.Box(-1, 1, (3,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, how: str = "raise", share: float = 0.1, where: str = "step"):
+        self.how, self.share, self.where = how, share, where
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.bad = 0, bool(self.np_random.random() < self.share)
+        observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
+        if self.bad and self.where == "reset":
+            self._fail(observation)
+        return observation, {}
+
+    def _fail(self, observation):
+        import time
+
+        match self.how:
+            case "raise":
+                raise RuntimeError("the motor burnt out")
+            case "exit":
+                raise SystemExit("the environment wants to leave")
+            case "observation":
+                observation[1] = np.inf
+            case "hang":
+                while True:
+                    time.sleep(0.01)
+            case "swallow":
+                while True:
+                    try:
+                        time.sleep(0.01)
+                    except Exception:
+                        continue
+            case "hang in C":
+                _hang_in_c()
+            case "crash":
+                _crash()
+            case "shape":
+                return np.zeros(7, np.float32)
+            case "endless":
+                self.endless = True
+        return observation
+
+    endless = False
+
+    def step(self, action):
+        import time
+
+        self.steps += 1
+        observation, reward = self.np_random.uniform(-1, 1, 3).astype(np.float32), float(action)
+        if self.bad and self.steps == 3 and self.where == "step":
+            reward = {"reward nan": float("nan"), "reward inf": float("-inf")}.get(self.how, reward)
+            observation = self._fail(observation)
+        if self.endless:
+            time.sleep(0.01)
+        return observation, reward, self.steps >= 6 and not self.endless, False, {}
+
+
+class Unrepeatable(gymnasium.Env):
+    """Draws from a hidden stream, somewhere."""
+
+    observation_space = spaces.Dict({"eye": spaces.Box(-1, 1, (2, 2)), "ear": spaces.Box(-1, 1, (2,))})
+    action_space = spaces.Discrete(2)
+    objects = 0
+
+    def __init__(self, where: str = "ear"):
+        self.where = where
+        Unrepeatable.objects += 1
+        self.mark = Unrepeatable.objects * 1e-3
+
+    def _observe(self):
+        seen = {"eye": self.np_random.uniform(-1, 1, (2, 2)), "ear": self.np_random.uniform(-1, 1, 2)}
+        seen = {name: part.astype(np.float32) for name, part in seen.items()}
+        if self.where == "ear" or (self.where == "step" and self.steps == 4):
+            seen["ear"][1] = self.mark
+        return seen
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observe(), self.mark if self.where == "reward" else 1.0, self.steps >= 9, False, {}
+
+
+for _class in (Faulty, Unrepeatable, Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)

@@ -1,10 +1,13 @@
 """Recording what the networks of a generation do, so that bare environments can play the same episodes."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from evolve import environments, strategies
 from evolve.cluster import Coordinator, Task, World, keys_of
 from evolve.environments import Engine, Recording
+from evolve.environments.contract import Trace
 from evolve.evolution import Experiment, make_rollout, mean_return
 from evolve.genome import Genomes
 from evolve.numerics import backend
@@ -15,8 +18,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 def population(experiment: Experiment, generation: int) -> Genomes:
     """Return the candidates of a generation of seed 0; those before it are evaluated here, by this process alone."""
-    config, alone = experiment.config, Coordinator(World(), experiment.config.compute, make_rollout)
-    alone.setup(config.to_toml())
+    config, alone = experiment.config, Coordinator(World(), experiment.config, make_rollout)
     strategy = strategies.make(config.strategy, experiment.network, config.population, seed=0)
     state = strategy.start()
     for g in range(generation):
@@ -34,7 +36,7 @@ class _Recorder:
         self._engine = engine
         self._open: list[tuple[int, list[Float32]]] = [(0, [])] * slots
         self.recordings: list[Recording] = []
-        self.id, self.refill = engine.id, engine.refill
+        self.id, self.refill, self.faults = engine.id, engine.refill, engine.faults
         self.observation_size, self.action_size = engine.observation_size, engine.action_size
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -58,6 +60,9 @@ class _Recorder:
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             self._open[target] = self._open[source]
         self._engine.move(sources, targets)
+
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
+        return self._engine.trial(seed, outputs, used)
 
     def close(self) -> None:
         self._engine.close()

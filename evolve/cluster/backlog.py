@@ -15,12 +15,22 @@ from evolve.shapes import Int64
 class Task:
     """What keys the episodes of an evaluation: `keys` [P, 2] int64 are generation and candidate of each genome.
 
-    Genomes with equal keys meet the same episodes (common random numbers).
+    Genomes with equal keys meet the same episodes (common random numbers). candidates: [P], what to call them when one
+    fails, if not 0 … P - 1.
     """
 
     seed: int
     purpose: Purpose
     keys: Int64
+    candidates: Int64 | None = None
+
+    def name(self, row: int, episode: int) -> tuple[str, str]:
+        """Return what to call an episode of the genome in `row`, and the options that evolve.replay finds it by."""
+        if self.purpose == Purpose.HELD_OUT:
+            return f"held-out episode {episode} of the champion", f"--held-out --episode {episode}"
+        generation, candidate = int(self.keys[row, 0]), row if self.candidates is None else int(self.candidates[row])
+        which = f"generation {generation}, candidate {candidate}, episode {episode}"
+        return which, f"--generation {generation} --candidate {candidate} --episode {episode}"
 
 
 def keys_of(generation: int, population: int, common: bool = False) -> Int64:
@@ -51,12 +61,16 @@ class Backlog:
         self._words = np.array([serial, task.seed, task.purpose], np.int64)
         self._keys, self._genomes, self._E = task.keys, genomes, episodes
         self._waiting: Int64 = np.arange(len(genomes) * episodes, dtype=np.int64)
+        self.suspects = 0
+        """How many of the first units are to be handed out alone."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self, n: int) -> tuple[Int64, Chunk]:
         """Return the next units, at most n, and the chunk that hands them out."""
+        if self.suspects:
+            n, self.suspects = 1, self.suspects - 1
         units, self._waiting = self._waiting[:n], self._waiting[n:]
         candidates, episodes = np.divmod(units, self._E)
         needed, rows = np.unique(candidates, return_inverse=True)
@@ -64,6 +78,8 @@ class Backlog:
         genomes = self._genomes.take(needed)
         return units, Chunk(self._words, self._keys[needed], genomes.weights, genomes.mask, numbers)
 
-    def put_back(self, units: Int64) -> None:
-        """Let units be handed out again, before any other."""
-        self._waiting = np.concatenate([units, self._waiting])
+    def put_back(self, units: Int64, alone: bool) -> None:
+        """Let units be handed out again, before any other (but those that are to be alone)."""
+        at = 0 if alone else self.suspects
+        self._waiting = np.insert(self._waiting, at, units)
+        self.suspects += len(units) if alone else 0

@@ -9,18 +9,22 @@ import numpy as np
 
 from evolve.cluster import messages
 from evolve.cluster.backlog import Backlog, Task, shrinking
-from evolve.cluster.messages import Failure, Results, Setup, Stop, StopRequest
-from evolve.cluster.worker import MakeRollout, failure_report, units_of
+from evolve.cluster.farm import Farm
+from evolve.cluster.messages import EpisodeFault, Failure, Kill, Results, Setup, Stop, StopRequest
+from evolve.cluster.watchdog import Watchdog, kill, patience
+from evolve.cluster.worker import MakeRollout, failure_report, fault_message, units_of
 from evolve.cluster.world import World
-from evolve.config import ComputeOptions
-from evolve.errors import RunError, Stopped
+from evolve.config import Config
+from evolve.errors import FAILURES, EpisodeError, RunError, Stopped
 from evolve.evaluation import Evaluation, Ledger
 from evolve.genome import Genomes
 from evolve.rollout import Outcomes, Rollout
-from evolve.shapes import Float64
+from evolve.shapes import Float64, Int64
 
 _LOG = logging.getLogger("evolve")
 _LARGEST_CHUNK = 2048  # units, unless there are more slots
+_LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
+_TOLD = 3  # failed episodes of an evaluation that are described
 
 
 class Coordinator:
@@ -28,85 +32,135 @@ class Coordinator:
 
     stopped: asked often; returns why the run should stop early, or None. Its answer becomes `Stopped`.
     chunk_seconds: how much work a chunk should be, where there is enough, beside what it costs to begin one.
+    Making one tells every worker the experiment; they prepare while the coordinator does.
     """
 
     def __init__(
         self,
         world: World,
-        compute: ComputeOptions,
+        config: Config,
         make_rollout: MakeRollout,
         stopped: Callable[[], str | None] = lambda: None,
         chunk_seconds: float = 0.01,
     ) -> None:
+        self._world, self._make_rollout, self._stopped = world, make_rollout, stopped
+        self._compute, self._env, self._text = config.compute, config.env, config.to_toml()
         self._chunk_seconds = chunk_seconds
-        self._world, self._compute, self._make_rollout, self._stopped = world, compute, make_rollout, stopped
         self._workers = [rank for rank in range(1, world.size) if rank not in world.gone]
-        self._slots = compute.slots or 1
+        self._ready: set[int] = set()
+        self._slots = self._compute.slots or 1
         self._own_rollout: Rollout | None = None
-        self._config, self._serial, self._unit_seconds = "", 0, 0.0
-
-    def setup(self, config: str) -> None:
-        """Tell every worker the experiment (TOML text); they prepare while the coordinator does."""
-        self._config = config
+        self._serial, self._unit_seconds, self._faults = 0, 0.0, 0
         for worker in self._workers:
-            self._world.post(worker, messages.encode(Setup(messages.text(config))))
+            world.post(worker, messages.encode(Setup(messages.text(self._text))))
 
     def evaluate(self, task: Task, genomes: Genomes, episodes: int, traces: int) -> Evaluation:
         """Evaluate P genomes for E = `episodes` each; `traces` is T.
 
-        A worker that dies is done without, where MPI survives it; without any this process does the rest.
-        Raises Stopped when asked to stop, and RunError with the remote traceback when a worker fails.
+        A worker that dies, where MPI survives it, or no longer answers is done without; when none is left, this process
+        does the rest. Raises Stopped when asked to stop, EpisodeError for an episode that failed (unless that is to
+        count as the worst: then its return is NaN), and RunError when a worker cannot go on.
         """
         self._serial += 1
+        self._faults = 0
         backlog = Backlog(self._serial, task, genomes, episodes)
         ledger = Ledger(len(genomes), episodes, traces)
         busy = np.zeros(self._world.size)
         if self._workers:
-            self._farm_out(backlog, ledger, busy)
+            self._farm_out(task, backlog, ledger, busy)
         if not self._workers:
-            self._work_alone(backlog, ledger, busy)
+            self._work_alone(task, backlog, ledger, busy)
         self._unit_seconds = float(busy.sum()) / (len(genomes) * episodes)
+        if self._faults > _TOLD:
+            _LOG.warning("… and %d more", self._faults - _TOLD)
         return ledger.evaluation(genomes.mask, busy)
 
-    def _work_alone(self, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
+    def _work_alone(self, task: Task, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
         if self._own_rollout is None:
-            self._own_rollout = self._make_rollout(self._config)
+            self._own_rollout = self._make_rollout(self._text)
         begin, rollout = time.perf_counter(), self._own_rollout
         rollout.clear()
-        while ledger.waiting:
-            self._check_stop()
-            try:
-                if len(backlog) and rollout.pending <= self._slots:
-                    rollout.submit(units_of(backlog.take(self._slots)[1]))
-                outcomes = rollout.tick()
-            except (Exception, SystemExit) as wrong:  # whatever an environment raises
-                raise RunError(failure_report(self._world)) from wrong
-            if outcomes is not None:
-                _file(outcomes, ledger)
+        with Watchdog(self._env.max_episode_seconds, fatal=True) as watchdog:
+            while ledger.waiting:
+                self._check_stop()
+                watchdog.pat()
+                try:
+                    if len(backlog) and rollout.pending <= self._slots:
+                        rollout.submit(units_of(backlog.take(self._slots)[1]))
+                    outcomes = rollout.tick()
+                except FAILURES as wrong:
+                    raise RunError(failure_report(self._world)) from wrong
+                for fault in rollout.take_faults():
+                    self._face(task, fault_message(self._serial, fault), 0)
+                if outcomes is not None:
+                    _file(outcomes, ledger)
         busy[0] += time.perf_counter() - begin
 
-    def _farm_out(self, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
+    def _farm_out(self, task: Task, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
         """Evaluate on the workers, until all is done or none of them is left."""
-        farm = _Farm(self._world, self._workers, backlog, self._chunk_sizes)
+        farm, looked = Farm(self._world, self._workers, backlog, self._chunk_sizes), time.monotonic()
         while ledger.waiting and self._workers:
             self._check_stop()
             received = self._world.poll()
             if received is None:
-                for worker in self._world.lost():
-                    again = farm.lose(worker, ledger)
-                    _LOG.warning(
-                        "%s: rank %d on %s was lost; its %d episodes are evaluated by others",
-                        time.strftime("%Y-%m-%d %H:%M:%S"), worker, self._world.hosts[worker], again,
-                    )  # fmt: skip
+                passed, looked = min(time.monotonic() - looked, 0.5), time.monotonic()  # at most: we may have slept
+                self._do_without(task, farm, ledger, passed)
                 self._world.nap()
                 continue
             worker, message = received[0], messages.decode(received[1])
+            self._ready.add(worker)
+            farm.heard(worker)
             if isinstance(message, Results) and int(message.serial[0]) == self._serial:
                 _file(message, ledger)
                 busy[worker] += message.busy_seconds[0]
                 farm.returned(worker, len(message.candidates))
             else:
-                self._heed(message)
+                self._heed(task, message, worker)
+
+    def _do_without(self, task: Task, farm: Farm, ledger: Ledger, passed: float) -> None:
+        """Give what dead and silent workers were to do to the others."""
+        for worker in self._world.lost():
+            if worker in self._workers:
+                again, blamed = farm.lose(worker, ledger.done, hung=False)
+                self._say_lost(worker, "was lost", again)
+                self._blame(task, ledger, blamed, worker, "it was there whenever a worker died")
+        for worker in farm.silent(passed, self._patience):
+            self._world.abandon(worker)
+            self._kill(worker)
+            again, blamed = farm.lose(worker, ledger.done, hung=True)
+            self._say_lost(worker, "no longer answers, and is given up", again)
+            hangs = f"it hangs in native code, for longer than {self._env.max_episode_seconds:g} s"
+            self._blame(task, ledger, blamed, worker, f"{hangs} (env.max_episode_seconds)")
+            if ledger.waiting and not self._workers:
+                raise RunError(
+                    f"no worker is left but hanging ones, and {ledger.waiting} episodes; rank 0 must not hang"
+                )
+
+    def _kill(self, worker: int) -> None:
+        """End a worker that hangs, where its death ends nobody else."""
+        world, pid = self._world, self._world.pids[worker]
+        beside = [w for w in self._workers if w != worker and world.hosts[w] == world.hosts[worker]]
+        if world.tolerant and world.hosts[worker] == world.host:
+            kill(pid)
+        elif world.tolerant and beside:
+            world.post(beside[0], messages.encode(Kill(np.array([pid]))))
+
+    def _patience(self, worker: int) -> float:
+        usual = patience(self._env.max_episode_seconds) + 1.0  # it tells where it hangs before
+        return usual if worker in self._ready else max(usual, _LONGEST_SETUP)
+
+    def _say_lost(self, worker: int, how: str, again: int) -> None:
+        when, host = time.strftime("%Y-%m-%d %H:%M:%S"), self._world.hosts[worker]
+        _LOG.warning("%s: rank %d on %s %s; its %d episodes are evaluated by others", when, worker, host, how, again)
+
+    def _blame(self, task: Task, ledger: Ledger, units: Int64, worker: int, what: str) -> None:
+        """Let units [n] that hang or kill workers count as failed."""
+        for unit in units.tolist():
+            row, episode = divmod(unit, ledger.done.shape[1])
+            at = np.array([row], np.int32), np.array([episode], np.int32)
+            numbers = np.array([self._serial, row, episode, -1, -1])
+            self._face(task, EpisodeFault(numbers, messages.text(what)), worker)
+            ledger.put(*at, np.array([np.nan]), np.zeros(1, np.int32), np.zeros((1, ledger.traces), np.float32))
 
     def _chunk_sizes(self, units: int) -> Iterator[int]:
         if self._compute.chunks == "fixed":
@@ -114,68 +168,33 @@ class Coordinator:
         least = min(int(self._chunk_seconds / self._unit_seconds), _LARGEST_CHUNK) if self._unit_seconds else 1
         return shrinking(units, len(self._workers), max(self._slots, least), least)
 
-    def _heed(self, message: messages.Message) -> None:
+    def _heed(self, task: Task, message: messages.Message, worker: int) -> None:
         match message:
+            case EpisodeFault() if int(message.numbers[0]) == self._serial:
+                self._face(task, message, worker)
             case Failure(report):
                 raise RunError(report.tobytes().decode())
             case StopRequest(signal):
                 raise Stopped(f"signal {int(signal[0])} at a worker")
 
+    def _face(self, task: Task, fault: EpisodeFault, worker: int) -> None:
+        """Stop for a failed episode, or say that it counts as the worst."""
+        _, row, episode, seed, step = (int(number) for number in fault.numbers)
+        which, replay = task.name(row, episode)
+        where = f"on rank {worker} ({self._world.hosts[worker]})"
+        if seed >= 0:
+            where = f"in {f'step {step}' if step else 'reset'}, environment seed {seed}, {where}"
+        told = fault.told.tobytes().decode(errors="replace").rstrip()
+        if self._env.on_failure == "stop":
+            raise EpisodeError(which, f"{where}:\n{told}", replay)
+        self._faults += 1
+        if self._faults <= _TOLD:
+            _LOG.warning("%s failed and counts as the worst, %s: %s", which, where, told.splitlines()[-1])
+
     def _check_stop(self) -> None:
         why = self._stopped()
         if why is not None:
             raise Stopped(why)
-
-
-class _Farm:
-    """Which worker has which units of an evaluation."""
-
-    def __init__(
-        self, world: World, workers: list[int], backlog: Backlog, sizes: Callable[[int], Iterator[int]]
-    ) -> None:
-        self._world, self._workers, self._backlog, self._make_sizes = world, workers, backlog, sizes
-        self._owner = np.zeros(len(backlog), np.int32)
-        self._outstanding = dict.fromkeys(workers, 0)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._sizes = self._make_sizes(len(self._backlog))
-        self._size = next(self._sizes, 0)
-        for worker in (*self._workers, *self._workers):  # a chunk for each, and then one ahead
-            self._send(worker)
-
-    def returned(self, worker: int, units: int) -> None:
-        """Give a worker more to do for the units it has done."""
-        if worker in self._outstanding:
-            self._outstanding[worker] -= units
-            while self._send(worker):
-                pass
-
-    def lose(self, worker: int, ledger: Ledger) -> int:
-        """Give what a worker was to do to the others; return how many units that are."""
-        self._workers.remove(worker)
-        del self._outstanding[worker]
-        units = np.flatnonzero((self._owner == worker) & ~ledger.done.ravel())
-        self._backlog.put_back(units)
-        if self._workers:
-            self._begin()
-        return len(units)
-
-    def _send(self, worker: int) -> bool:
-        """Send one chunk, unless none is left or the worker has more than that in hand; return whether one was sent.
-
-        The last few wait for workers that have nothing to do: one of them queued behind another would end late.
-        """
-        left = len(self._backlog)
-        ahead = self._size if left > len(self._workers) else 0
-        if not left or self._outstanding[worker] > ahead:
-            return False
-        units, chunk = self._backlog.take(self._size)
-        self._size = next(self._sizes, 1)
-        self._owner[units] = worker
-        self._outstanding[worker] += len(units)
-        self._world.post(worker, messages.encode(chunk))
-        return True
 
 
 def _file(done: Results | Outcomes, ledger: Ledger) -> None:
@@ -188,7 +207,7 @@ def dismiss(world: World) -> bool:
     present, deadline = set(range(1, world.size)) - world.gone, time.monotonic() + patience
     for worker in present:
         world.post(worker, messages.encode(Stop()))
-    while present and time.monotonic() < deadline:
+    while (present or (world.tolerant and world.abandoned)) and time.monotonic() < deadline:
         received = world.poll()
         if received is None:
             present -= set(world.lost())

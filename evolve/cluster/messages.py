@@ -55,6 +55,22 @@ class Results:
 
 
 @dataclass(frozen=True)
+class EpisodeFault:
+    """To the coordinator, before the results that hold its NaN: an episode failed.
+
+    numbers: [5] = serial, candidate, episode, environment seed, step (0 for reset); told: UTF-8 text, what happened.
+    """
+
+    numbers: Int64
+    told: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Alive:
+    """To the coordinator: a worker is ready, or has been working on long episodes since its last message."""
+
+
+@dataclass(frozen=True)
 class Failure:
     """To the coordinator: a worker cannot go on; `report` is UTF-8 text with host and traceback."""
 
@@ -69,12 +85,19 @@ class StopRequest:
 
 
 @dataclass(frozen=True)
+class Kill:
+    """To a worker: end the rank on your host whose process is pid: [1]; it hangs."""
+
+    pid: Int64
+
+
+@dataclass(frozen=True)
 class Stop:
     """To a worker: drop everything and leave. From a worker: leaving."""
 
 
-Message = Setup | Chunk | Results | Failure | StopRequest | Stop
-_KINDS: tuple[type[Any], ...] = (Setup, Chunk, Results, Failure, StopRequest, Stop)
+Message = Setup | Chunk | Results | EpisodeFault | Alive | Failure | StopRequest | Kill | Stop
+_KINDS: tuple[type[Any], ...] = (Setup, Chunk, Results, EpisodeFault, Alive, Failure, StopRequest, Kill, Stop)
 
 
 def text(string: str) -> NDArray[np.uint8]:

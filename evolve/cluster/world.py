@@ -48,10 +48,16 @@ class World:
         self.tolerant = communicator is not None and enabled in ("1", "true")
         """Whether this MPI survives the death of a rank (User Level Failure Mitigation)."""
         self.gone: set[int] = set()
-        """The ranks known to have died."""
+        """The ranks known to have died, or given up on."""
+        self.abandoned: set[int] = set()
+        """Those given up on, which may still be there."""
         self._asked = 0.0
-        self.hosts = [self.host] if communicator is None else _gather_hosts(communicator, self.host)
+        self.hosts = [self.host]
         """The host of each rank."""
+        self.pids = [os.getpid()]
+        """The process of each rank, on its host."""
+        if communicator is not None:
+            self.hosts, self.pids = _gather(communicator, self.host)
         self._quiet_since = self._woke = time.monotonic()
         self.bytes_moved = 0
 
@@ -110,15 +116,24 @@ class World:
         if not self.tolerant or now - self._asked < _LOST_EVERY:
             return []
         self._asked, failed = now, self._comm.Get_failed()
-        if failed.Get_size() == len(self.gone):
+        if failed.Get_size() == len(self.gone) - len(self.abandoned):
             return []
         self._comm.Ack_failed(failed.Get_size())
         ranks = failed.Translate_ranks(list(range(failed.Get_size())), self._comm.Get_group())
         new = sorted(set(ranks) - self.gone)
-        self.gone.update(new)
+        self.abandoned.difference_update(ranks)
+        self._forget(new)
+        return new
+
+    def abandon(self, rank: int) -> None:
+        """Count a rank that does not answer among those that have gone."""
+        self.abandoned.add(rank)
+        self._forget([rank])
+
+    def _forget(self, ranks: list[int]) -> None:
+        self.gone.update(ranks)
         self._undeliverable += [post for post in self._unsent if post[0] in self.gone]
         self._unsent = deque(post for post in self._unsent if post[0] not in self.gone)
-        return new
 
     def nap(self) -> None:
         """Sleep a moment, longer the longer there has been neither a message nor other work between naps."""
@@ -146,11 +161,13 @@ class World:
             self._unsent.popleft()
 
 
-def _gather_hosts(communicator: Any, host: str) -> list[str]:
-    names = np.zeros((communicator.Get_size(), _HOST_BYTES), np.uint8)
-    mine = np.frombuffer(host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0"), np.uint8).copy()
-    communicator.Allgather(mine, names)
-    return [name.tobytes().rstrip(b"\0").decode(errors="replace") for name in names]
+def _gather(communicator: Any, host: str) -> tuple[list[str], list[int]]:
+    """Return the host and the process of each rank."""
+    cards = np.zeros((communicator.Get_size(), _HOST_BYTES + 8), np.uint8)
+    name = host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
+    communicator.Allgather(np.frombuffer(name + os.getpid().to_bytes(8, "little"), np.uint8).copy(), cards)
+    hosts = [card[:_HOST_BYTES].tobytes().rstrip(b"\0").decode(errors="replace") for card in cards]
+    return hosts, [int.from_bytes(card[_HOST_BYTES:].tobytes(), "little") for card in cards]
 
 
 def launched() -> tuple[int, int]:

@@ -5,9 +5,12 @@ The trajectory of an episode depends on its seed and its actions only: not on th
 before, or on its neighbours.
 """
 
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+
+Trace = Mapping[str, Any]
 
 
 class Engine(Protocol):
@@ -22,6 +25,10 @@ class Engine(Protocol):
     action_size: int
     """A, the network outputs that make one action."""
 
+    faults: dict[int, str]
+    """What went wrong in a slot, in words, since whoever deals with it took it out. Its episode is over: `step` says so
+    with a reward of NaN."""
+
     refill: int
     """How many free slots are worth waiting for before episodes are begun in them."""
 
@@ -35,6 +42,13 @@ class Engine(Protocol):
         """Step slots [k] with network outputs [k, A]; overwrite their rows of observations [B, O].
 
         Returns rewards [k] and whether each episode has ended (terminated or truncated) [k].
+        """
+
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
+        """Play one episode of `seed` in an environment of its own, driven by outputs [L, A].
+
+        used: it has run another episode before, where the engine lets environments do so. Yields what the environment
+        itself says, by name: after reset, and after each step.
         """
 
     def move(self, sources: Slots, targets: Slots) -> None:

@@ -6,11 +6,13 @@ engine is part of an experiment's configuration.
 """
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from evolve.config import EnvOptions, nearest
+from evolve.environments.contract import Trace
 from evolve.environments.spaces import action_decoder, observation_encoder
 from evolve.errors import InputError
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
@@ -25,6 +27,7 @@ class EnvPoolEngine:
     def __init__(self, options: EnvOptions, slots: int) -> None:
         self._envpool = _import()
         self._options, self.id = options, options.id
+        self.faults: dict[int, str] = {}
         self.refill = max(1, slots // 4)
         first = self.pool([0])
         self.observation_size, self._encode = observation_encoder(first.observation_space)
@@ -69,6 +72,17 @@ class EnvPoolEngine:
             self._write(seen, observations, slots[answered])
             rewards[answered], ended[answered] = reward, terminated | truncated
         return rewards, ended
+
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
+        """Play one episode in a pool of its own; no environment of a pool runs a second one."""
+        pool = self.pool([seed])
+        yield {"observation": _item(pool.reset()[0], 0)}
+        for action in self.decode(outputs):
+            seen, reward, terminated, truncated, _ = pool.step(action[None])
+            ends = bool(terminated[0]), bool(truncated[0])
+            yield {"observation": _item(seen, 0), "reward": reward[0], "terminated": ends[0], "truncated": ends[1]}
+            if any(ends):
+                break
 
     def _group(self, slots: Slots) -> None:
         """Find the pool of each slot, and drop the pools whose last episode has ended."""

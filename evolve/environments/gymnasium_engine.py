@@ -3,7 +3,8 @@
 import importlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -12,8 +13,9 @@ from gymnasium import error
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, nearest
+from evolve.environments.contract import Trace
 from evolve.environments.spaces import action_decoder, observation_encoder, separate
-from evolve.errors import InputError
+from evolve.errors import FAILURES, InputError, one_line, told
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _Env = gymnasium.Env[Any, Any]
@@ -38,9 +40,10 @@ class GymnasiumEngine:
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
         gymnasium.logger.min_level = gymnasium.logger.ERROR
+        self.faults: dict[int, str] = {}
         self._make = maker(options)
         self._envs: list[_Env | None] = [None] * slots
-        self._step: list[Any] = [None] * slots  # of each slot's environment, without the wrappers that only count
+        self._step: list[Any] = [_nothing] * slots  # of each slot's environment, without the wrappers that only count
         self._elapsed: Int64 = np.zeros(slots, np.int64)
         first = _make_or_explain(options, self._make)
         self._place(0, first)
@@ -57,32 +60,52 @@ class GymnasiumEngine:
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
-        except (Exception, SystemExit):  # whatever it is, the evaluation will meet it and say where
+        except FAILURES:  # whatever it is, the evaluation will meet it and say where
             return 8
         return next((n for n in (8, 16, 32) if n * seconds > _TICK), 64)
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
         for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
-            env = self._envs[slot]
-            if env is None or not self._reuse:
-                if env is not None:
-                    env.close()
-                env = self._make()
-                self._place(slot, env)
-            self._encode(env.reset(seed=seed)[0], observations[slot])
+            try:
+                if self._envs[slot] is None or not self._reuse:
+                    self._drop(slot)
+                    self._place(slot, self._make())
+                self._encode(self._envs[slot].reset(seed=seed)[0], observations[slot])
+            except FAILURES as wrong:
+                self._fail(slot, wrong)
+                observations[slot] = 0
         self._elapsed[slots] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
         rewards, ended, step, encode = [], [], self._step, self._encode
         for slot, action in zip(slots.tolist(), separate(self._actions, self._decode(outputs)), strict=True):
-            observation, reward, terminated, truncated, _ = step[slot](action)
-            encode(observation, observations[slot])
-            rewards.append(float(reward))
-            ended.append(terminated or truncated)
+            try:
+                observation, given, terminated, truncated, _ = step[slot](action)
+                encode(observation, observations[slot])
+                reward, end = float(given), bool(terminated or truncated)
+            except FAILURES as wrong:
+                self._fail(slot, wrong)
+                reward, end = math.nan, True
+            rewards.append(reward)
+            ended.append(end)
         self._elapsed[slots] += 1
         return np.array(rewards, np.float64), np.array(ended, np.bool_) | (self._elapsed[slots] >= self._limit)
+
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
+        """Play one episode in an object of its own; `used`: one that has begun another, where that is what is done."""
+        env, actions = self._make(), separate(self._actions, self._decode(outputs))
+        if used and self._reuse:
+            env.reset(seed=seed + 1)
+            env.step(actions[0])
+        yield {"observation": env.reset(seed=seed)[0]}
+        for action in actions:
+            said = dict(zip(("observation", "reward", "terminated", "truncated"), env.step(action), strict=False))
+            yield said
+            if said["terminated"] or said["truncated"]:
+                break
+        env.close()
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`; they trade environment objects."""
@@ -91,16 +114,29 @@ class GymnasiumEngine:
                 objects[source], objects[target] = objects[target], objects[source]
         self._elapsed[targets] = self._elapsed[sources]
 
+    def _fail(self, slot: int, wrong: BaseException) -> None:
+        """Note what an environment raised, unless it did so before, and do without that object."""
+        self.faults.setdefault(slot, told(wrong))
+        self._drop(slot)
+
+    def _drop(self, slot: int) -> None:
+        env, self._envs[slot], self._step[slot] = self._envs[slot], None, _nothing
+        with suppress(*FAILURES):
+            if env is not None:
+                env.close()
+
     def _place(self, slot: int, env: _Env) -> None:
         core, self._limit = _without_counters(env)
         self._envs[slot], self._step[slot] = env, core.step
 
     def close(self) -> None:
         """Close every environment."""
-        for env in self._envs:
-            if env is not None:
-                env.close()
-        self._envs = [None] * len(self._envs)
+        for slot in range(len(self._envs)):
+            self._drop(slot)
+
+
+def _nothing(_: Any) -> Any:
+    raise RuntimeError("no environment: its reset failed")
 
 
 def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
@@ -143,7 +179,9 @@ def maker(options: EnvOptions) -> Callable[[], _Env]:
                 env = wrapper(env, **kwargs)
             except Exception as wrong:
                 expected = f"a wrapper that fits {options.id}"
-                raise InputError(f"env.wrappers.{number}", expected, f"{wrapper.__name__} ({_told(wrong)})") from wrong
+                raise InputError(
+                    f"env.wrappers.{number}", expected, f"{wrapper.__name__} ({one_line(wrong)})"
+                ) from wrong
         return env
 
     return make
@@ -155,7 +193,7 @@ def _wrapper_class(name: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except Exception as wrong:  # an import runs whatever the module holds
         expected = "a wrapper `module:Class` that can be imported"
-        raise InputError("env.wrappers", expected, f"{name} ({_told(wrong)})") from wrong
+        raise InputError("env.wrappers", expected, f"{name} ({one_line(wrong)})") from wrong
 
 
 def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
@@ -177,14 +215,9 @@ def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise
     except Exception as wrong:  # whatever a constructor or an imported module raises
         if options.kwargs:
-            expected, came = f"arguments that {options.id} takes", f"{options.kwargs} ({_told(wrong)})"
+            expected, came = f"arguments that {options.id} takes", f"{options.kwargs} ({one_line(wrong)})"
             raise InputError("env.kwargs", expected, came) from wrong
-        raise InputError(argument, "an environment that can be made", f"{options.id} ({_told(wrong)})") from wrong
-
-
-def _told(wrong: Exception) -> str:
-    """Return an exception in one line."""
-    return " ".join(f"{type(wrong).__name__}: {wrong}".split())
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(wrong)})") from wrong
 
 
 def may_reuse(env: _Env, options: EnvOptions) -> bool:

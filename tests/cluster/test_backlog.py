@@ -49,6 +49,23 @@ def test_every_unit_is_handed_out_with_its_genome(sizes, lost):
         assert np.array_equal(chunk.keys[rows], np.stack([np.full(len(units), 2), candidates], axis=1))
         seen += units.tolist()
     assert seen == list(range(15))
-    work.put_back(np.array(sorted(lost), np.int64))
+    work.put_back(np.array(sorted(lost), np.int64), alone=False)
     assert len(work) == len(lost)
     assert work.take(15)[0].tolist() == sorted(lost)
+
+
+def test_suspects_come_first_and_alone():
+    work, _ = backlog()
+    work.take(6)
+    work.put_back(np.array([4, 5]), alone=True)
+    work.put_back(np.array([0]), alone=False)
+    work.put_back(np.array([1]), alone=True)
+    assert [work.take(4)[0].tolist() for _ in range(4)] == [[1], [4], [5], [0, 6, 7, 8]]
+
+
+def test_a_task_names_its_episodes():
+    task = Task(1, Purpose.EPISODE, keys_of(2, 5, common=True))
+    assert task.name(4, 1) == ("generation 2, candidate 4, episode 1", "--generation 2 --candidate 4 --episode 1")
+    champions = Task(1, Purpose.EPISODE, np.array([[0, 7], [1, 3]]), candidates=np.array([7, 3]))
+    assert champions.name(1, 0)[0] == "generation 1, candidate 3, episode 0"
+    assert Task(1, Purpose.HELD_OUT, keys_of(0, 1)).name(0, 9)[1] == "--held-out --episode 9"

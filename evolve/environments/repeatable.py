@@ -1,0 +1,72 @@
+"""Whether the same seed gives the same episode: tried before a run, by playing one three times side by side.
+
+Two environments are played in lockstep, so that a hidden stream which they share shows too, and then one that has
+begun another episode before, where the engine lets an environment do so.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from evolve.environments.contract import Engine, Trace
+from evolve.errors import FAILURES, InputError, plain
+from evolve.rng import Purpose, Stream
+
+_SEED = 20
+_STEPS = 40
+_LONGEST = 0.2  # seconds for each pair
+
+
+def check(engine: Engine) -> None:
+    """Raise InputError when two episodes of one seed part, naming the array, the step and both values."""
+    outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_STEPS, engine.action_size) - 1).astype(np.float32)
+    for used in (False, True):
+        try:
+            found = _first_parting(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
+        except FAILURES:  # the evaluation will meet it, and say where
+            return
+        if found is not None:
+            which = "a used and a new environment part" if used else "two episodes part"
+            expected = "an environment whose reset(seed=…) repeats an episode to the bit"
+            cure = (
+                "Draw from self.np_random only, and set everything up again in reset. (To run it all the same, with "
+                "digests that prove nothing: --set env.check=false.)"
+            )
+            raise InputError("env.id (-e/--env)", expected, f"{engine.id}, where {which}: {found}", cure)
+
+
+def _first_parting(one: Iterator[Trace], other: Iterator[Trace]) -> str | None:
+    begin = time.perf_counter()
+    nothing: Trace = {}
+    for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
+        name = _difference("", a, b)
+        if name is not None:
+            return f"{name} {f'of step {step}' if step else 'of reset'}"
+        if time.perf_counter() - begin > _LONGEST:
+            break
+    return None
+
+
+def _difference(name: str, a: Any, b: Any) -> str | None:
+    """Return the name of the first part of a nest of arrays that is not the same bits, with both values."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        parts = ((f"{name}[{key!r}]" if name else str(key), a.get(key), b.get(key)) for key in {**a, **b})
+    elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        parts = ((f"{name}[{index}]", x, y) for index, (x, y) in enumerate(zip_longest(a, b)))
+    else:
+        return _unequal(name, np.asarray(a), np.asarray(b))
+    return next((found for part in parts if (found := _difference(*part)) is not None), None)
+
+
+def _unequal(name: str, a: Any, b: Any) -> str | None:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
+    if a.dtype == object or a.tobytes() == b.tobytes():
+        return None
+    x, y = a.reshape(-1), b.reshape(-1)
+    at = next(i for i in range(x.size) if x[i].tobytes() != y[i].tobytes())
+    place = f"{name}[{', '.join(map(str, np.unravel_index(at, a.shape)))}]" if a.shape else name
+    return f"{place} ({plain(x[at].item())} against {plain(y[at].item())})"
