@@ -6,7 +6,8 @@
 Kinds of faults: `workers` (SIGKILL of any of 2 to 8 workers under mpirun --with-ft ulfm: the run has to end by itself,
 with the right digests), `job` (SIGKILL of all processes, of mpirun, or of rank 0, many of them while the run file is
 being written; resumed on another number of ranks until it is complete), `signals` (SIGTERM, SIGINT and SIGUSR1, then
-resumed), `disk` (a small tmpfs is filled up, the run fails, room is made, the run is resumed; needs the right to mount).
+resumed), `disk` (a small tmpfs is filled up, the run fails, room is made, the run is resumed; needs the right to
+mount).
 
 Exit code 1 when a digest differed, a file could not be opened, a generation was lost, or a run ended in a wrong way.
 Needs psutil, which the test extra brings.

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from evolve.cluster import Coordinator, World, connect, dismiss, leave_within, serve
+from evolve.cluster import Coordinator, World, connect, dismiss, serve
 from evolve.cluster.world import launched
 from evolve.config import Config, nearest
 from evolve.environments import chunk_seconds
@@ -19,7 +19,6 @@ from evolve.evolution import make_rollout
 from evolve.rollout import Rollout
 from evolve.stopping import StopFlag
 
-_LAST_SECONDS = 20.0  # for MPI to finish; it waits for every rank
 HIDDEN = argparse.SUPPRESS
 """The help of an option that is not for people."""
 Body = Callable[[World, StopFlag, list[str]], int]
@@ -77,15 +76,14 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
     try:
         if world.rank != 0:
             serve(world, _ready_rollout, lambda: stop.signal)
-            leave_within(_LAST_SECONDS)
+            world.leave(0)
             return 0
         code = _guarded(name, lambda: body(world, stop, sys.argv[1:] if argv is None else argv))
         left = dismiss(world)
         if not left or world.abandoned:
             sys.stdout.flush()
             world.abort(code if left else code or 1)
-        if world.size > 1:
-            leave_within(_LAST_SECONDS)
+        world.leave(code)
         return code
     except EvolveError as wrong:  # rank 0 has died: one of those that are left says so
         if world.rank == min(set(range(world.size)) - world.gone):

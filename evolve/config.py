@@ -75,7 +75,10 @@ Kwargs = Annotated[Table, AfterValidator(_plain)]
 
 
 class WrapperOptions(Options):
-    """One Gymnasium wrapper around the environment: `name` is `module:Class`."""
+    """One Gymnasium wrapper around the environment: `name` is `module:Class`.
+
+    The module is one of gymnasium.wrappers, or the one that `env.id` names: no other is imported.
+    """
 
     name: str = Field(pattern=r"^[\w.]+:\w+$")
     kwargs: Kwargs = {}
@@ -126,7 +129,7 @@ class Config(Options):
 
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
-        Field(min_length=1, strict=False),
+        Field(min_length=1, max_length=10_000, strict=False),
         AfterValidator(_distinct),
     ] = (0,)
     generations: int = Field(20, ge=1, lt=2**32)
@@ -192,12 +195,37 @@ def _known_keys(model: type[BaseModel], path: list[str]) -> list[str]:
     return list(model.model_fields)
 
 
+LONGEST = 1_000_000
+"""The most characters of an experiment."""
+_DEEPEST = 32  # tables in tables, or arrays in arrays
+# A key of more parts than that; found before tomllib, whose time and memory grow with the square of their number.
+_DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}""")
+
+
 def read_table(text: str, source: str) -> Table:
-    """Return the table of a TOML document. Raises InputError when it is malformed."""
+    """Return the table of a TOML document. Raises InputError when it is malformed, or of an absurd size."""
+    if len(text) > LONGEST:
+        raise InputError(source, f"TOML of at most {LONGEST:,} characters", f"{len(text):,}")
+    if _DEEP_KEY.search(text):
+        raise InputError(source, f"keys of at most {_DEEPEST} parts", "a longer one")
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones") from None
     except ValueError as wrong:  # a TOMLDecodeError, or a number that no Python int may have
         raise InputError(source, "well-formed TOML", f"{wrong}", "") from None
+    if _depth(table) > _DEEPEST:
+        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
+    return table
+
+
+def _depth(value: object) -> int:
+    """Return how deep tables and arrays are nested in a value."""
+    level, depth = [value], 0
+    while level := [v for v in level if isinstance(v, dict | list)]:
+        depth += 1
+        level = [part for v in level for part in (v.values() if isinstance(v, dict) else v)]
+    return depth
 
 
 def set_key(table: Table, key: str, value: object) -> None:
@@ -216,10 +244,15 @@ def read_assignment(text: str) -> tuple[str, object]:
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key.strip()):
         raise InputError("--set", "section.key=value", text)
+    if key.count(".") >= _DEEPEST:
+        raise InputError("--set", f"a key of at most {_DEEPEST} parts", text)
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except ValueError:
+        table = read_table(f"value = {value}", "--set")
+    except InputError as wrong:
+        if "well-formed" not in str(wrong):
+            raise
         return key.strip(), value.strip()
+    return key.strip(), table["value"]
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Table:

@@ -1,5 +1,7 @@
 """The loop: ask → evaluate → tell → record. The one place where all rooms meet."""
 
+import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,10 +65,30 @@ def _prepare(config: Config) -> Experiment:
         }
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
+    _check_size(complete, network)
     if config.env.check:
         environments.check(engine)
     engine.close()
     return Experiment(complete, network)
+
+
+def _check_size(config: Config, network: Network) -> None:
+    """Raise InputError for an experiment that cannot fit into this machine's memory."""
+    P, E, W, slots = config.population, config.episodes, network.weights, config.compute.slots or 1
+    needed = 40 * P * W + 32 * max(P * E, config.held_out_episodes) + 12 * slots * W  # bytes, about
+    there = _memory()
+    if needed > there:
+        sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
+        came = f"{sizes}: at least {needed / 1e9:,.1f} GB"
+        raise InputError("population × network.hidden", f"what fits into {there / 1e9:,.1f} GB of memory", came)
+
+
+def _memory() -> float:
+    """Return the bytes of memory of this machine; infinity where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def reload(run: store.Run) -> Experiment:

@@ -8,7 +8,7 @@ from typing import Any
 from evolve import store
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import Config, differences, parse, read_assignment, read_table, seconds, set_key
+from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
 from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import Experiment, evolve, load_config, prepare, restore
@@ -59,8 +59,9 @@ def load(argv: list[str]) -> tuple[Config, bool]:
 
 def _read_experiment(path: Path) -> dict[str, Any]:
     try:
-        return read_table(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as wrong:
+        with path.open(encoding="utf-8") as file:
+            return read_table(file.read(LONGEST + 1), str(path))
+    except (OSError, ValueError) as wrong:
         raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({wrong})") from None
 
 

@@ -98,7 +98,14 @@ WRONG = [
         "env.kwargs: expected arguments that FrozenLake-v1 takes",
     ),
     (("-e", "Pendulum-v1", "--set", "env.kwargs.g=inf"), "env.kwargs: expected text, finite numbers"),
-    (("--set", 'env.wrappers=[{name="boom:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
+    (
+        ("--set", 'env.wrappers=[{name="subprocess:Popen"}]'),
+        "env.wrappers: expected a wrapper of gymnasium.wrappers, or",
+    ),
+    (("--set", 'env.wrappers=[{name="gymnasium.wrappers:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
+    (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:np"}]'), "np is no gymnasium.Wrapper"),
+    (("-d", 60000, 60000), "population × network.hidden: expected what fits into"),
+    (("/dev/zero",), "/dev/zero: expected TOML of at most 1,000,000 characters"),
     (
         ("--set", 'env.wrappers=[{name="gymnasium.wrappers:TimeLimit"}]'),
         "env.wrappers.0: expected a wrapper that fits CartPole-v1",

@@ -5,8 +5,8 @@
 
 from evolve.cluster.backlog import Task, keys_of
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.watchdog import Watchdog, leave_within
+from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import serve
 from evolve.cluster.world import World, connect
 
-__all__ = ["Coordinator", "Task", "Watchdog", "World", "connect", "dismiss", "keys_of", "leave_within", "serve"]
+__all__ = ["Coordinator", "Task", "Watchdog", "World", "connect", "dismiss", "keys_of", "serve"]

@@ -80,11 +80,6 @@ def patience(limit: float) -> float:
     return 1.5 * limit + 5.0
 
 
-def leave_within(seconds: float) -> None:
-    """End this process with exit code 1 unless it has ended by itself: other ranks may never come to MPI_Finalize."""
-    faulthandler.dump_traceback_later(seconds, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115 - until the end
-
-
 def kill(pid: int) -> None:
     """Kill another rank of this job on this host, if that is what `pid` is."""
     with suppress(OSError):

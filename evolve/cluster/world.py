@@ -7,6 +7,7 @@ one rank and mpi4py is never imported.
 import os
 import re
 import socket
+import sys
 import time
 import warnings
 from collections import deque
@@ -150,6 +151,13 @@ class World:
             self._drop_sent()
             self.nap()
         return not self._unsent
+
+    def leave(self, exit_code: int) -> None:
+        """End this process where MPI may have lost ranks: MPI_Finalize, which Python's end calls, may wait for them."""
+        if self.tolerant:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(exit_code)
 
     def abort(self, exit_code: int) -> None:
         """End every rank of the job at once."""

@@ -165,7 +165,7 @@ def _without_counters(env: _Env) -> tuple[_Env, float]:
 
 def maker(options: EnvOptions) -> Callable[[], _Env]:
     """Return a function that makes the environment with its wrappers."""
-    wrappers = [(_wrapper_class(w.name), w.kwargs) for w in options.wrappers]
+    wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
 
     def make() -> _Env:
         env: _Env = gymnasium.make(
@@ -187,13 +187,21 @@ def maker(options: EnvOptions) -> Callable[[], _Env]:
     return make
 
 
-def _wrapper_class(name: str) -> Any:
+def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
     module, _, attribute = name.partition(":")
+    named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
+    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
+        expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
+        cure = f"Let it name yours: -e {module}:{env_id.rpartition(':')[2]}."
+        raise InputError("env.wrappers", expected, name, cure)
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = getattr(importlib.import_module(module), attribute)
+        if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+            raise TypeError(f"{attribute} is no gymnasium.Wrapper")
     except Exception as wrong:  # an import runs whatever the module holds
         expected = "a wrapper `module:Class` that can be imported"
         raise InputError("env.wrappers", expected, f"{name} ({one_line(wrong)})") from wrong
+    return found
 
 
 def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:

@@ -30,7 +30,7 @@ from evolve.shapes import Bool, Float32, Slots
 class HebbianDagOptions(Options):
     """Settings of `[network]` for hebbian-dag; `birth_pruning` is the share of connections missing at birth."""
 
-    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(strict=False)] = (8, 8)
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64, strict=False)] = (8, 8)
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
     trace_limit: float = Field(10.0, gt=0, le=1e6)

@@ -19,9 +19,8 @@ def quiet():
 
 def test_a_hang_in_python_is_interrupted():
     begin = time.monotonic()
-    with pytest.raises(EpisodeTimeout, match="no answer for 0.2 s"), Watchdog(0.2, fatal=False):
-        while True:
-            time.sleep(0.01)
+    with pytest.raises(EpisodeTimeout, match=r"no answer for 0\.2 s"), Watchdog(0.2, fatal=False):
+        time.sleep(10)
     assert 0.2 < time.monotonic() - begin < 3
 
 

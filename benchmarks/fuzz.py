@@ -1,0 +1,500 @@
+"""The fuzz bench: run files and experiments that nobody should trust, read as if they came from a stranger.
+
+    python benchmarks/fuzz.py --files 100000 --texts 1000000 --flips 20000
+
+`--files`: structural mutations of a run file (wrong types, shapes and sizes, links, missing and foreign objects) are
+read as the commands read them. `--texts`: TOML documents and --set strings. Each has to end as a value or as
+InputError, within a few seconds, without an import, a compilation, a process or a connection (an audit hook watches),
+in less than 500 MB.
+`--flips`: single bytes changed, in processes of their own, since what the HDF5 library does with them is not ours: the
+counts are reported. Exit code 1 when one of ours was wrong.
+"""
+
+import argparse
+import io
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from evolve import networks, store, strategies
+from evolve.config import Config, parse, read_table
+from evolve.errors import EvolveError, InputError
+from evolve.evolution import Experiment, load_config, prepare, restore
+from evolve.replay import choose
+from evolve.run import load
+from evolve.run import main as run_main
+from evolve.verify import first_difference
+
+MOST_MEMORY = 500e6
+MOST_SECONDS = 10
+WATCHED = {"exec", "compile", "import", "subprocess.Popen", "os.system", "os.exec", "os.fork", "pickle.find_class",
+           "socket.connect", "ctypes.dlopen", "os.remove", "os.rename"}  # fmt: skip
+
+
+class Guard:
+    """Watches what is done while somebody else's data are read: time, and whatever would run code."""
+
+    def __init__(self) -> None:
+        self.armed, self.seen = False, ""
+        sys.addaudithook(self._hear)
+        signal.signal(signal.SIGALRM, self._late)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.armed and event in WATCHED:
+            self.seen = f"{event} {arguments!r}"[:300]
+
+    def _late(self, _number: int, _frame: Any) -> None:
+        raise TimeoutError(f"still reading after {MOST_SECONDS} s")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what is done inside; raises PermissionError for what would run code."""
+        self.seen, self.armed = "", True
+        signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.armed = False
+        if self.seen:
+            raise PermissionError(f"would run code: {self.seen}")
+
+
+# What may be put where anything else belongs: names of makers of datasets, (group, name, draw) -> None.
+def _numbers(group: h5py.Group, name: str, draw: random.Random) -> None:
+    shape = tuple(draw.choice([0, 1, 2, 3, 7, 50]) for _ in range(draw.randint(0, 4)))
+    dtype = draw.choice(["f8", "f4", "i4", "i8", "u1", "?", "S64", "S1", ">f8", "f2", "i2", "u8"])
+    group.create_dataset(name, data=np.zeros(shape, dtype))
+
+
+def _claimed(group: h5py.Group, name: str, draw: random.Random) -> None:
+    shape = (draw.choice([10**6, 10**9, 10**12]), draw.choice([1, 1000]), 1)[: draw.randint(1, 3)]
+    group.create_dataset(name, shape, draw.choice(["f8", "i4", "S64"]))  # nothing is stored
+
+
+def _bomb(group: h5py.Group, name: str, draw: random.Random) -> None:
+    group.create_dataset(name, (2000, 500), "f8", chunks=(1000, 500), compression="gzip", fillvalue=draw.random())
+    group[name][:1000] = 0
+
+
+def _texts(group: h5py.Group, name: str, draw: random.Random) -> None:
+    group.create_dataset(name, data=["x" * draw.choice([0, 9, 5000])] * 3, dtype=h5py.string_dtype())
+
+
+def _opaque(group: h5py.Group, name: str, draw: random.Random) -> None:
+    dtype = draw.choice([np.dtype([("a", "f4"), ("b", "S9")]), h5py.ref_dtype, h5py.vlen_dtype(np.int32),
+                         h5py.enum_dtype({"no": 0, "yes": 1}), h5py.opaque_dtype(np.dtype("M8[s]"))])  # fmt: skip
+    group.create_dataset(name, (3,), dtype)
+
+
+def _elsewhere(group: h5py.Group, name: str, draw: random.Random) -> None:
+    soft = [h5py.SoftLink("/generation"), h5py.SoftLink(f"/{name}"), h5py.SoftLink("/nowhere")]
+    group[name] = draw.choice([h5py.ExternalLink("/etc/passwd", "/"), h5py.ExternalLink("other.h5", "/x"), *soft])
+
+
+def _stored_elsewhere(group: h5py.Group, name: str, draw: random.Random) -> None:
+    if draw.random() < 0.5:
+        group.create_dataset(name, (8,), "u1", external=[("/etc/passwd", 0, 8)])
+        return
+    layout = h5py.VirtualLayout((4, 3), "f8")
+    layout[:] = h5py.VirtualSource("/etc/passwd", "x", (4, 3))
+    group.create_virtual_dataset(name, layout)
+
+
+def _group(group: h5py.Group, name: str, draw: random.Random) -> None:
+    made = group.create_group(name)
+    if draw.random() < 0.5:
+        made["again"] = group  # a loop
+    elif draw.random() < 0.3:
+        for number in range(1500):
+            made[f"x{number}"] = np.zeros(1)
+
+
+def _type(group: h5py.Group, name: str, _draw: random.Random) -> None:
+    group[name] = np.dtype("f8")
+
+
+def _empty(group: h5py.Group, name: str, _draw: random.Random) -> None:
+    group[name] = h5py.Empty("f4")
+
+
+FOREIGN = [_numbers, _numbers, _claimed, _bomb, _texts, _opaque, _elsewhere, _stored_elsewhere, _group, _type, _empty]
+
+
+def _names(file: h5py.File) -> list[str]:
+    found: list[str] = []
+    file.visit(found.append)
+    return found
+
+
+def _forget(file: h5py.File, draw: random.Random) -> None:
+    del file[draw.choice(_names(file))]
+
+
+def _swap(file: h5py.File, draw: random.Random) -> None:
+    """Put something foreign in the place of something, or beside it."""
+    name = draw.choice([*_names(file), "surprise", "checkpoint/surprise", "generation/surprise"])
+    if name in file:
+        del file[name]
+    parent, _, last = name.rpartition("/")
+    draw.choice(FOREIGN)(file[parent or "/"], last, draw)
+
+
+def _reshape(file: h5py.File, draw: random.Random) -> None:
+    """Give a dataset other bounds, another type or other numbers."""
+    name = draw.choice([n for n in _names(file) if isinstance(file.get(n), h5py.Dataset)])
+    array = np.atleast_1d(file[name][()])
+    match draw.randrange(5):
+        case 0:
+            array = array[: draw.randint(0, len(array))]
+        case 1:
+            array = np.repeat(array, 2, axis=draw.randrange(array.ndim))
+        case 2:
+            array = array[None]
+        case 3 if array.dtype.kind in "fiu":
+            array = array.astype(draw.choice(["f8", "f4", "i8", "i4", "u1"]))
+        case 4 if array.dtype.kind == "f" and array.size:
+            array.flat[draw.randrange(array.size)] = draw.choice([np.nan, np.inf, -1e300, 0])
+        case _:
+            array = np.full_like(
+                array, draw.choice([b"zz", b"\xff"]) if array.dtype.kind == "S" else draw.choice([0, 1])
+            )
+    del file[name]
+    file[name] = array
+
+
+NASTY = [
+    0,
+    -1,
+    1,
+    2,
+    2**31,
+    2**63 - 1,
+    -(2**63),
+    1.5,
+    float("nan"),
+    True,
+    "",
+    "x",
+    "population = 3",
+    "[",
+    "\x00a",
+    "é" * 9,
+    b"\xff\xfe",
+    np.zeros(3),
+    np.zeros((0,)),
+    np.array([b"a"]),
+    "a" * 60_000,
+    "[" * 5000,
+    "{}",
+    "[]",
+    '{"a": 1e999}',
+    '{"a":' * 2000,
+    "a." * 30_000 + "b = 1",
+    "x = 0x" + "f" * 9000,
+    "network = 3",
+    "seeds = [1,1]",
+]
+
+
+def _attribute(file: h5py.File, draw: random.Random) -> None:
+    where = draw.choice([file, file, file, file.get("checkpoint", file)])
+    name = draw.choice(["schema", "config", "manifest", "seed", "env", "complete", "told"])
+    if name in where.attrs:
+        del where.attrs[name]
+    if draw.random() < 0.8:
+        value = draw.choice([*NASTY, h5py.Empty("f4")])
+        where.attrs.create(name, np.bytes_(value) if isinstance(value, bytes) else value)
+
+
+MUTATIONS: list[Callable[[h5py.File, random.Random], None]] = [
+    _forget,
+    _swap,
+    _swap,
+    _reshape,
+    _reshape,
+    _attribute,
+    _attribute,
+]
+
+
+def mutate(image: bytes, draw: random.Random) -> bytes:
+    """Return a run file with one to three structural changes."""
+    buffer = io.BytesIO(image)
+    with h5py.File(buffer, "r+") as file:
+        for _ in range(draw.choice([1, 1, 2, 3])):
+            try:
+                draw.choice(MUTATIONS)(file, draw)
+            except Exception:  # an earlier change may be in the way of a later one
+                continue
+    return buffer.getvalue()
+
+
+def open_run(path: Path, base: store.Run, experiment: Experiment) -> str:
+    """Do with a run file what the commands do before they evaluate; return how it ended."""
+    try:
+        run = store.read(path)
+        first_difference(base, run)
+        load_config(run.header.config, str(path))
+        restore(experiment, run)
+        choose(run, experiment, None, None, 0, False)
+        return "read"
+    except EvolveError:
+        return "refused"
+
+
+WORDS = [
+    "population",
+    "episodes",
+    "seeds",
+    "env",
+    "id",
+    "kwargs",
+    "network",
+    "name",
+    "hidden",
+    "strategy",
+    "compute",
+    "x",
+    "generations",
+    "output",
+    "directory",
+    "wrappers",
+    "time_limit",
+    "survivors",
+    "max_episode_seconds",
+]
+VALUES = [
+    "1",
+    "-1",
+    "0",
+    "99999999999999999999",
+    "1e400",
+    "nan",
+    "inf",
+    "true",
+    '"x"',
+    '""',
+    "[]",
+    "{}",
+    "[1, 2]",
+    "[[1]]",
+    '"CartPole-v1"',
+    '"os:system"',
+    '"hebbian-dag"',
+    '"prune"',
+    "0x" + "f" * 5000,
+    "1" * 5000,
+    "[" * 3000,
+    "{a=" * 3000,
+    '"\\u0000"',
+    '"\\ud800"',
+    "'" * 3,
+    '"""',
+    "1979-05-27",
+    "2.5",
+    "[{name='gymnasium.wrappers:TimeLimit'}]",
+    "{a.b.c=1}",
+    ".".join("a" * 40) + "=1",
+    "  ",
+    "#",
+    "\x00",
+    "\u202e",
+    "é",
+    "=",
+    "\n",
+    "[a]",
+    "[[a]]",
+    ",",
+]
+
+
+def _key(draw: random.Random) -> str:
+    return ".".join(draw.choices(WORDS, k=draw.randint(1, 3)))
+
+
+def _line(draw: random.Random) -> str:
+    return f"{draw.choice(['', '[', '[['])}{_key(draw)}{draw.choice([' = ', ']', ']]', '='])}{draw.choice(VALUES)}"
+
+
+def experiment_text(base: str, draw: random.Random) -> str:
+    """Return a TOML document, or something like one."""
+    if draw.random() < 0.5:
+        return "\n".join(_line(draw) for _ in range(draw.randint(1, 6)))
+    parts = base.splitlines()
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(parts))
+        match draw.randrange(4):
+            case 0:
+                parts[at] = f"{parts[at].partition('=')[0]}= {draw.choice(VALUES)}"
+            case 1:
+                parts.insert(at, draw.choice(parts))
+            case 2:
+                parts[at] = parts[at][: draw.randint(0, len(parts[at]))] + draw.choice(VALUES)
+            case 3:
+                del parts[at]
+                parts = parts or [""]
+    return "\n".join(parts)
+
+
+def open_text(text: str) -> str:
+    """Validate an experiment; return how it ended."""
+    try:
+        config = parse(Config, read_table(text, "it"))
+        networks.options(config.network)
+        strategies.options(config.strategy)
+        read_table(config.to_toml(), "it")
+        return "read"
+    except InputError as wrong:
+        if "\n" in str(wrong) or len(str(wrong)) > 10_000:
+            raise AssertionError(f"not one plain line: {wrong}") from None
+        return "refused"
+
+
+def open_override(text: str) -> str:
+    """Give a command line a --set; return how it ended."""
+    try:
+        load(["--set", text])
+        return "read"
+    except EvolveError:
+        return "refused"
+
+
+def flip(image: bytes, draw: random.Random) -> bytes:
+    """Return a run file with one to eight bytes changed."""
+    changed = bytearray(image)
+    for _ in range(draw.choice([1, 1, 2, 8])):
+        changed[draw.randrange(len(changed))] = draw.choice([0, 255, draw.randrange(256)])
+    return bytes(changed)
+
+
+def _flips(image: bytes, seed: int, n: int, path: Path, pipe: Any) -> None:
+    """Read n damaged files in a process of its own, telling each result at once."""
+    draw = random.Random(seed)
+    for _ in range(n):
+        path.write_bytes(flip(image, draw))
+        signal.alarm(MOST_SECONDS)  # it is not caught: the process ends
+        try:
+            store.read(path)
+            pipe.send("read")
+        except EvolveError:
+            pipe.send("refused")
+        except BaseException as wrong:  # ours to catch, so it is counted as our crash
+            pipe.send(f"ours: {type(wrong).__name__}: {wrong}")
+        signal.alarm(0)
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def flips(image: bytes, n: int, folder: Path) -> Counter[str]:
+    """Read n damaged files; count what became of them, signals that ended the process among them."""
+    counts: Counter[str] = Counter()
+    done, seed = 0, 0
+    while done < n:
+        ours, theirs = multiprocessing.Pipe(duplex=False)
+        child = multiprocessing.get_context("fork").Process(
+            target=_flips, args=(image, seed, min(500, n - done), folder / "flip.h5", theirs)
+        )
+        child.start()
+        theirs.close()
+        try:
+            while True:
+                told = ours.recv()
+                if isinstance(told, int):
+                    counts["peak MB"] = max(counts["peak MB"], told // 1000)
+                else:
+                    counts[told] += 1
+                    done += 1
+        except EOFError:
+            child.join()
+        if child.exitcode:
+            counts[f"ended by {signal.Signals(-child.exitcode).name}"] += 1
+            done += 1
+        seed += 1
+    return counts
+
+
+def base_run(folder: Path) -> Path:
+    """Make an honest run file."""
+    words = "-p 4 -r 2 -g 3 -d 2 --set held_out_episodes=3 -s 0 --set env.max_episode_steps=9 -o"
+    assert run_main([*words.split(), str(folder)]) == 0
+    return folder / "seed-0.h5"
+
+
+def trials(n: int, what: str, one: Callable[[int], str], guard: Guard, wrong: list[str]) -> Counter[str]:
+    """Try something n times; count how it ended, and remember what should not have happened."""
+    counts: Counter[str] = Counter()
+    worst = 0.0
+    for number in range(n):
+        begin = time.perf_counter()
+        try:
+            with guard.watching():
+                counts[one(number)] += 1
+        except BaseException:
+            counts["wrong"] += 1
+            if len(wrong) < 20:
+                wrong.append(f"{what} {number}: {traceback.format_exc()[-1500:]}")
+        worst = max(worst, time.perf_counter() - begin)
+    counts["slowest ms"] = round(1000 * worst)
+    return counts
+
+
+def main() -> int:
+    """Fuzz as much as asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, count in (("files", 2000), ("texts", 20_000), ("flips", 500)):
+        parser.add_argument(f"--{name}", type=int, default=count, help=f"how many ({count})")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
+    wrong: list[str] = []
+    figures: dict[str, Any] = {}
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        folder = Path(name)
+        image = base_run(folder).read_bytes()
+        base, path = store.read(folder / "seed-0.h5"), folder / "mutated.h5"
+        experiment = prepare(load_config(base.header.config))
+        figures["flips"] = flips(image, arguments.flips, folder)  # before this process grows
+        guard, draws = Guard(), [random.Random(f"{arguments.seed} {kind}") for kind in range(3)]
+        open_run(folder / "seed-0.h5", base, experiment), open_text("x = 1"), open_override("x=1"), open_text("")
+        with guard.watching():
+            pass
+
+        def file(_number: int) -> str:
+            guard.armed = False
+            path.write_bytes(mutate(image, draws[0]))
+            guard.armed = True
+            return open_run(path, base, experiment)
+
+        figures["files"] = trials(arguments.files, "file", file, guard, wrong)
+        half = arguments.texts // 2
+        figures["TOML"] = trials(
+            half, "TOML", lambda _: open_text(experiment_text(base.header.config, draws[1])), guard, wrong
+        )
+        overrides = (f"{_key(draws[2])}={draws[2].choice(VALUES)}" for _ in range(half))
+        figures["--set"] = trials(half, "--set", lambda _: open_override(next(overrides)), guard, wrong)
+    figures["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
+    print(json.dumps(figures))
+    ours = sum(count for what, count in figures["flips"].items() if what.startswith("ours"))
+    for text in wrong:
+        print(text, file=sys.stderr)
+    return 1 if wrong or ours or figures["peak MB"] * 1e6 > MOST_MEMORY else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

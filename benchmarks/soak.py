@@ -1,0 +1,76 @@
+"""The soak: a long CartPole run, and what its ranks keep: memory, open files, threads.
+
+    python benchmarks/soak.py --for 20m
+
+Prints the resident memory of every rank after the first minute and at the end, in MB, and the files and threads each
+had open then. Exit code 1 when a rank grew by 5 MB or more, or files or threads grew. Needs psutil, which the test
+extra brings.
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from evolve.config import seconds
+
+_SETTLED = 60.0  # seconds until everything has been imported and made once
+_MOST_GROWTH = 5.0  # MB
+
+
+def ranks_of(launcher: psutil.Process) -> dict[int, psutil.Process]:
+    """Return the ranks that live, by their numbers."""
+    found = {}
+    for process in launcher.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "evolve.run" in process.cmdline():
+                found[int(process.environ()["OMPI_COMM_WORLD_RANK"])] = process
+    return found
+
+
+def sample(process: psutil.Process) -> tuple[float, int, int]:
+    """Return resident MB, open files, threads."""
+    return process.memory_info().rss / 1e6, process.num_fds(), process.num_threads()
+
+
+def main() -> int:
+    """Soak for as long as asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--for", dest="duration", default="20m", help="how long: 20m, 1h (20m)")
+    parser.add_argument("--ranks", type=int, default=4)
+    arguments = parser.parse_args()
+    mpirun = str(Path(sys.executable).with_name("mpirun"))
+    env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    with tempfile.TemporaryDirectory() as folder:
+        run = [sys.executable, "-m", "evolve.run", "-p", "64", "-r", "4", "-g", "1000000", "-o", folder]
+        words = [mpirun, "--oversubscribe", "-n", str(arguments.ranks), *run, "--time-limit", arguments.duration]
+        with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL) as job:
+            series: dict[int, list[tuple[float, float, int, int]]] = {}
+            begin = time.monotonic()
+            while job.poll() is None and time.monotonic() - begin < seconds(arguments.duration) - 5:
+                time.sleep(5)
+                for rank, process in ranks_of(psutil.Process(job.pid)).items():
+                    with contextlib.suppress(psutil.Error):
+                        series.setdefault(rank, []).append((time.monotonic() - begin, *sample(process)))
+        stored = (Path(folder) / "seed-0.h5").stat().st_size / 1e6
+    good = True
+    print(f"run file {stored:.1f} MB\nrank  MB after {_SETTLED:.0f} s  MB at the end  files  threads")
+    for rank, samples in sorted(series.items()):
+        early = next(s for s in samples if s[0] >= min(_SETTLED, samples[-1][0]))
+        last = samples[-1]
+        grown = last[1] - early[1] > _MOST_GROWTH or last[2] > early[2] or last[3] > early[3]
+        good &= not grown
+        print(
+            f"{rank:4}  {early[1]:13.1f}  {last[1]:13.1f}  {early[2]}–{last[2]}  {early[3]}–{last[3]}{' grown' * grown}"
+        )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
