@@ -75,7 +75,8 @@ class Job:
         mpi = [MPIRUN, *(["--with-ft", "ulfm"] if tolerant else []), "--oversubscribe", "-n", str(ranks)]
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1",
-                   OMPI_MCA_btl="^ofi", OMPI_MCA_mtl="^ofi", TMPDIR=str(folder / "tmp"))  # fmt: skip
+                   OMPI_MCA_btl="^ofi", OMPI_MCA_mtl="^ofi", OMPI_MCA_btl_sm_backing_directory=str(folder / "tmp"),
+                   TMPDIR=str(folder / "tmp"))  # fmt: skip
         self.log = folder / "log"
         with open(self.log, "w") as log:
             words = [*(mpi if ranks > 1 else []), *run, "--resume"]
@@ -157,15 +158,12 @@ class Torturer:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """Make a folder for one trial; remove it, and the shared memory of killed ranks."""
+        """Make a folder for one trial; remove it, and what killed ranks have left in it."""
         self.trial += 1
         folder = self.root / f"trial-{self.trial}"
         folder.mkdir()
-        before = set(Path("/dev/shm").glob("*"))
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
-        for left in set(Path("/dev/shm").glob("sm_segment*")) - before:
-            left.unlink(missing_ok=True)
 
     def wrong(self, what: str, job: Job) -> None:
         """Note a run that ended otherwise than it should."""

@@ -112,7 +112,7 @@ def restore(experiment: Experiment, run: store.Run | store.RunFile) -> tuple[Any
     """
     config = experiment.config
     strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
-    if not run.records:
+    if not run.told:
         return strategy, strategy.start()
     try:
         state = strategy.from_arrays(run.checkpoint)
@@ -142,7 +142,7 @@ def evolve(
     config, seed = experiment.config, file.header.seed
     strategy, state = restore(experiment, file)
     try:
-        for generation in range(len(file.records), config.generations):
+        for generation in range(file.told, config.generations):
             begin = time.perf_counter()
             genomes = strategy.ask(state, generation)
             keys = keys_of(generation, config.population, config.common_random_numbers)
@@ -150,7 +150,7 @@ def evolve(
             evaluation = coordinator.evaluate(task, genomes, config.episodes, experiment.network.traces)
             fitness = mean_return(evaluation.returns)
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
-            previous = bytes.fromhex(file.records[-1].digest.decode()) if file.records else DIGEST_START
+            previous = bytes.fromhex(file.last.digest.decode()) if file.last else DIGEST_START
             record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin)
             file.append(record, strategy.to_arrays(state))
             watch(record)

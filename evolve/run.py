@@ -89,7 +89,7 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
         file.close()
         raise
     judged = 0 if file.held_out is None else len(file.held_out.returns)
-    if len(file.records) < config.generations or judged != config.held_out_episodes:
+    if file.told < config.generations or judged != config.held_out_episodes:
         file.complete, file.held_out = False, None
     file.header = store.Header(config.to_toml(), file.header.manifest, seed, file.header.env)
     return file
@@ -104,15 +104,16 @@ def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) 
         raise InputError(
             f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, "Or start anew with -o DIR."
         )
-    if len(file.records) > config.generations:
-        told = f"at least {len(file.records)}, the generations already told in {path}"
+    if file.told > config.generations:
+        told = f"at least {file.told}, the generations already told in {path}"
         raise InputError("generations (-g/--generations)", told, config.generations)
     restore(experiment, file)
 
 
 def _summary(file: store.RunFile) -> str:
-    last = file.records[-1]
-    lines = [f"{file.path}: best {best_and_mean(last)[0]:.2f} in generation {len(file.records) - 1}, "
+    last = file.last
+    assert last is not None
+    lines = [f"{file.path}: best {best_and_mean(last)[0]:.2f} in generation {file.told - 1}, "
              f"digest {last.digest.decode()}"]  # fmt: skip
     if file.held_out is not None:
         mean, half = interval(file.held_out.returns)
@@ -140,7 +141,7 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
             print(f"{file.path}: already complete")
             continue
         try:
-            with Watch(file.header.seed, len(file.records), generations) as watch:
+            with Watch(file.header.seed, file.told, generations) as watch:
                 evolve(experiment, farm, file, watch)
         except Stopped as why:
             told = f"{file.on_disk} generations are told in {file.path}; continue with --resume"

@@ -103,7 +103,7 @@ WRONG = [
         "env.wrappers: expected a wrapper of gymnasium.wrappers, or",
     ),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
-    (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:np"}]'), "np is no gymnasium.Wrapper"),
+    (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:time"}]'), "time is no gymnasium.Wrapper"),
     (("-d", 60000, 60000), "population × network.hidden: expected what fits into"),
     (("/dev/zero",), "/dev/zero: expected TOML of at most 1,000,000 characters"),
     (

@@ -1,12 +1,12 @@
 """The run file `DIR/seed-S.h5`: the only room that imports h5py.
 
 **What is guaranteed.** At every instant, after a kill, a crash of the machine or a full disk too, the path holds a
-complete and closed HDF5 file that plain h5py opens. Each flush makes the file in memory, writes it beside the old one
-(`.seed-S.h5.partial`), syncs it, and renames it into place, which POSIX makes atomic; a reader keeps the file it
-opened. So a flush that fails leaves what was there, and the HDF5 library never meets a failing disk. A generation is
-on disk once `RunFile.flush` has returned, and is never lost again. To keep the cost of rewriting below 5 % of the run,
-a flush may be put off until twenty times its last duration has passed: a kill loses that much work at most, and a run
-that stops in any orderly way flushes first.
+complete and closed HDF5 file that plain h5py opens. Each flush copies it beside itself (`.seed-S.h5.partial`), appends
+what is new, syncs it, and renames it into place, which POSIX makes atomic; a reader keeps the file it opened. So a
+flush that fails leaves what was there, and memory holds only what is not yet on disk. A generation is on disk once
+`RunFile.flush` has returned, and is never lost again. To keep the cost of copying below 5 % of the run, a flush may be
+put off until twenty times its last duration has passed: a kill loses that much work at most, and a run that stops in
+any orderly way flushes first. (HDF5's own mode for this, SWMR, leaves a file that plain h5py refuses after a kill.)
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock` for as long as it lives, so a second run on the
 same file is refused; the kernel lets go of it however a process ends. A file system without locks cannot refuse.

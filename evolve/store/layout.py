@@ -100,3 +100,8 @@ class Run:
     records: tuple[Record, ...]
     checkpoint: dict[str, NDArray[Any]]
     held_out: HeldOut | None
+
+    @property
+    def told(self) -> int:
+        """How many generations have been told."""
+        return len(self.records)

@@ -1,6 +1,7 @@
 """Reading a run file that anybody may have made: every type, shape and size is looked at before memory is taken."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from evolve.shapes import expect
 from evolve.store.layout import COLUMNS, HELD_OUT, SCHEMA, Header, HeldOut, Place, Record, Run
 
 _MOST_ENTRIES = 1000  # of a checkpoint
-_PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT)
+_LARGEST_CHUNK = 64_000_000  # bytes
+_PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
 def unwritable(path: Path, wrong: BaseException | None) -> InputError:
@@ -110,6 +112,8 @@ class _Reader:
         stored = item.id.get_create_plist()
         if stored.get_layout() not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
             raise ValueError(f"{path}: stored in another way than evolve stores it")
+        if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > _LARGEST_CHUNK:
+            raise ValueError(f"{path}: stored in chunks of {item.chunks}")
         self._take(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
         array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
         return array

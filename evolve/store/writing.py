@@ -1,7 +1,9 @@
-"""Writing a run file: each flush replaces it by a whole new one."""
+"""Writing a run file: each flush replaces it by a copy that the new generations have been appended to."""
 
+import io
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from evolve.store.lock import Lock
 from evolve.store.reading import exists, read, unwritable
 
 _RARITY = 20.0
+_CHUNK = 8192  # bytes of a column that are stored together
 
 
 @dataclass
@@ -26,20 +29,24 @@ class RunFile:
 
     path: Path
     header: Header
-    records: list[Record] = field(default_factory=list)
+    lock: Lock
+    told: int = 0
+    """How many generations have been appended."""
+    on_disk: int = 0
+    """How many of them the file holds."""
+    last: Record | None = None
+    """The newest of them."""
     checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     held_out: HeldOut | None = None
     complete: bool = False
-    on_disk: int = 0
-    """How many generations the file holds."""
-    lock: Lock | None = None
+    _pending: list[Record] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
 
     def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]]) -> None:
         """Add a generation and the state after telling it; flush when that is due."""
-        self.records.append(record)
-        self.checkpoint = checkpoint
+        self._pending.append(record)
+        self.last, self.told, self.checkpoint = record, self.told + 1, checkpoint
         if time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
             self.flush()
 
@@ -51,65 +58,146 @@ class RunFile:
         except OSError as wrong:
             cure = "Make room or repair that, and continue with --resume."
             raise RunError(f"{self.path} cannot be written ({wrong}). {cure}") from wrong
+        self.on_disk, self._pending = self.told, []
         self._flushed_at = time.monotonic()
         self._flush_cost = self._flushed_at - begin
 
     def close(self) -> None:
         """Let others write the file."""
-        if self.lock is not None:
-            self.lock.release()
-            self.lock = None
+        self.lock.release()
 
     def _replace(self) -> None:
         partial = self.path.with_name(f".{self.path.name}.partial")
         try:
-            _put(self._image(), partial)
+            if exists(self.path):
+                shutil.copyfile(self.path, partial)
+            else:
+                partial.write_bytes(self._beginning())
+            self._append_to(partial)
             os.replace(partial, self.path)
             _sync(self.path.parent)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
-        self.on_disk = len(self.records)
 
-    def _image(self) -> bytes:
-        """Return the bytes of the HDF5 file."""
-        with h5py.File("image", "w", driver="core", backing_store=False) as file:
-            self._write(file)
+    def _beginning(self) -> bytes:
+        """Return a file that holds nothing but the header."""
+        with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+            file.attrs.update(schema=SCHEMA, config=self.header.config, manifest=json.dumps(dict(self.header.manifest)),
+                              seed=self.header.seed, env=self.header.env, complete=False)  # fmt: skip
+            file.create_group("checkpoint").attrs["told"] = 0
             file.flush()
             image: bytes = file.id.get_file_image()
             return image
 
+    def _append_to(self, partial: Path) -> None:
+        with open(partial, "r+b", buffering=0) as disk:
+            bearing = BearingFile(disk)
+            with h5py.File(bearing, "r+") as file:
+                self._write(file)
+            if bearing.wrong is not None:
+                raise bearing.wrong
+            os.fsync(disk.fileno())
+
     def _write(self, file: h5py.File) -> None:
-        header = self.header
-        file.attrs.update(schema=SCHEMA, config=header.config, manifest=json.dumps(dict(header.manifest)),
-                          seed=header.seed, env=header.env, complete=self.complete)  # fmt: skip
-        if self.records:
-            for name, place in COLUMNS.items():
-                file[place.path] = _column([getattr(record, name) for record in self.records], place.dtype)
-        state = file.create_group("checkpoint")
-        state.attrs["told"] = len(self.records)
+        if file.attrs["config"] != self.header.config:  # the old text stays in the file, so not every time
+            file.attrs["config"] = self.header.config
+        file.attrs.modify("complete", self.complete)
+        for name, place in COLUMNS.items():
+            if self._pending:
+                rows = [getattr(record, name) for record in self._pending]
+                _extend(file, place.path, np.asarray(rows, dtype=place.dtype))
+        state = file["checkpoint"]
+        state.attrs.modify("told", self.told)
+        for name in set(state) - set(self.checkpoint):
+            del state[name]
         for name, array in self.checkpoint.items():
-            state[name] = array
+            _put(state, name, array)
+        if "evaluation" in file:
+            del file["evaluation"]
         if self.held_out is not None:
             for name, place in HELD_OUT.items():
                 file[place.path] = getattr(self.held_out, name)
 
 
-def _column(values: list[Any], dtype: Any) -> NDArray[Any]:
-    """Stack one field of all generations; rows of unlike length (another rank count) are filled up with NaN."""
-    lengths = {np.shape(value) for value in values}
-    if len(lengths) > 1:
-        width = max(shape[0] for shape in lengths)
-        values = [np.concatenate([v, np.full(width - len(v), np.nan)]) for v in values]
-    return np.asarray(values, dtype=dtype)
+class BearingFile:
+    """A file that bears a failing disk: HDF5, which may crash of it, is told that all went well.
+
+    wrong: the first error.
+    """
+
+    def __init__(self, disk: io.FileIO) -> None:
+        self._disk = disk
+        self.wrong: OSError | None = None
+        self.seek, self.tell, self.read, self.readinto = disk.seek, disk.tell, disk.read, disk.readinto
+
+    def write(self, data: Any) -> int:
+        """Write all of the data."""
+        rest = memoryview(data)
+        try:
+            while rest and self.wrong is None:
+                rest = rest[self._disk.write(rest) :]
+        except OSError as wrong:
+            self.wrong = wrong
+        return len(data)
+
+    def truncate(self, size: int) -> int:
+        """Change the length of the file."""
+        try:
+            self._disk.truncate(size)
+        except OSError as wrong:
+            self.wrong = self.wrong or wrong
+        return size
+
+    def flush(self) -> None:
+        """Do nothing: no data are held back."""
 
 
-def _put(content: bytes, path: Path) -> None:
-    with open(path, "wb", buffering=0) as file:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
+def _chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the shape of about `_CHUNK` bytes of a column: whole generations, or parts of one."""
+    row = max(1, int(np.prod(shape[1:])) * itemsize)
+    if row <= _CHUNK or len(shape) == 1:
+        return (max(1, _CHUNK // row), *shape[1:])
+    return (1, max(1, shape[1] * _CHUNK // row), *shape[2:])
+
+
+def _extend(file: h5py.File, path: str, rows: NDArray[Any]) -> None:
+    """Append rows [n, …]; where they are of another length than before (another rank count), the rest is NaN."""
+    if path not in file:
+        _make(file, path, rows)
+        return
+    column = file[path]
+    if column.chunks is None:  # written by an earlier evolve, as one block that cannot grow
+        old = column[()]
+        del file[path]
+        column = _make(file, path, old)
+    before, width = column.shape[:2] if rows.ndim > 1 else (len(column), 0)
+    column.resize((before + len(rows), *map(max, column.shape[1:], rows.shape[1:])))
+    column[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
+    if rows.ndim > 1 and rows.shape[1] < width:
+        column[before:, rows.shape[1] :] = np.nan
+    elif rows.ndim > 1 and rows.shape[1] > width:
+        column[:before, width:] = np.nan
+
+
+def _put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
+    """Store an array in the place of the last one: a removed one would leave a hole in the file."""
+    old = group.get(name)
+    if old is not None and old.chunks and old.dtype == array.dtype and old.ndim == array.ndim:
+        old.resize(array.shape)
+        old[...] = array
+        return
+    if old is not None:
+        del group[name]
+    if array.size and array.ndim:
+        _make(group, name, array)
+    else:
+        group[name] = array
+
+
+def _make(group: h5py.Group, name: str, array: NDArray[Any]) -> h5py.Dataset:
+    chunks = _chunks(array.shape, array.dtype.itemsize)
+    return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
 
 
 def _sync(path: Path) -> None:
@@ -130,7 +218,7 @@ def create(path: Path, header: Header) -> RunFile:
         raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = RunFile(path, header, lock=Lock(path))
+        file = RunFile(path, header, Lock(path))
     except (OSError, ValueError) as wrong:
         raise unwritable(path.parent, wrong) from None
     try:
@@ -157,5 +245,5 @@ def reopen(path: Path) -> RunFile:
     except InputError:
         lock.release()
         raise
-    done = len(run.records)
-    return RunFile(path, run.header, list(run.records), run.checkpoint, run.held_out, run.complete, done, lock)
+    last = run.records[-1] if run.records else None
+    return RunFile(path, run.header, lock, run.told, run.told, last, run.checkpoint, run.held_out, run.complete)
