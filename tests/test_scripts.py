@@ -1,0 +1,101 @@
+"""The scripts that keep a run going, with the cluster's commands replaced by small ones."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, environment
+
+from evolve import store
+
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", "-p", 8, "-r", 2, "-g", 6, "-d", 2,
+       "--set", "held_out_episodes=0", "-o", "out")  # fmt: skip
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """A folder of commands: python, and those of a cluster, which write down that they were called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    scripts = {
+        "python": f'exec {sys.executable} "$@"',
+        "srun": 'echo "$@" >> srun.log; shift; exec "$@"',
+        "scontrol": 'echo "$@" >> scontrol.log',
+        "lies": '"$@"; exit 0',  # a launcher that returns 0 whatever has happened
+    }
+    for name, body in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    return environment(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}", SLURM_JOB_ID="42")
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Start a script; its output goes to the file `log`."""
+    started = []
+    log = open(tmp_path / "log", "w")  # noqa: SIM115
+
+    def start(script, env, *arguments):
+        words = ["bash", str(ROOT / "hostfiles" / script), *map(str, arguments)]
+        started.append(subprocess.Popen(words, env=env, cwd=tmp_path, stdout=log, stderr=log))
+        return started[-1]
+
+    yield start
+    log.close()
+    for process in started:
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+        process.wait()
+
+
+def evolving(process, tmp_path, generations):
+    """Wait until so many generations are told; return the process that evolves."""
+    path, deadline = store.path_of(tmp_path / "out", 0), time.monotonic() + 30
+    while not path.exists() or store.read(path).told < generations:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return next(p for p in psutil.Process(process.pid).children(recursive=True) if p.cmdline()[1:3] == ["-m", "evolve.run"])
+
+
+@pytest.mark.parametrize("launcher", ["", "lies"])
+def test_until_complete_outlives_kills(commands, begin, tmp_path, launcher):
+    process = begin("until-complete.sh", commands, launcher, *RUN)
+    for generations in (1, 3):
+        evolving(process, tmp_path, generations).kill()
+    assert process.wait(60) == 0
+    assert store.read(store.path_of(tmp_path / "out", 0)).complete
+
+
+def test_until_complete_gives_up(commands, begin, tmp_path):
+    wrong = begin("until-complete.sh", commands, "", *RUN, "-p", "x")
+    assert wrong.wait(30) == 2
+    broken = begin("until-complete.sh", commands, "", "-e", "toys:Broken-v0", *RUN[4:])
+    assert broken.wait(30) == 1
+    crash = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.how=crash", "--set", "env.check=false")
+    crashing = begin("until-complete.sh", commands, "lies", *crash, *RUN[4:-1], "crash")
+    assert crashing.wait(30) == 1
+    assert "given up" in (tmp_path / "log").read_text()
+
+
+def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp_path):
+    first = begin("slurm.sh", commands, *RUN)
+    evolving(first, tmp_path, 2).send_signal(signal.SIGUSR1)
+    assert first.wait(30) == 75
+    assert (tmp_path / "scontrol.log").read_text() == "requeue 42\n"
+    assert "--mpi=pmix python -m evolve.run" in (tmp_path / "srun.log").read_text()
+    second = begin("slurm.sh", commands | {"SLURM_RESTART_COUNT": "1"}, *RUN)
+    assert second.wait(60) == 0
+    assert store.read(store.path_of(tmp_path / "out", 0)).complete
+    assert (tmp_path / "scontrol.log").read_text().count("requeue") == 1
+
+
+def test_the_slurm_job_does_not_repeat_a_failure(commands, begin, tmp_path):
+    assert begin("slurm.sh", commands, "-e", "toys:Broken-v0", *RUN[4:]).wait(30) == 1
+    assert not Path(tmp_path / "scontrol.log").exists()
