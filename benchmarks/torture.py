@@ -147,9 +147,9 @@ def complete(path: Path) -> bool:
 class Torturer:
     """Draws the faults."""
 
-    def __init__(self, seed: int, root: Path) -> None:
+    def __init__(self, seed: int, root: Path, experiments: list[str]) -> None:
         self.draw, self.root, self.tally, self.trial = random.Random(seed), root, Tally(), 0
-        self.expected = {name: self._undisturbed(name) for name in EXPERIMENTS}
+        self.expected = {name: self._undisturbed(name) for name in experiments}
 
     def _undisturbed(self, experiment: str) -> list[bytes]:
         job = Job(self.root / f"undisturbed-{experiment}", experiment, 1)
@@ -178,7 +178,7 @@ class Torturer:
 
     def workers(self) -> None:
         """Kill some or all workers of one run, at random instants."""
-        experiment = self.draw.choice([*EXPERIMENTS])
+        experiment = self.draw.choice([*self.expected])
         workers = self.draw.randint(2, 8)
         with self.folder() as folder:
             job, killed = Job(folder, experiment, workers + 1, tolerant=True), 0
@@ -217,7 +217,7 @@ class Torturer:
         self._again_and_again(self._signal_job)
 
     def _again_and_again(self, disturb: Callable[[Job], bool]) -> None:
-        experiment = self.draw.choice([*EXPERIMENTS])
+        experiment = self.draw.choice([*self.expected])
         with self.folder() as folder:
             done = 0
             while True:
@@ -275,7 +275,8 @@ class Torturer:
     def disk(self) -> None:
         """Fill the file system under a run, make room, and resume."""
         with self.folder() as folder, small_disk(folder / "disk") as disk:
-            job = Job(folder, "cartpole", self.draw.choice([1, 3]), output=disk / "run")
+            experiment = self.draw.choice([*self.expected])
+            job = Job(folder, experiment, self.draw.choice([1, 3]), output=disk / "run")
             wait_until(lambda: len(stored(job.file, self.tally)) > 0 or job.popen.poll() is not None)
             time.sleep(self.draw.random() * 0.5)
             told = len(stored(job.file, self.tally))
@@ -287,11 +288,11 @@ class Torturer:
                     self.wrong(f"exit code {code} on a full disk", job)
                 self.tally.generations_lost += max(0, told - len(stored(job.file, self.tally)))
                 (disk / "filler").unlink()
-                job = Job(folder, "cartpole", self.draw.choice([1, 2]), output=disk / "run")
+                job = Job(folder, experiment, self.draw.choice([1, 2]), output=disk / "run")
                 code = job.wait()
             if code != 0:
                 return self.wrong(f"exit code {code} of a run with room again", job)
-            return self.judge(job, "cartpole")
+            return self.judge(job, experiment)
 
 
 def wait_until(true: Callable[[], bool], every: float = 0.02, patience: float = PATIENCE) -> bool:
@@ -337,6 +338,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = ["workers", "job", "signals", "disk"]
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, help="which faults")
+    parser.add_argument(
+        "--experiments", nargs="+", choices=[*EXPERIMENTS], default=[*EXPERIMENTS], help="on which runs"
+    )
     parser.add_argument("--faults", type=int, default=None, help="stop after so many")
     parser.add_argument("--for", dest="duration", default="10m", help="stop after so long: 20m, 1h")
     parser.add_argument("--seed", type=int, default=None, help="of the draws; the timing still varies")
@@ -346,9 +350,12 @@ def main() -> int:
     if "disk" in chosen and not can_mount():
         print("disk: left out, this process may not mount a tmpfs", flush=True)
         chosen.remove("disk")
+    if not chosen:
+        return 0
     begin, limit = time.monotonic(), seconds(arguments.duration)
     with tempfile.TemporaryDirectory(prefix="torture-") as root:
-        torturer = Torturer(arguments.seed if arguments.seed is not None else time.time_ns(), Path(root))
+        seed = arguments.seed if arguments.seed is not None else time.time_ns()
+        torturer = Torturer(seed, Path(root), arguments.experiments)
         tally = torturer.tally
         while time.monotonic() - begin < limit and (arguments.faults is None or tally.faults < arguments.faults):
             getattr(torturer, torturer.draw.choice(chosen))()

@@ -61,7 +61,9 @@ def evolving(process, tmp_path, generations):
     while not path.exists() or store.read(path).told < generations:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return next(p for p in psutil.Process(process.pid).children(recursive=True) if p.cmdline()[1:3] == ["-m", "evolve.run"])
+    return next(
+        p for p in psutil.Process(process.pid).children(recursive=True) if p.cmdline()[1:3] == ["-m", "evolve.run"]
+    )
 
 
 @pytest.mark.parametrize("launcher", ["", "lies"])

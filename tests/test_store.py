@@ -1,5 +1,6 @@
 """The run file: readable at any instant, never overwritten, refused when it is not whole."""
 
+import gc
 import json
 import os
 
@@ -170,8 +171,63 @@ def spoil_manifest(f):
     f.attrs["manifest"] = "{"
 
 
+def link_elsewhere(f):
+    del f["generation/returns"]
+    f["generation/returns"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+def link_back(f):
+    del f["champion"]
+    f["champion"] = h5py.SoftLink("/generation")
+
+
+def claim_much(f):
+    del f["generation/returns"]
+    f.create_dataset("generation/returns", (10**9, 10**3, 10), "f8")
+
+
+def compress(f):
+    returns = f["generation/returns"][()]
+    del f["generation/returns"]
+    f.create_dataset("generation/returns", data=returns, compression="gzip")
+
+
+def store_elsewhere(f):
+    del f["checkpoint/leaderboard"]
+    f.create_dataset("checkpoint/leaderboard", (8,), "u1", external=[("/etc/passwd", 0, 8)])
+
+
+def store_objects(f):
+    del f["checkpoint/leaderboard"]
+    f.create_dataset("checkpoint/leaderboard", data=["os.system('x')"], dtype=h5py.string_dtype())
+
+
+def nest_deeply(f):
+    f.attrs["manifest"] = '{"a":' * 20_000
+
+
+def spoil_seed(f):
+    f.attrs["seed"] = -1
+
+
 @pytest.mark.parametrize(
-    "damage", [spoil_schema, forget_schema, forget_returns, cut_digests, forget_checkpoint, spoil_manifest]
+    "damage",
+    [
+        link_elsewhere,
+        link_back,
+        claim_much,
+        compress,
+        store_elsewhere,
+        store_objects,
+        nest_deeply,
+        spoil_seed,
+        spoil_schema,
+        forget_schema,
+        forget_returns,
+        cut_digests,
+        forget_checkpoint,
+        spoil_manifest,
+    ],
 )
 def test_damaged_and_foreign_files_are_refused(path, damage):
     write(path)
@@ -198,3 +254,54 @@ def test_rewriting_is_rare_when_it_is_dear(path, monkeypatch):
     file._flush_cost = 0.0
     file.append(record(1), {})
     assert flushes == [2]
+
+
+@pytest.mark.parametrize(("schema", "cure"), [(2, "newer evolve"), (0, "older evolve")])
+def test_another_schema_says_what_reads_it(path, schema, cure):
+    write(path)
+    with h5py.File(path, "r+") as f:
+        f.attrs["schema"] = schema
+    with pytest.raises(InputError, match=f"expected a run file of schema 1, got schema {schema}.*{cure}"):
+        store.read(path)
+
+
+def test_memory_does_not_grow_with_the_run(path):
+    """What is on disk is not kept, and a flush does not read it back."""
+    import tracemalloc
+
+    file = store.create(path, header())
+    sizes = []
+    tracemalloc.start()
+    for g in range(120):
+        file.append(record(g), {"leaderboard": np.arange(g % 5 + 1)})
+        file.flush()
+        if g in (40, 119):
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 20_000
+    assert path.stat().st_size < 300_000
+
+
+def test_a_file_of_one_block_columns_goes_on(path):
+    """As written by the first evolve: datasets that cannot grow."""
+    write(path)
+    with h5py.File(path, "r+") as f:
+        for name in ("generation/returns", "generation/digest", "rank/busy_seconds", "checkpoint/leaderboard"):
+            array = f[name][()]
+            del f[name]
+            f[name] = array
+    file = store.reopen(path)
+    file.append(record(2), {"leaderboard": np.arange(3)})
+    file.flush()
+    assert store.read(path).told == 3
+    assert store.read(path).checkpoint["leaderboard"].tolist() == [0, 1, 2]
+
+
+def test_a_failing_disk_is_borne(tmp_path):
+    from evolve.store.writing import BearingFile
+
+    with open("/dev/full", "r+b", buffering=0) as disk:
+        bearing = BearingFile(disk)
+        assert bearing.write(b"abc") == 3
+        assert bearing.wrong.errno == 28

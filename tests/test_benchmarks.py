@@ -1,0 +1,43 @@
+"""The benches that need long to be worth it, for a moment: they run, count, and find nothing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import OPENMPI, ROOT, environment
+
+
+def bench(name, *words, limit=100):
+    words = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *map(str, words)]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=limit, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+@pytest.mark.parametrize("kind", ["job", "workers"])
+def test_torture(kind):
+    code, out, err = bench("torture", "--kinds", kind, "--faults", 1, "--experiments", "sleep", "--json")
+    assert code == 0, out + err
+    tally = json.loads(out.splitlines()[-1])
+    assert tally["faults"] >= 1
+    assert tally["survived"] + tally["resumed"] == tally["faults"]
+    assert tally["digests differed"] == tally["unreadable files"] == tally["generations lost"] == 0
+
+
+def test_fuzz():
+    code, out, err = bench("fuzz", "--files", 300, "--texts", 4000, "--flips", 100)
+    assert code == 0, out + err
+    figures = json.loads(out.splitlines()[-1])
+    assert figures["files"]["refused"] > 150
+    assert figures["files"]["read"] > 5
+    assert figures["TOML"]["refused"] + figures["TOML"]["read"] == 2000
+    assert figures["peak MB"] < 500
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+@pytest.mark.timeout(300)
+def test_soak():
+    code, out, err = bench("soak", "--for", "100s", "--ranks", 3, limit=200)
+    assert code == 0, out + err
