@@ -93,7 +93,6 @@ class EnvOptions(Options):
     not end in time: "stop" the run, or count as the "worst" there is (its return is NaN) and let the run go on.
     max_episode_seconds: wall time, that of the environments stepped beside it included. What it decides depends on the
     machine: `max_episode_steps` is the limit for tasks, this one is for what hangs.
-    check: whether to try, before a run, that the same seed gives the same episode.
     """
 
     id: str = Field("CartPole-v1", min_length=1)
@@ -105,17 +104,20 @@ class EnvOptions(Options):
     action_scale: float = Field(1.0, gt=0)
     on_failure: Literal["stop", "worst"] = "stop"
     max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
-    check: bool = True
 
 
 class ComputeOptions(Options):
-    """How the work is done; nothing here can reach a fitness. slots: None for the engine's own choice."""
+    """How the work is done; nothing here can reach a fitness.
+
+    slots: None for the engine's own choice. check: whether to try first that the same seed gives the same episode.
+    """
 
     backend: Literal["auto", "numpy", "native"] = "auto"
     slots: Annotated[int, Field(ge=1, le=65536)] | None = None
     chunks: Literal["guided", "fixed"] = "guided"
     chunk_size: int = Field(8, ge=1)
     time_limit: Annotated[str, AfterValidator(_duration)] | None = None
+    check: bool = True
 
 
 class OutputOptions(Options):

@@ -66,7 +66,7 @@ def _prepare(config: Config) -> Experiment:
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     _check_size(complete, network)
-    if config.env.check:
+    if config.compute.check:
         environments.check(engine)
     engine.close()
     return Experiment(complete, network)
@@ -97,7 +97,7 @@ def reload(run: store.Run) -> Experiment:
     Raises InputError when its configuration cannot be used here, or does not fit what was recorded.
     """
     config = load_config(run.header.config, str(run.path))
-    experiment = prepare(config.model_copy(update={"compute": ComputeOptions()}))
+    experiment = prepare(config.model_copy(update={"compute": ComputeOptions(check=config.compute.check)}))
     if run.records:
         first, shape = run.records[0], (config.population, config.episodes)
         if first.returns.shape != shape or len(first.champion_weights) != experiment.network.weights:

@@ -14,7 +14,8 @@ ONE = 0.075  # the share at which just one of these 48 episodes fails: candidate
 
 def faulty(how, share=0.12, **env):
     env = {"kwargs.how": f"'{how}'", "kwargs.share": share, **env}
-    return (*RUN, *(word for key, value in env.items() for word in ("--set", f"env.{key}={value}")))
+    words = (word for key, value in env.items() for word in ("--set", f"env.{key}={value}"))
+    return (*RUN, "--set", f"compute.check={str('max_episode_seconds' not in env).lower()}", *words)
 
 
 def shown(done):
@@ -92,14 +93,14 @@ def test_failed_episodes_may_count_as_the_worst(command, tmp_path, how):
 
 @pytest.mark.parametrize("how", ["hang", "swallow", "endless"])
 def test_an_episode_that_never_ends_is_ended(command, how):
-    done = command("run", *faulty(how, max_episode_seconds=0.5, check="false"), limit=30)
+    done = command("run", *faulty(how, max_episode_seconds=0.5), limit=30)
     assert done.code == 1
     assert "(env.max_episode_seconds)" in done.err
     assert re.search(r"candidate \d+, episode \d+ failed in step \d+", done.err)
 
 
 def test_hanging_episodes_may_count_as_the_worst(command, tmp_path):
-    slow = {"max_episode_seconds": 0.3, "check": "false", "on_failure": "'worst'"}
+    slow = {"max_episode_seconds": 0.3, "on_failure": "'worst'"}
     done = command("run", *faulty("hang", share=ONE, **slow), ranks=3, limit=60)
     assert done.code == 0, done.err
     assert "EpisodeTimeout: no answer for 0.3 s" in shown(done)
@@ -109,7 +110,7 @@ def test_hanging_episodes_may_count_as_the_worst(command, tmp_path):
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich", "ulfm"])
 def test_a_worker_stuck_in_native_code_is_given_up(command, tmp_path, mpi):
     """Its units go to others; the one that hangs again, alone, is the culprit. All others are evaluated."""
-    stuck = {"max_episode_seconds": 0.1, "check": "false", "on_failure": "'worst'"}
+    stuck = {"max_episode_seconds": 0.1, "on_failure": "'worst'"}
     done = command("run", *faulty("hang in C", share=ONE, **stuck), ranks=6, mpi=mpi, limit=100)
     assert done.code == 0, shown(done)
     assert "no longer answers, and is given up" in shown(done)
@@ -121,14 +122,14 @@ def test_a_worker_stuck_in_native_code_is_given_up(command, tmp_path, mpi):
 
 
 def test_rank_0_does_not_hang_where_all_workers_did(command):
-    stuck = {"max_episode_seconds": 0.1, "check": "false"}
+    stuck = {"max_episode_seconds": 0.1}
     done = command("run", *faulty("hang in C", share=0.5, **stuck), "--set", "compute.slots=2", ranks=2, limit=60)
     assert done.code == 1
     assert "rank 0 must not hang" in shown(done)
 
 
 def test_a_crash_ends_a_plain_job_with_a_traceback(command, tmp_path):
-    done = command("run", *faulty("crash", check="false"), ranks=3)
+    done = command("run", *faulty("crash", max_episode_seconds=60), ranks=3)
     assert done.code != 0
     assert "in _crash" in shown(done)
     assert not store.read(store.path_of(tmp_path / "out", 0)).complete
@@ -146,7 +147,7 @@ def test_what_does_not_repeat_is_refused_before_the_run(command, tmp_path, where
     assert "repeats an episode to the bit" in done.err
     assert named in done.err
     assert not (tmp_path / "out").exists()
-    assert command("run", *words, "--set", "env.check=false").code == 0
+    assert command("run", *words, "--set", "compute.check=false").code == 0
 
 
 def test_an_object_that_remembers_is_refused_where_it_would_be_used_again(command):

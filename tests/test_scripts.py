@@ -80,7 +80,7 @@ def test_until_complete_gives_up(commands, begin, tmp_path):
     assert wrong.wait(30) == 2
     broken = begin("until-complete.sh", commands, "", "-e", "toys:Broken-v0", *RUN[4:])
     assert broken.wait(30) == 1
-    crash = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.how=crash", "--set", "env.check=false")
+    crash = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.how=crash", "--set", "compute.check=false")
     crashing = begin("until-complete.sh", commands, "lies", *crash, *RUN[4:-1], "crash")
     assert crashing.wait(30) == 1
     assert "given up" in (tmp_path / "log").read_text()

@@ -36,7 +36,7 @@ class _Recorder:
         self._engine = engine
         self._open: list[tuple[int, list[Float32]]] = [(0, [])] * slots
         self.recordings: list[Recording] = []
-        self.id, self.refill, self.faults = engine.id, engine.refill, engine.faults
+        self.id, self.refill, self.reuses, self.faults = engine.id, engine.refill, engine.reuses, engine.faults
         self.observation_size, self.action_size = engine.observation_size, engine.action_size
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:

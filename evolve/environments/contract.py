@@ -29,6 +29,9 @@ class Engine(Protocol):
     """What went wrong in a slot, in words, since whoever deals with it took it out. Its episode is over: `step` says so
     with a reward of NaN."""
 
+    reuses: bool
+    """Whether an environment may run a second episode."""
+
     refill: int
     """How many free slots are worth waiting for before episodes are begun in them."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from evolve.config import EnvOptions, nearest
 from evolve.environments.contract import Trace
-from evolve.environments.spaces import action_decoder, observation_encoder
+from evolve.environments.spaces import action_decoder, observation_encoder, quiet
 from evolve.errors import InputError
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
 
@@ -25,9 +25,11 @@ class EnvPoolEngine:
     """
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
+        quiet()
         self._envpool = _import()
         self._options, self.id = options, options.id
         self.faults: dict[int, str] = {}
+        self.reuses = False
         self.refill = max(1, slots // 4)
         first = self.pool([0])
         self.observation_size, self._encode = observation_encoder(first.observation_space)

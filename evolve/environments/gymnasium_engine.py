@@ -14,7 +14,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, nearest
 from evolve.environments.contract import Trace
-from evolve.environments.spaces import action_decoder, observation_encoder, separate
+from evolve.environments.spaces import action_decoder, observation_encoder, quiet, separate
 from evolve.errors import FAILURES, InputError, one_line, told
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
@@ -39,7 +39,7 @@ class GymnasiumEngine:
     refill = 1
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
-        gymnasium.logger.min_level = gymnasium.logger.ERROR
+        quiet()
         self.faults: dict[int, str] = {}
         self._make = maker(options)
         self._envs: list[_Env | None] = [None] * slots
@@ -50,7 +50,7 @@ class GymnasiumEngine:
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
-        self._reuse = may_reuse(first, options)
+        self.reuses = may_reuse(first, options)
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
@@ -68,7 +68,7 @@ class GymnasiumEngine:
         """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
         for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
             try:
-                if self._envs[slot] is None or not self._reuse:
+                if self._envs[slot] is None or not self.reuses:
                     self._drop(slot)
                     self._place(slot, self._make())
                 self._encode(self._envs[slot].reset(seed=seed)[0], observations[slot])
@@ -96,7 +96,7 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
         """Play one episode in an object of its own; `used`: one that has begun another, where that is what is done."""
         env, actions = self._make(), separate(self._actions, self._decode(outputs))
-        if used and self._reuse:
+        if used and self.reuses:
             env.reset(seed=seed + 1)
             env.step(actions[0])
         yield {"observation": env.reset(seed=seed)[0]}

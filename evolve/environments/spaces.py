@@ -14,6 +14,11 @@ Encode = Callable[[Any, Float32], None]
 Decode = Callable[[Float32], Any]
 
 
+def quiet() -> None:
+    """Have Gymnasium keep its advice to those who write environments to itself."""
+    gymnasium.logger.min_level = gymnasium.logger.ERROR
+
+
 def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 

@@ -92,7 +92,7 @@ def test_box2d_worlds_remember_and_are_therefore_not_reused():
     """Why `reuse = "auto"` makes a new BipedalWalker for every episode: an old one gives other bits."""
     reused = environments.make(EnvOptions(id="BipedalWalker-v3", reuse=True), 1)
     fresh = environments.make(EnvOptions(id="BipedalWalker-v3"), 1)
-    assert fresh._reuse is False
+    assert fresh.reuses is False
     apart = 0
     for seed in range(6):
         (a,), (b,) = (play(engine, [0], [seed]) for engine in (reused, fresh))
