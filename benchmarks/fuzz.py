@@ -386,6 +386,8 @@ def flip(image: bytes, draw: random.Random) -> bytes:
 def _flips(image: bytes, seed: int, n: int, path: Path, pipe: Any) -> None:
     """Read n damaged files in a process of its own, telling each result at once."""
     draw = random.Random(seed)
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):  # they have to work inside HDF5 too
+        signal.signal(number, signal.SIG_DFL)
     for _ in range(n):
         path.write_bytes(flip(image, draw))
         signal.alarm(MOST_SECONDS)  # it is not caught: the process ends
