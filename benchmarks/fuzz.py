@@ -157,7 +157,7 @@ def _swap(file: h5py.File, draw: random.Random) -> None:
 
 def _reshape(file: h5py.File, draw: random.Random) -> None:
     """Give a dataset other bounds, another type or other numbers."""
-    name = draw.choice([n for n in _names(file) if isinstance(file.get(n), h5py.Dataset)])
+    name = draw.choice([n for n in _names(file) if isinstance(file.get(n), h5py.Dataset) and file[n].nbytes < 10**6])
     array = np.atleast_1d(file[name][()])
     match draw.randrange(5):
         case 0:
@@ -463,6 +463,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 10**9, 8 * 10**9))  # so that a mistake takes only this process with it
     wrong: list[str] = []
     figures: dict[str, Any] = {}
     memory = Path("/dev/shm")

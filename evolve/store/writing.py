@@ -20,7 +20,7 @@ from evolve.store.lock import Lock
 from evolve.store.reading import exists, read, unwritable
 
 _RARITY = 20.0
-_CHUNK = 8192  # bytes of a column that are stored together
+_CHUNK = 2048  # bytes of a column that are stored together
 
 
 @dataclass

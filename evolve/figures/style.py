@@ -1,0 +1,46 @@
+"""What all figures share: the door to matplotlib, colours that everybody can tell apart, quiet axes."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from evolve.errors import InputError, one_line
+
+# Okabe and Ito's palette (2008), made to be told apart by colour-blind readers; black and yellow are left out.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+DASHES = ("-", "--", ":", "-.")
+INK, FAINT = "#222222", "#8a8a8a"
+
+_SETTINGS = {
+    "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
+    "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
+    "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.7,
+    "svg.fonttype": "none", "svg.hashsalt": "evolve", "figure.dpi": 110, "savefig.dpi": 160,
+}  # fmt: skip
+
+
+def matplotlib(part: str) -> Any:
+    """Return a module of matplotlib. Raises InputError where it is not installed."""
+    try:
+        return importlib.import_module(f"matplotlib.{part}" if part else "matplotlib")
+    except ImportError as wrong:
+        cure = "Install it: pip install 'evolve[plot]' (in a clone: pip install -e '.[plot]')."
+        raise InputError("figures", "a working matplotlib", one_line(wrong), cure) from None
+
+
+def figure(width: float, height: float) -> Any:
+    """Return an empty figure of so many inches."""
+    matplotlib("").rcParams.update(_SETTINGS)
+    return matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
+
+
+def save(drawn: Any, path: Path) -> None:
+    """Write a figure in the format that the name ends with. Raises InputError when that cannot be done."""
+    partial = path.with_name(f".{path.name}.partial{path.suffix}")  # a viewer never meets half a picture
+    try:
+        drawn.savefig(partial, metadata={"Date": None} if path.suffix == ".svg" else None)
+        partial.replace(path)
+    except OSError as wrong:
+        partial.unlink(missing_ok=True)
+        raise InputError("-o/--output", "a file that can be written", f"{path} ({wrong})") from None
