@@ -25,7 +25,11 @@ def _parser() -> Parser:
     add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
     add("-o", "--output", type=Path, default=Path("curves.png"), metavar="OUT", help="curves.png, or .svg, or .pdf")
     add("-x", "--over", choices=("generation", "steps", "time"), default="generation", help="the axis (generation)")
-    add("--live", action="store_true", help="draw again whenever a file changes, until all are complete")
+    add(
+        "--live",
+        action="store_true",
+        help="wait for the files, and draw again whenever one changes, until all are complete",
+    )
     return parser
 
 
@@ -43,7 +47,7 @@ def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:
     seen: list[int] = []
     while stop.reason() is None:
         now = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
-        if now != seen and any(store.read(path).told for path in files):
+        if all(now) and now != seen and any(store.read(path).told for path in files):
             seen = now
             print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
             if draw(files, output, over):

@@ -1,0 +1,119 @@
+"""The plot command: what is in the picture, whatever the files; with matplotlib and without."""
+
+import re
+import shutil
+import signal
+import time
+
+import pytest
+from test_run import without
+
+from evolve import store
+
+QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three seeds of one experiment, of another with more survivors, and one run of three ranks."""
+    from evolve.run import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    quick = [*map(str, QUICK), "-g", "5"]
+    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=3"])):
+        assert main([*quick, *more, "-s", "1", "2", "3", "-o", str(folder / name)]) == 0
+    return folder
+
+
+def words(path):
+    """All texts of an SVG figure."""
+    return re.findall(r"<text [^>]*>([^<]+)</text>", path.read_text())
+
+
+def test_one_run(command, runs, tmp_path):
+    done = command("plot", runs / "a" / "seed-1.h5", "-o", "one.svg")
+    assert done.code == 0, done.err
+    texts = words(tmp_path / "one.svg")
+    for text in ("CartPole-v1: hebbian-dag, 1 run", "Fitness", "mean return", "Connections left", "1,000 steps/s",
+                 "% of the time", "generation", "champion", "population mean"):  # fmt: skip
+        assert text in texts, text
+
+
+def test_seeds_are_summed_up_and_experiments_told_apart(command, runs, tmp_path):
+    files = sorted(runs.glob("*/*.h5"))
+    assert command("plot", *files[:3], "-o", "seeds.svg", "-x", "steps").code == 0
+    texts = words(tmp_path / "seeds.svg")
+    assert "champion: median and quartiles of 3 seeds" in texts
+    assert "environment steps" in texts
+    assert command("plot", *files, "-o", "both.svg", "-x", "time").code == 0
+    texts = words(tmp_path / "both.svg")
+    assert "survivors 1: median and quartiles of 3 seeds" in texts
+    assert "survivors 3: median and quartiles of 3 seeds" in texts
+    assert "CartPole-v1: 2 experiments, 6 runs" in texts
+    assert "minutes" in texts
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
+def test_other_formats(command, runs, tmp_path, suffix):
+    assert command("plot", runs / "a" / "seed-1.h5", "-o", f"one.{suffix}").code == 0
+    head = (tmp_path / f"one.{suffix}").read_bytes()[:8]
+    assert head.startswith(b"\x89PNG" if suffix == "png" else b"%PDF")
+    assert [p.name for p in tmp_path.glob("*one*")] == [f"one.{suffix}"]
+
+
+def test_many_workers_are_a_map(command, tmp_path):
+    assert command("run", *QUICK, "-g", 3, "-o", "out", ranks=7).code == 0
+    assert command("plot", "out/seed-0.h5", "-o", "map.svg").code == 0
+    texts = words(tmp_path / "map.svg")
+    assert "% idle" in texts
+    assert "rank" in texts
+
+
+def test_a_running_and_a_killed_file(start, command, tmp_path):
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-2])
+    process = start("run", *slow, "-g", 60, "-o", "out")
+    path, deadline = store.path_of(tmp_path / "out", 0), time.monotonic() + 30
+    live = start("plot", path, "-o", "live.png", "--live")
+    while live.output()[0].count("live.png") < 3:
+        assert time.monotonic() < deadline, live.output()
+        time.sleep(0.05)
+    process.kill()
+    process.popen.wait(10)
+    live.popen.send_signal(signal.SIGINT)
+    assert live.wait(10).code == 0
+    assert (tmp_path / "live.png").exists()
+    assert command("plot", path, "-o", "killed.png").code == 0
+
+
+def test_live_ends_with_the_run(command, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "x.h5")
+    assert command("plot", "x.h5", "-o", "live.svg", "--live", limit=20).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("-o", "x.jpg"), 2, "-o/--output: expected a name that ends with .png or .svg or .pdf, got x.jpg"),
+        (("-o", "/proc/x.png"), 2, "-o/--output: expected a file that can be written"),
+        (("-x", "hours"), 2, "hours"),
+        (("missing.h5",), 2, "no such file"),
+    ],
+)
+def test_wrong_input(command, runs, arguments, code, message):
+    done = command("plot", runs / "a" / "seed-1.h5", *arguments)
+    assert done.code == code
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_an_empty_run_has_nothing_to_draw(command, tmp_path):
+    store.create(store.path_of(tmp_path, 0), store.Header("", {}, 0, "x")).close()
+    done = command("plot", "seed-0.h5")
+    assert (done.code, "nothing to draw" in done.err) == (1, True)
+
+
+def test_without_matplotlib(command, runs):
+    done = command("plot", runs / "a" / "seed-1.h5", **without("matplotlib"))
+    assert done.code == 2
+    assert "pip install -e '.[plot]'" in done.err
+    assert command("run", *QUICK, "-g", 1, **without("matplotlib")).code == 0
