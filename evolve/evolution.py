@@ -154,7 +154,9 @@ def evolve(
             record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin)
             file.append(record, strategy.to_arrays(state))
             watch(record)
-        file.held_out = _held_out(experiment, coordinator, strategy.champion(state), seed)
+        if config.held_out_episodes:
+            champion = strategy.champion(state)
+            file.held_out = held_out(experiment, coordinator, champion, seed, config.held_out_episodes)
         file.complete = True
     finally:
         file.flush()
@@ -180,11 +182,10 @@ def _record(
     )
 
 
-def _held_out(experiment: Experiment, coordinator: Coordinator, champion: Genomes, seed: int) -> store.HeldOut | None:
-    """Evaluate the champion on episodes that training never meets."""
-    episodes = experiment.config.held_out_episodes
-    if not episodes:
-        return None
+def held_out(
+    experiment: Experiment, coordinator: Coordinator, champion: Genomes, seed: int, episodes: int
+) -> store.HeldOut:
+    """Evaluate a champion (P = 1) on episodes that training never meets; more of them begin with the same ones."""
     task = Task(seed, Purpose.HELD_OUT, keys_of(0, population=1))
     evaluation = coordinator.evaluate(task, champion, episodes, experiment.network.traces)
     zeros: Int64 = np.zeros(episodes, np.int64)

@@ -89,7 +89,7 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
         file.close()
         raise
     judged = 0 if file.held_out is None else len(file.held_out.returns)
-    if file.told < config.generations or judged != config.held_out_episodes:
+    if file.told < config.generations or judged < config.held_out_episodes:
         file.complete, file.held_out = False, None
     file.header = store.Header(config.to_toml(), file.header.manifest, seed, file.header.env)
     return file
