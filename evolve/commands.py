@@ -82,7 +82,7 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
         left = dismiss(world)
         if not left or world.abandoned:
             sys.stdout.flush()
-            world.abort(code if left else code or 1)
+            world.abort(code)  # whatever they do, the work is done, or has failed
         world.leave(code)
         return code
     except EvolveError as wrong:  # rank 0 has died: one of those that are left says so

@@ -50,6 +50,11 @@ class Ledger:
         self._trace_sums[whose] += np.add.reduceat(_whole(traces[new[order]]), begin, axis=0)
 
     @property
+    def failed(self) -> int:
+        """How many units have a return that is no number."""
+        return int(np.count_nonzero(np.isnan(self._returns) & self._done))
+
+    @property
     def done(self) -> Bool:
         """[P, E]: which units have an outcome."""
         return self._done

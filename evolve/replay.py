@@ -88,7 +88,8 @@ def _held_out(run: Run, experiment: Experiment, episode: int) -> Episode:
     if not run.records:
         raise InputError("--held-out", "a run that has a champion", f"{run.path}, without a told generation")
     strategy, state = restore(experiment, run)
-    logged = None if run.held_out is None else float(run.held_out.returns[episode])
+    known = () if run.held_out is None else run.held_out.returns
+    logged = float(known[episode]) if episode < len(known) else None
     return Episode(strategy.champion(state), Purpose.HELD_OUT, 0, 0, episode, logged)
 
 
@@ -108,6 +109,9 @@ def play(run: Run, experiment: Experiment, chosen: Episode) -> tuple[Outcomes, i
             watchdog.pat()
             outcomes = rollout.tick()
     for fault in rollout.take_faults():
+        if chosen.logged is not None and np.isnan(chosen.logged):
+            print(f"it fails in step {fault.step}: {fault.told.rstrip().splitlines()[-1]}")
+            break
         where = f"in {f'step {fault.step}' if fault.step else 'reset'}, environment seed {fault.seed}"
         raise EpisodeError("the episode", f"{where}:\n{fault.told.rstrip()}", "")
     return outcomes, int(seeds[0])

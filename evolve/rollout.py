@@ -82,6 +82,7 @@ class Rollout:
         self._engine, self._batch = engine, network.batch(slots, backend)
         self._faults: list[Fault] = []
         self.episode_seconds, self._deadline = episode_seconds, math.inf
+        self._clock, self._looked = 0.0, time.perf_counter()
         self._begun, self._seeds = np.zeros(slots), np.zeros(slots, np.int64)
         self._queue: deque[Units] = deque()
         self._queued = 0
@@ -105,6 +106,8 @@ class Rollout:
     def clear(self) -> None:
         """Forget every unit."""
         self._queue.clear()
+        self._faults.clear()
+        self._engine.faults.clear()
         self._queued = 0
         self._free[:] = True
         self._look()
@@ -117,7 +120,8 @@ class Rollout:
         self._lengths[rows] += 1
         if not (np.isfinite(self._observations[: self._span]).all() and np.isfinite(rewards).all()):
             self._notice_numbers(rewards)
-        if time.perf_counter() > self._deadline:
+        self._advance_clock()
+        if self._clock > self._deadline:
             self._notice_time()
         if self._engine.faults:
             self._fail(rewards, ended)
@@ -142,9 +146,15 @@ class Rollout:
             self._engine.faults.setdefault(slot, f"{which} at position {strange[0]} of {self._observations.shape[1]}")
             self._observations[slot] = 0
 
+    def _advance_clock(self) -> None:
+        """Let the clock of episodes go on; it hardly sees that the process was suspended, or a neighbour hung."""
+        now = time.perf_counter()
+        self._clock += min(now - self._looked, self.episode_seconds / 10)
+        self._looked = now
+
     def _notice_time(self) -> None:
         """Note the live slots whose episodes have taken too long."""
-        latest = time.perf_counter() - self.episode_seconds
+        latest = self._clock - self.episode_seconds
         for slot in self._live[self._begun[self._live] < latest].tolist():
             self._engine.faults.setdefault(slot, f"it has taken {self.episode_seconds:g} s (env.max_episode_seconds)")
         begun = self._begun[self._live]
@@ -194,8 +204,9 @@ class Rollout:
             self._candidates[at], self._episodes[at], seeds[part] = units.candidates, units.episodes, units.seeds
             done += len(units)
         self._returns[slots], self._lengths[slots], self._free[slots] = 0.0, 0, False
-        self._seeds[slots], self._begun[slots] = seeds, time.perf_counter()
-        self._deadline = min(self._deadline, time.perf_counter() + self.episode_seconds)
+        self._advance_clock()
+        self._seeds[slots], self._begun[slots] = seeds, self._clock
+        self._deadline = min(self._deadline, self._clock + self.episode_seconds)
         self._look()
         self._engine.reset(slots, seeds, self._observations)
         if not np.isfinite(self._observations[slots]).all():

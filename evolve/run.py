@@ -135,11 +135,12 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
     generations = experiment.config.generations
     if world.could_tolerate:
         print(_HINT, file=sys.stderr, flush=True)
-    farm = coordinator(world, experiment.config, stop)
+    farm = None
     for file in files:
         if file.complete:
             print(f"{file.path}: already complete")
             continue
+        farm = farm or coordinator(world, experiment.config, stop)
         try:
             with Watch(file.header.seed, file.told, generations) as watch:
                 evolve(experiment, farm, file, watch)

@@ -5,10 +5,12 @@
 set -u
 launcher=$1
 shift
-told=""
+told="" stopped=""
+trap 'stopped=1' INT TERM USR1 # evolve is told too, and ends cleanly
 while :; do
     $launcher python -m evolve.run "$@" --resume
     code=$?
+    [ -n "$stopped" ] && exit 75
     # mpirun may return 0 although a host was lost, or 137 for a worker: the run files are asked. No time: 75, or 0 if complete.
     asked=$(python -m evolve.run "$@" --resume --time-limit 0s 2>&1) && exit 0
     case $asked in *"nobody else is writing"*) # ranks that their launcher has left behind

@@ -1,6 +1,8 @@
 """Environments that fail, hang, crash or do not repeat: one message, the right exit code, and nobody left behind."""
 
 import re
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -100,11 +102,42 @@ def test_an_episode_that_never_ends_is_ended(command, how):
 
 
 def test_hanging_episodes_may_count_as_the_worst(command, tmp_path):
+    """And they alone: neither the episodes stepped beside one that hangs, nor those that come next."""
     slow = {"max_episode_seconds": 0.3, "on_failure": "'worst'"}
-    done = command("run", *faulty("hang", share=ONE, **slow), ranks=3, limit=60)
+    digests = []
+    for slots, ranks in ((1, None), (24, None), (8, 3)):
+        more = ("--set", f"compute.slots={slots}", "-o", f"{slots}")
+        done = command("run", *faulty("hang", share=0.09, **slow), *more, ranks=ranks, limit=60)
+        assert done.code == 0, done.err
+        assert shown(done).count("EpisodeTimeout: no answer for 0.3 s") == 3
+        run = store.read(store.path_of(tmp_path / f"{slots}", 0))
+        assert np.isnan(np.array([r.returns for r in run.records])).sum() == 3
+        digests.append(run.records[-1].digest)
+    assert len(set(digests)) == 1
+
+
+def test_a_suspended_process_fails_no_episode(start):
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.02", "--set", "env.max_episode_seconds=1.5")
+    process = start("run", *slow, *RUN[2:], "--set", "compute.slots=2")
+    time.sleep(1.5)
+    process.popen.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    process.popen.send_signal(signal.SIGCONT)
+    done = process.wait(60)
     assert done.code == 0, done.err
-    assert "EpisodeTimeout: no answer for 0.3 s" in shown(done)
-    assert store.read(store.path_of(tmp_path / "out", 0)).complete
+
+
+def test_a_constructor_that_leaves_is_refused(command):
+    done = command("run", "-e", "toys:Leaves-v0", *RUN[2:])
+    assert done.code == 2
+    assert "expected an environment that can be made, got toys:Leaves-v0 (SystemExit: no licence)" in done.err
+
+
+def test_rank_0_says_what_it_tries_alone(command):
+    """Two workers are not enough to convict an episode that kills: rank 0 meets it too, and has named it."""
+    done = command("run", *faulty("crash", share=ONE, max_episode_seconds=60), ranks=3, mpi="ulfm")
+    assert "rank 0 evaluates the rest by itself, at last those that workers died with: generation 0" in shown(done)
+    assert "in _crash" in shown(done)
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich", "ulfm"])

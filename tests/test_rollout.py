@@ -114,3 +114,13 @@ def test_return_is_the_sum_of_rewards():
     assert len(done) == 15
     assert all(row[2] == row[3] for row in done)  # CartPole pays 1 a step
     assert all(np.isfinite(np.frombuffer(row[4], np.float32)).all() for row in done)
+
+
+def test_what_is_cleared_leaves_no_faults_behind():
+    rollout, units = setting("toys:Faulty-v0")
+    ours = rollout(2)
+    ours._engine.faults[0] = "from before"
+    ours.clear()
+    ours.submit(units.cut(0, 2))
+    assert not np.isnan([row[2] for row in finish(ours)]).any()
+    assert ours.take_faults() == []

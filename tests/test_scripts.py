@@ -101,3 +101,13 @@ def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp
 def test_the_slurm_job_does_not_repeat_a_failure(commands, begin, tmp_path):
     assert begin("slurm.sh", commands, "-e", "toys:Broken-v0", *RUN[4:]).wait(30) == 1
     assert not Path(tmp_path / "scontrol.log").exists()
+
+
+def test_until_complete_can_be_interrupted(commands, begin, tmp_path):
+    """Ctrl-C reaches the script and what it runs: neither begins anew."""
+    process = begin("until-complete.sh", commands, "", *RUN)
+    running = evolving(process, tmp_path, 1)
+    for one in (process, running):
+        one.send_signal(signal.SIGINT)
+    assert process.wait(30) == 75
+    assert not store.read(store.path_of(tmp_path / "out", 0)).complete

@@ -137,6 +137,40 @@ def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_a_flush_interrupted_after_the_replacing_is_repeated_without_harm(path, monkeypatch, wrong):
+    from evolve.store import writing
+
+    file = store.create(path, header())
+    file._flush_cost = 0.0
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "_sync", lambda _: (_ for _ in ()).throw(wrong))
+        with pytest.raises((RunError, KeyboardInterrupt)):
+            file.append(record(0), {"leaderboard": np.arange(2)})
+    file.on_disk, file._pending = 0, [record(0)]  # had the interrupt come even before this was noted
+    file.append(record(1), {"leaderboard": np.arange(3)})
+    file.flush()
+    assert [r.digest for r in store.read(path).records] == [record(g).digest for g in range(2)]
+
+
+def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
+    file = store.create(path, header())
+    file.append(record(0), {})
+    file.flush()
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(RunError, match="No such file"):
+        file.flush()
+    assert not path.exists()
+    path.write_bytes(kept)
+    file.append(record(1), {})
+    file.flush()
+    path.write_bytes(kept)  # somebody puts an older copy back
+    with pytest.raises(RunError, match="no longer holds 2 generations"):
+        file.flush()
+    assert store.read(path).told == 1
+
+
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.99])
 def test_truncated_files_are_refused(path, keep):
     write(path)

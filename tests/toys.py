@@ -218,6 +218,13 @@ class Faulty(gymnasium.Env):
         return observation, reward, self.steps >= 6 and not self.endless, False, {}
 
 
+class Leaves(Faulty):
+    """Calls sys.exit when it is made."""
+
+    def __init__(self):
+        raise SystemExit("no licence")
+
+
 class Unrepeatable(gymnasium.Env):
     """Draws from a hidden stream, somewhere."""
 
@@ -247,5 +254,5 @@ class Unrepeatable(gymnasium.Env):
         return self._observe(), self.mark if self.where == "reward" else 1.0, self.steps >= 9, False, {}
 
 
-for _class in (Faulty, Unrepeatable, Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
+for _class in (Faulty, Leaves, Unrepeatable, Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)

@@ -78,6 +78,10 @@ class Backlog:
         genomes = self._genomes.take(needed)
         return units, Chunk(self._words, self._keys[needed], genomes.weights, genomes.mask, numbers)
 
+    def put_last(self, units: Int64) -> None:
+        """Let units be handed out again, after all others, and none of them alone."""
+        self._waiting, self.suspects = np.concatenate([self._waiting, units]), 0
+
     def put_back(self, units: Int64, alone: bool) -> None:
         """Let units be handed out again, before any other (but those that are to be alone)."""
         at = 0 if alone else self.suspects

@@ -72,7 +72,7 @@ class Coordinator:
             self._work_alone(task, backlog, ledger, busy)
         self._unit_seconds = float(busy.sum()) / (len(genomes) * episodes)
         if self._faults > _TOLD:
-            _LOG.warning("… and %d more", self._faults - _TOLD)
+            _LOG.warning("… and %d more", ledger.failed - _TOLD)
         return ledger.evaluation(genomes.mask, busy)
 
     def _work_alone(self, task: Task, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
@@ -124,6 +124,8 @@ class Coordinator:
                 again, blamed = farm.lose(worker, ledger.done, hung=False)
                 self._say_lost(worker, "was lost", again)
                 self._blame(task, ledger, blamed, worker, "it was there whenever a worker died")
+                if not self._workers:
+                    self._say_alone(task, farm.in_hand_at_the_end, ledger.done.shape[1])
         for worker in farm.silent(passed, self._patience):
             self._world.abandon(worker)
             self._kill(worker)
@@ -152,6 +154,14 @@ class Coordinator:
     def _say_lost(self, worker: int, how: str, again: int) -> None:
         when, host = time.strftime("%Y-%m-%d %H:%M:%S"), self._world.hosts[worker]
         _LOG.warning("%s: rank %d on %s %s; its %d episodes are evaluated by others", when, worker, host, how, again)
+
+    def _say_alone(self, task: Task, units: Int64, episodes: int) -> None:
+        """Say what rank 0 is going to try, should that be what has killed the workers."""
+        named = [task.name(*divmod(unit, episodes))[0] for unit in units[:_TOLD].tolist()]
+        last = (
+            f", at last those that workers died with: {'; '.join(named)}{' …' * (len(units) > _TOLD)}" if named else ""
+        )
+        _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
 
     def _blame(self, task: Task, ledger: Ledger, units: Int64, worker: int, what: str) -> None:
         """Let units [n] that hang or kill workers count as failed."""

@@ -24,6 +24,8 @@ class Farm:
         self._strikes = np.zeros(len(backlog), np.int8)
         self._outstanding = dict.fromkeys(workers, 0)
         self._silence = dict.fromkeys(workers, 0.0)
+        self.in_hand_at_the_end: Int64 = np.zeros(0, np.int64)
+        """The units [n] that the last worker was lost with."""
         self._alone: set[int] = set()  # the workers that try a suspect
         self._begin()
 
@@ -67,9 +69,12 @@ class Farm:
         blamed = worker in self._alone and len(units) == 1 and (hung or self._strikes[units[0]] >= _DEATHS)
         if blamed:
             return 0, units
-        self._backlog.put_back(units, alone=bool(self._strikes[units].max(initial=0) >= 2))
         if self._workers:
+            self._backlog.put_back(units, alone=bool(self._strikes[units].max(initial=0) >= 2))
             self._begin()
+        else:
+            self._backlog.put_last(units)
+            self.in_hand_at_the_end = units
         return len(units), units[:0]
 
     def _send(self, worker: int) -> bool:

@@ -70,6 +70,8 @@ class Watchdog:
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt at the second alarm: the first may come late, to a process that was suspended."""
         if self._warned:
+            self._warned = False
+            signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)  # the next environment has its own time
             self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True

@@ -116,15 +116,25 @@ class World:
         now = time.monotonic()
         if not self.tolerant or now - self._asked < _LOST_EVERY:
             return []
-        self._asked, failed = now, self._comm.Get_failed()
-        if failed.Get_size() == len(self.gone) - len(self.abandoned):
-            return []
-        self._comm.Ack_failed(failed.Get_size())
-        ranks = failed.Translate_ranks(list(range(failed.Get_size())), self._comm.Get_group())
+        self._asked = now
+        ranks = self._failed_ranks()
         new = sorted(set(ranks) - self.gone)
         self.abandoned.difference_update(ranks)
         self._forget(new)
         return new
+
+    def _failed_ranks(self) -> list[int]:
+        failed = self._comm.Get_failed()
+        size: int = failed.Get_size()
+        if size == 0:
+            return []  # the predefined empty group, which is not freed
+        everybody = self._comm.Get_group()
+        try:
+            self._comm.Ack_failed(size)
+            return [int(rank) for rank in failed.Translate_ranks(list(range(size)), everybody)]
+        finally:
+            failed.Free()
+            everybody.Free()
 
     def abandon(self, rank: int) -> None:
         """Count a rank that does not answer among those that have gone."""
@@ -165,8 +175,15 @@ class World:
             self._comm.Abort(exit_code)
 
     def _drop_sent(self) -> None:
-        while self._unsent and self._unsent[0][1].Test():
-            self._unsent.popleft()
+        from mpi4py import MPI  # noqa: PLC0415 - the one door
+
+        try:
+            while self._unsent and self._unsent[0][1].Test():
+                self._unsent.popleft()
+        except MPI.Exception:
+            if not self.tolerant:
+                raise
+            self._asked = 0.0  # its receiver died: `lost` is to say so, and takes it out
 
 
 def _gather(communicator: Any, host: str) -> tuple[list[str], list[int]]:

@@ -221,7 +221,7 @@ def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError(argument, "a module that can be imported", f"{options.id} ({wrong})") from None
     except InputError:
         raise
-    except Exception as wrong:  # whatever a constructor or an imported module raises
+    except FAILURES as wrong:  # whatever a constructor or an imported module raises
         if options.kwargs:
             expected, came = f"arguments that {options.id} takes", f"{options.kwargs} ({one_line(wrong)})"
             raise InputError("env.kwargs", expected, came) from wrong

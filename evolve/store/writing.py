@@ -39,6 +39,7 @@ class RunFile:
     checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     held_out: HeldOut | None = None
     complete: bool = False
+    _begun: bool = False
     _pending: list[Record] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
@@ -58,7 +59,6 @@ class RunFile:
         except OSError as wrong:
             cure = "Make room or repair that, and continue with --resume."
             raise RunError(f"{self.path} cannot be written ({wrong}). {cure}") from wrong
-        self.on_disk, self._pending = self.told, []
         self._flushed_at = time.monotonic()
         self._flush_cost = self._flushed_at - begin
 
@@ -69,12 +69,13 @@ class RunFile:
     def _replace(self) -> None:
         partial = self.path.with_name(f".{self.path.name}.partial")
         try:
-            if exists(self.path):
+            if self._begun:
                 shutil.copyfile(self.path, partial)
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
             os.replace(partial, self.path)
+            self._begun, self.on_disk, self._pending = True, self.told, []
             _sync(self.path.parent)
         except OSError:
             partial.unlink(missing_ok=True)
@@ -94,6 +95,9 @@ class RunFile:
         with open(partial, "r+b", buffering=0) as disk:
             bearing = BearingFile(disk)
             with h5py.File(bearing, "r+") as file:
+                # More than we know of: an interrupt came between the last replacing and our noting it.
+                if not self.on_disk <= file["checkpoint"].attrs["told"] <= self.told:
+                    raise OSError(f"somebody else has changed it, and it no longer holds {self.on_disk} generations")
                 self._write(file)
             if bearing.wrong is not None:
                 raise bearing.wrong
@@ -106,7 +110,7 @@ class RunFile:
         for name, place in COLUMNS.items():
             if self._pending:
                 rows = [getattr(record, name) for record in self._pending]
-                _extend(file, place.path, np.asarray(rows, dtype=place.dtype))
+                _extend(file, place.path, self.on_disk, np.asarray(rows, dtype=place.dtype))
         state = file["checkpoint"]
         state.attrs.modify("told", self.told)
         for name in set(state) - set(self.checkpoint):
@@ -161,8 +165,8 @@ def _chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return (1, max(1, shape[1] * _CHUNK // row), *shape[2:])
 
 
-def _extend(file: h5py.File, path: str, rows: NDArray[Any]) -> None:
-    """Append rows [n, …]; where they are of another length than before (another rank count), the rest is NaN."""
+def _extend(file: h5py.File, path: str, before: int, rows: NDArray[Any]) -> None:
+    """Put rows [n, …] behind the first `before` rows; where lengths differ (other rank counts), the rest is NaN."""
     if path not in file:
         _make(file, path, rows)
         return
@@ -171,7 +175,7 @@ def _extend(file: h5py.File, path: str, rows: NDArray[Any]) -> None:
         old = column[()]
         del file[path]
         column = _make(file, path, old)
-    before, width = column.shape[:2] if rows.ndim > 1 else (len(column), 0)
+    width = column.shape[1] if rows.ndim > 1 else 0
     column.resize((before + len(rows), *map(max, column.shape[1:], rows.shape[1:])))
     column[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
     if rows.ndim > 1 and rows.shape[1] < width:
@@ -246,4 +250,5 @@ def reopen(path: Path) -> RunFile:
         lock.release()
         raise
     last = run.records[-1] if run.records else None
-    return RunFile(path, run.header, lock, run.told, run.told, last, run.checkpoint, run.held_out, run.complete)
+    state = last, run.checkpoint, run.held_out, run.complete
+    return RunFile(path, run.header, lock, run.told, run.told, *state, _begun=True)
