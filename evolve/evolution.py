@@ -24,10 +24,11 @@ from evolve.shapes import Float64, Int64
 
 @dataclass(frozen=True)
 class Experiment:
-    """A configuration in full and the network it describes."""
+    """A configuration in full, the network it describes, and A, the network outputs that make one action."""
 
     config: Config
     network: Network
+    action_size: int
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
@@ -69,7 +70,7 @@ def _prepare(config: Config) -> Experiment:
     if config.compute.check:
         environments.check(engine)
     engine.close()
-    return Experiment(complete, network)
+    return Experiment(complete, network, engine.action_size)
 
 
 def _check_size(config: Config, network: Network) -> None:

@@ -4,12 +4,18 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 from evolve import figures, store
-from evolve.cluster import World
-from evolve.commands import Parser, launch
+from evolve.cluster import Task, World, keys_of
+from evolve.commands import Parser, coordinator, launch
+from evolve.environments.names import names
 from evolve.errors import InputError, RunError
-from evolve.evolution import load_config
+from evolve.evolution import load_config, reload
+from evolve.genome import Genomes
+from evolve.rng import Purpose
 from evolve.stopping import StopFlag
+from evolve.store import Run
 
 _LOOK_EVERY = 1.0  # seconds
 
@@ -20,16 +26,17 @@ def _parser() -> Parser:
         "Draw fitness, connections, throughput and idle workers of run files. Files of one experiment are summed up.",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-*.h5 -o curves.svg",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --live",
+        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
     )
     add = parser.add_argument
     add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
     add("-o", "--output", type=Path, default=Path("curves.png"), metavar="OUT", help="curves.png, or .svg, or .pdf")
     add("-x", "--over", choices=("generation", "steps", "time"), default="generation", help="the axis (generation)")
-    add(
-        "--live",
-        action="store_true",
-        help="wait for the files, and draw again whenever one changes, until all are complete",
-    )
+    live = "wait for the files, and draw again whenever one changes, until all are complete"
+    add("--live", action="store_true", help=live)
+    add("--network", action="store_true", help="draw the network of a champion instead")
+    add("--generation", type=int, metavar="G", help="whose champion (the last told one)")
+    add("--traces", action="store_true", help="its mean Hebbian traces over its episodes, instead of the weights")
     return parser
 
 
@@ -41,6 +48,30 @@ def draw(files: list[Path], output: Path, over: str) -> bool:
         raise RunError(f"{', '.join(map(str, files))}: no generation has been told yet, so there is nothing to draw")
     figures.plot(figures.experiments(told), output, over)
     return all(run.complete for run in runs)
+
+
+def draw_network(run: Run, generation: int | None, traces: bool, output: Path, world: World, stop: StopFlag) -> None:
+    """Draw the network of a generation's champion, its connections as strong as its weights, or as its traces."""
+    if not run.told:
+        raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to draw")
+    generation = run.told - 1 if generation is None else generation
+    if not 0 <= generation < run.told:
+        raise InputError("--generation", f"one of 0 to {run.told - 1}", generation)
+    experiment, record = reload(run), run.records[generation]
+    config, network = experiment.config, experiment.network
+    strength = record.champion_weights
+    if traces:
+        keys = keys_of(generation, record.champion_candidate + 1, config.common_random_numbers)[-1:]
+        task = Task(run.header.seed, Purpose.EPISODE, keys, np.array([record.champion_candidate]))
+        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
+        strength = coordinator(world, config, stop).evaluate(task, genome, config.episodes, network.traces).traces[0]
+    wired = figures.wires(network, record.champion_mask, strength)
+    hidden = wired.sizes[-1] - experiment.action_size  # outputs that are no action
+    seen, done = names(config.env.id, network.observation_size, experiment.action_size)
+    left = f"{len(wired.strength):,} of {network.weights:,} connections left"
+    title = f"{config.env.id}, champion of generation {generation}: {left}"
+    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, hidden))][:hidden] + done
+    figures.draw(wired, seen, outputs, title, "trace" if traces else "weight", output)
 
 
 def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:
@@ -55,11 +86,17 @@ def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:
         time.sleep(_LOOK_EVERY)
 
 
-def _body(_world: World, stop: StopFlag, argv: list[str]) -> int:
+def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     if arguments.output.suffix not in figures.FORMATS:
         raise InputError("-o/--output", f"a name that ends with {' or '.join(figures.FORMATS)}", str(arguments.output))
-    if arguments.live:
+    if arguments.network:
+        if len(arguments.files) > 1:
+            raise InputError("FILE", "one run file with --network", f"{len(arguments.files)} of them")
+        run = store.read(arguments.files[0])
+        draw_network(run, arguments.generation, arguments.traces, arguments.output, world, stop)
+        print(arguments.output)
+    elif arguments.live:
         _follow(arguments.files, arguments.output, arguments.over, stop)
     else:
         draw(arguments.files, arguments.output, arguments.over)

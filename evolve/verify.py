@@ -7,6 +7,7 @@ with --full, by running all of it again.
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from evolve.commands import Parser, coordinator, launch
 from evolve.config import differences
 from evolve.console import Watch
 from evolve.errors import RunError
-from evolve.evolution import Experiment, evolve, load_config, reload
+from evolve.evolution import evolve, load_config, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.shapes import Float64, Int32
@@ -102,7 +103,7 @@ def _run_again(run: Run, world: World, stop: StopFlag) -> int:
     """Run the whole experiment again, as far as it was told, and compare everything."""
     once = reload(run)
     config = once.config.model_copy(update={"generations": len(run.records), "held_out_episodes": 0})
-    experiment = Experiment(config, once.network)
+    experiment = replace(once, config=config)
     with tempfile.TemporaryDirectory() as directory:
         file = store.create(store.path_of(Path(directory), run.header.seed), run.header)
         with Watch(run.header.seed, 0, config.generations) as watch:

@@ -117,3 +117,51 @@ def test_without_matplotlib(command, runs):
     assert done.code == 2
     assert "pip install -e '.[plot]'" in done.err
     assert command("run", *QUICK, "-g", 1, **without("matplotlib")).code == 0
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    """A run that has pruned most of its connections."""
+    from evolve.run import main
+
+    folder = tmp_path_factory.mktemp("pendulum")
+    hard = "--set strategy.trace_pruning=0.2 --set strategy.uniform_pruning=0.1 --set held_out_episodes=0"
+    assert main(["-e", "CartPole-v1", *f"-p 8 -r 1 -g 12 -d 4 {hard} -o".split(), str(folder)]) == 0
+    return store.path_of(folder, 0)
+
+
+def edges(path):
+    """How many connections an SVG drawing has."""
+    group = path.read_text().split('<g id="connections">')[1].split("</g>")[0]
+    return len(re.findall(r"<path d=", group)) or len(re.findall(r"<use ", group))
+
+
+@pytest.mark.parametrize(("more", "kind"), [((), "weight"), (("--traces",), "trace")])
+def test_a_network_is_drawn_with_what_is_left_of_it(command, pendulum, tmp_path, more, kind):
+    done = command("plot", pendulum, "--network", *more, "-o", "network.svg")
+    assert done.code == 0, done.err
+    left = int(store.read(pendulum).records[-1].champion_mask.sum())
+    texts = words(tmp_path / "network.svg")
+    assert any(f": {left} of " in text for text in texts)
+    assert edges(tmp_path / "network.svg") == left
+    for text in ("pole angle", "push left", f"positive {kind}", f"negative {kind}", "neuromodulator"):
+        assert text in texts, text
+
+
+def test_any_generation_may_be_drawn(command, pendulum, tmp_path):
+    assert command("plot", pendulum, "--network", "--generation", 0, "-o", "first.svg").code == 0
+    assert edges(tmp_path / "first.svg") == int(store.read(pendulum).records[0].champion_mask.sum())
+    done = command("plot", pendulum, "--network", "--generation", 99, "-o", "none.svg")
+    assert done.code == 2
+    assert "--generation: expected one of 0 to 11, got 99" in done.err
+
+
+def test_networks_of_any_size_can_be_drawn(command, tmp_path):
+    """None left, and five thousand."""
+    for hidden, pruning in (((2,), 1.0), ((60, 40), 0.0)):
+        set_all = {"trace_pruning": pruning, "uniform_pruning": pruning, "uniform_pruning_chance": 1}
+        settings = [word for key, value in set_all.items() for word in ("--set", f"strategy.{key}={value}")]
+        run = ("-p", 4, "-r", 1, "-g", 2, "-d", *hidden, *settings, "--set", "held_out_episodes=0", "-o", hidden[0])
+        assert command("run", *run).code == 0
+        done = command("plot", f"{hidden[0]}/seed-0.h5", "--network", "-o", f"{hidden[0]}.png")
+        assert done.code == 0, done.err

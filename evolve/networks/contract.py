@@ -19,9 +19,11 @@ class Block:
     """One weight matrix inside a genome: weights[start:stop] is [rows, columns], row-major.
 
     layer: the layer it feeds; the blocks of one layer are contiguous, so a run of them can be swapped whole.
+    source: the layer it reads. Layer 0 is fed by the observation, which is source 0; source l + 1 is what layer l says.
     """
 
     layer: int
+    source: int
     start: int
     rows: int
     columns: int

@@ -57,7 +57,7 @@ class HebbianDag:
         D, blocks, start = self.sizes, [], 0
         for layer in range(len(D) - 1):
             for source in range(layer + 1):
-                blocks.append(Block(layer, start, rows=D[source], columns=D[layer + 1]))
+                blocks.append(Block(layer, source, start, rows=D[source], columns=D[layer + 1]))
                 start = blocks[-1].stop
         return tuple(blocks)
 

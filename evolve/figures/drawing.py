@@ -1,0 +1,153 @@
+"""A pruned network as a graph: layers from left to right, and only the connections that are left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolve.figures.style import COLOURS, FAINT, INK, figure, matplotlib, save
+from evolve.networks import Network
+from evolve.shapes import Bool, Float32, Float64, Int64
+
+POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]
+_TALLEST = 11.0  # inches
+_FEW = 150  # connections that are drawn in full ink
+
+
+@dataclass(frozen=True)
+class Wires:
+    """The connections of one network, each from neuron `tail` of layer `source` to neuron `head` of layer `target`.
+
+    source, tail, target, head: [n]. sizes: the neurons of each layer, observations first. strength: [n], the weights,
+    or the traces.
+    """
+
+    sizes: tuple[int, ...]
+    source: Int64
+    tail: Int64
+    target: Int64
+    head: Int64
+    strength: Float32
+
+    def touched(self) -> list[set[int]]:
+        """Return the neurons of each layer that have a connection."""
+        found: list[set[int]] = [set() for _ in self.sizes]
+        for layers, neurons in ((self.source, self.tail), (self.target, self.head)):
+            for layer, neuron in zip(layers.tolist(), neurons.tolist(), strict=True):
+                found[layer].add(neuron)
+        return found
+
+
+def wires(network: Network, mask: Bool, strength: Float32) -> Wires:
+    """Return the connections that a mask [W] leaves, with their strength [W]."""
+    sizes = {0: network.observation_size}
+    parts = []
+    for block in network.blocks:
+        sizes[block.layer + 1] = block.columns
+        place = slice(block.start, block.stop)
+        rows, columns = np.nonzero(mask[place].reshape(block.rows, block.columns))
+        ends = np.full(len(rows), block.source), rows, np.full(len(rows), block.layer + 1), columns
+        parts.append((*ends, strength[place].reshape(block.rows, block.columns)[rows, columns]))
+    source, tail, target, head, size = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Wires(tuple(sizes[layer] for layer in sorted(sizes)), source, tail, target, head, size)
+
+
+def draw(wires: Wires, inputs: Sequence[str], outputs: Sequence[str], title: str, kind: str, path: Path) -> None:
+    """Draw a network into a file: sign as colour, size as width; `kind` says what the sizes are ("weight").
+
+    inputs, outputs: the names of the first and the last layer. Raises InputError when it cannot be written.
+    """
+    places = _places(wires)
+    tallest = max(len(places[0]), len(places[-1]), *map(len, places))
+    drawn = figure(9.0, min(max(2.6, 0.24 * tallest + 1.2), _TALLEST))
+    panel = drawn.subplots()
+    panel.set_axis_off()
+    _edges(panel, wires, places)
+    for layer, neurons in enumerate(places):
+        _nodes(panel, layer, neurons, wires.touched()[layer])
+    size = 9.0 if tallest <= 40 else 6.0
+    _labels(panel, places[0], inputs, wires.touched()[0], "right", size)
+    _labels(panel, places[-1], outputs, wires.touched()[-1], "left", size)
+    _legend(panel, wires, kind)
+    drawn.suptitle(title, x=0.01, ha="left", fontsize=12)
+    panel.set_xlim(-0.9, len(places) - 0.2)
+    save(drawn, path)
+
+
+def _places(wires: Wires) -> list[dict[int, tuple[float, float]]]:
+    """Return where the neurons of each layer are: all observations and outputs, but only the used hidden ones."""
+    touched, places = wires.touched(), []
+    for layer, size in enumerate(wires.sizes):
+        shown = range(size) if layer in (0, len(wires.sizes) - 1) else sorted(touched[layer])
+        heights = np.linspace(1, 0, len(shown) + 2)[1:-1]
+        places.append({neuron: (float(layer), float(y)) for neuron, y in zip(shown, heights, strict=True)})
+    return places
+
+
+def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]]) -> None:
+    """Draw each connection as a curve, the strong ones last; where there are many, the weak ones fade."""
+    if not len(wires.strength):
+        return
+    size = np.abs(wires.strength) / max(float(np.abs(wires.strength).max()), 1e-30)
+    order = np.argsort(size)
+    begin = [places[s][t] for s, t in zip(wires.source[order].tolist(), wires.tail[order].tolist(), strict=True)]
+    end = [places[s][t] for s, t in zip(wires.target[order].tolist(), wires.head[order].tolist(), strict=True)]
+    crowd = min(1.0, _FEW / len(size))
+    alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size[order] ** 1.5) + 0.02
+    colours = matplotlib("colors").to_rgba_array(np.where(wires.strength[order] > 0, POSITIVE, NEGATIVE).tolist())
+    colours[:, 3] = np.clip(alpha, 0.02, 1)
+    lines = matplotlib("collections").LineCollection(
+        _curves(np.array(begin), np.array(end)),
+        colors=colours,
+        linewidths=(0.4 + 2.8 * size[order]) * (0.5 + crowd / 2),
+    )
+    lines.set_gid("connections")
+    panel.add_collection(lines)
+
+
+def _curves(begin: Float64, end: Float64) -> Float64:
+    """Return [n, 24, 2]: smooth curves from points [n, 2] to points; those that skip a layer pass beside it."""
+    t = np.linspace(0, 1, 24)[None, :, None]
+    reach = (end - begin)[:, :1]
+    lift = np.where(reach > 1.5, 0.07 * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
+    first = begin + np.concatenate([0.45 * reach, lift], axis=1)
+    second = end - np.concatenate([0.45 * reach, -lift], axis=1)
+    points: Float64 = (
+        (1 - t) ** 3 * begin[:, None] + 3 * (1 - t) ** 2 * t * first[:, None]
+        + 3 * (1 - t) * t**2 * second[:, None] + t**3 * end[:, None]
+    )  # fmt: skip
+    return points
+
+
+def _nodes(panel: Any, layer: int, places: dict[int, tuple[float, float]], touched: set[int]) -> None:
+    for used in (False, True):
+        shown = [place for neuron, place in places.items() if (neuron in touched) == used]
+        if shown:
+            x, y = zip(*shown, strict=True)
+            size = 46 if len(places) <= 40 else 12
+            panel.scatter(x, y, s=size, zorder=3, color="white", edgecolors=INK if used else "#cfcfcf", linewidths=1.1)
+
+
+def _labels(
+    panel: Any, places: dict[int, tuple[float, float]], names: Sequence[str], touched: set[int], align: str, size: float
+) -> None:
+    side = -0.06 if align == "right" else 0.06
+    if len(places) > 90:  # no room for names
+        x, y = min(places.values(), key=lambda place: place[1])
+        panel.text(x, y - 0.03, f"{len(places)} {names[0].split(' ')[0]}s", ha="center", va="top", fontsize=9)
+        return
+    for neuron, (x, y) in places.items():
+        colour = INK if neuron in touched else FAINT
+        panel.text(x + side, y, names[neuron], ha=align, va="center", color=colour, fontsize=size)
+
+
+def _legend(panel: Any, wires: Wires, kind: str) -> None:
+    line = matplotlib("lines").Line2D
+    strongest = float(np.abs(wires.strength).max()) if len(wires.strength) else 0.0
+    entries = [line([], [], color=POSITIVE, lw=2.4), line([], [], color=NEGATIVE, lw=2.4)]
+    words = [f"positive {kind}", f"negative {kind}"]
+    title = f"width: size, at most {strongest:.3g}"
+    panel.legend(entries, words, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, title=title, fontsize=8.5,
+                 title_fontsize=8.5)  # fmt: skip
