@@ -150,7 +150,7 @@ class Prune:
         return PruneState(self._elite(arrays, "leaderboard"), self._elite(arrays, "recent"))
 
     def _elite(self, arrays: Arrays, name: str) -> Elite:
-        W = self._network.weights
+        sizes = {"W": self._network.weights}
         spelled = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N W", np.float32),
                    "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
         parts = {}
@@ -158,7 +158,8 @@ class Prune:
             if f"{name}_{part}" not in arrays:
                 raise ValueError(f"checkpoint: {name}_{part} is missing")
             array = parts[part] = np.asarray(arrays[f"{name}_{part}"])
-            expect(array, f"{name}_{part}", symbols, dtype, N=len(parts["weights"]), W=W)
+            expect(array, f"{name}_{part}", symbols, dtype, **sizes)
+            sizes.setdefault("N", len(array))
         return Elite(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
 
     def _survivors(self, state: PruneState) -> int:

@@ -91,6 +91,8 @@ def test_damaged_state_is_refused(table):
             made.from_arrays({k: v for k, v in arrays.items() if k != name})
         with pytest.raises(ValueError, match=r"expected|missing"):
             made.from_arrays(arrays | {name: arrays[name][..., :-1]})
+        with pytest.raises(ValueError, match="expected"):
+            made.from_arrays(arrays | {name: np.zeros((), arrays[name].dtype)})
 
 
 def test_improves_a_sphere(table):
