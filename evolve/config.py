@@ -216,18 +216,22 @@ def read_table(text: str, source: str) -> Table:
         raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones") from None
     except ValueError as wrong:  # a TOMLDecodeError, or a number that no Python int may have
         raise InputError(source, "well-formed TOML", f"{wrong}", "") from None
-    if _depth(table) > _DEEPEST:
-        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
+    _check_values(table, source)
     return table
 
 
-def _depth(value: object) -> int:
-    """Return how deep tables and arrays are nested in a value."""
-    level, depth = [value], 0
-    while level := [v for v in level if isinstance(v, dict | list)]:
-        depth += 1
-        level = [part for v in level for part in (v.values() if isinstance(v, dict) else v)]
-    return depth
+def _check_values(table: Table, source: str) -> None:
+    """Raise InputError for values nested too deep, and for integers that TOML does not have."""
+    level: list[object] = [table]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            part for v in level if isinstance(v, dict | list) for part in (v.values() if isinstance(v, dict) else v)
+        ]
+        for value in level:
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise InputError(source, "integers of at most 64 bits, as TOML has them", value)
+    if level:
+        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
 
 
 def set_key(table: Table, key: str, value: object) -> None:

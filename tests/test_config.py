@@ -75,6 +75,41 @@ def test_bad_assignments_are_refused(text):
         read_assignment(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "[" * 40 + "]" * 40, "nested at most 32 deep"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested at most 32 deep"),
+        ("a." * 40 + "b = 1", "keys of at most 32 parts"),
+        ("x = {" + "a." * 40 + "b = 1}", "keys of at most 32 parts"),
+        ("x = 0x" + "f" * 6000, "integers of at most 64 bits"),
+        ("x = [1, 9223372036854775808]", "integers of at most 64 bits"),
+        ("x = " + "1" * 6000, "well-formed TOML"),
+        ("#" * 1_000_001, "at most 1,000,000 characters"),
+    ],
+    ids=lambda v: v[:20],
+)
+def test_absurd_documents_are_refused_with_one_short_line(text, message):
+    with pytest.raises(InputError, match=message) as wrong:
+        read_table(text, "my.toml")
+    assert "\n" not in str(wrong.value)
+    assert len(str(wrong.value)) < 1000
+
+
+def test_deep_is_not_absurd():
+    table = read_table("x = " + "[" * 30 + "1" + "]" * 30 + "\n" + "a." * 20 + "b = -9223372036854775808", "it")
+    assert set(table) == {"x", "a"}
+    with pytest.raises(InputError, match="parts"):
+        read_assignment("a." * 40 + "b=1")
+
+
+def test_messages_show_no_control_characters():
+    with pytest.raises(InputError) as wrong:
+        parse(Config, {"env": {"id": 5}, "population": "\x1b[31m\n" + "x" * 10_000})
+    assert "\x1b" not in str(wrong.value)
+    assert len(str(wrong.value)) < 1000
+
+
 def test_set_key_makes_tables_but_does_not_replace_values():
     table = {"population": 3}
     set_key(table, "env.kwargs.g", 9.0)
