@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -128,15 +130,18 @@ Start = Callable[..., Process]
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start `python -m evolve.<name> …`; the test gets the running Process, and nothing survives it."""
     started: list[Process] = []
+    # Killed launchers leave folders behind that are named by their process; a later one of that number would stumble.
+    scratch = tempfile.mkdtemp(prefix="evolve-")
 
     def begin(name: str, *arguments: object, ranks: int | None = None, mpi: str = "openmpi", **env: str) -> Process:
         words = [*launcher(ranks, mpi), sys.executable, "-m", f"evolve.{name}", *(str(a) for a in arguments)]
-        started.append(Process(words, environment(mpi, **env), tmp_path))
+        started.append(Process(words, environment(mpi, **{"TMPDIR": scratch} | env), tmp_path))
         return started[-1]
 
     yield begin
     for process in started:
         process.close()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_a_disk_that_is_full_from_the_beginning(command, disk):
 
 def test_a_quota(tmp_path, expected):
     """A limit on the size of files fails in the middle of a write, like a quota does."""
-    line = f"ulimit -f 230; exec {sys.executable} -m evolve.run {' '.join(map(str, RUN))} -g 60 -o out"
+    line = f"ulimit -f 70; exec {sys.executable} -m evolve.run {' '.join(map(str, RUN))} -g 60 -o out"
     words = ["bash", "-c", line]
     done = subprocess.run(
         words, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
