@@ -66,11 +66,11 @@ def draw_network(run: Run, generation: int | None, traces: bool, output: Path, w
         genome = Genomes(record.champion_weights[None], record.champion_mask[None])
         strength = coordinator(world, config, stop).evaluate(task, genome, config.episodes, network.traces).traces[0]
     wired = figures.wires(network, record.champion_mask, strength)
-    hidden = wired.sizes[-1] - experiment.action_size  # outputs that are no action
+    others = wired.sizes[-1] - experiment.action_size  # outputs that are no action
     seen, done = names(config.env.id, network.observation_size, experiment.action_size)
     left = f"{len(wired.strength):,} of {network.weights:,} connections left"
     title = f"{config.env.id}, champion of generation {generation}: {left}"
-    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, hidden))][:hidden] + done
+    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + done
     figures.draw(wired, seen, outputs, title, "trace" if traces else "weight", output)
 
 

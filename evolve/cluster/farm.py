@@ -52,7 +52,7 @@ class Farm:
     def silent(self, passed: float, patience: Callable[[int], float]) -> list[int]:
         """Return the workers that have units in hand and have been silent for too long, `passed` seconds later."""
         for worker in self._workers:
-            self._silence[worker] += passed if self._outstanding[worker] else -self._silence[worker]
+            self._silence[worker] = self._silence[worker] + passed if self._outstanding[worker] else 0.0
         return [worker for worker in self._workers if self._silence[worker] > patience(worker)]
 
     def lose(self, worker: int, done: Bool, hung: bool) -> tuple[int, Int64]:
