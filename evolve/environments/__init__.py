@@ -4,13 +4,14 @@
 """
 
 from evolve.config import EnvOptions
-from evolve.environments.bare import Recording, replay
+from evolve.environments.bare import replay
 from evolve.environments.contract import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import GymnasiumEngine
+from evolve.environments.recording import Recorder, Recording
 from evolve.environments.repeatable import check
 
-__all__ = ["ENGINES", "Engine", "Recording", "check", "chunk_seconds", "make", "replay"]
+__all__ = ["ENGINES", "Engine", "Recorder", "Recording", "check", "chunk_seconds", "make", "replay"]
 
 ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": GymnasiumEngine, "envpool": EnvPoolEngine}
 

@@ -1,23 +1,14 @@
 """The bare environment: what stepping costs when nothing else is done, for benchmarks to compare with."""
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import maker, may_reuse
+from evolve.environments.recording import Recording
 from evolve.environments.spaces import action_decoder, separate
-from evolve.shapes import Float32
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One episode: its environment seed and the network outputs [L, A] that drove it."""
-
-    seed: int
-    outputs: Float32
 
 
 def replay(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
@@ -47,7 +38,7 @@ def _replay_objects(options: EnvOptions, episodes: list[Recording]) -> tuple[int
     make = maker(options)
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
-    played = [(episode.seed, separate(env.action_space, decode(episode.outputs))) for episode in episodes]
+    played = [(episode.seed, separate(env.action_space, decode(np.stack(episode.outputs)))) for episode in episodes]
     reuse, steps, begin = may_reuse(env, options), 0, time.perf_counter()
     for seed, actions in played:
         if not reuse:
