@@ -121,9 +121,14 @@ class ComputeOptions(Options):
 
 
 class OutputOptions(Options):
-    """Where run files go; by default `runs/<environment>-<network>`."""
+    """Where run files go, by default `runs/<environment>-<network>`, and what is kept in them.
+
+    genomes: the "champions" of each generation (5 bytes per weight), or "all" of it (P times as much), so that any
+    candidate can be replayed.
+    """
 
     directory: str | None = None
+    genomes: Literal["champions", "all"] = "champions"
 
 
 class Config(Options):

@@ -1,22 +1,83 @@
 """What the evaluation of a population comes to, gathered by key so that the order of arrival cannot matter."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64
+from evolve.fingerprint import LONGEST_TRAIL
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 _TRACE_UNIT = 2.0**-20
 
 
 @dataclass(frozen=True)
+class Outcomes:
+    """What N episodes came to.
+
+    candidates, episodes: [N], whose they are; returns: [N]; lengths: [N], environment steps; traces: [N, T];
+    fingerprints: [N, 2], of observations and of network outputs; trails: [Σ min(length, LONGEST_TRAIL), 2], end to end.
+    """
+
+    candidates: Int32
+    episodes: Int32
+    returns: Float64
+    lengths: Int32
+    traces: Float32
+    fingerprints: UInt64
+    trails: UInt8
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+
+def join(parts: Sequence[Outcomes]) -> Outcomes:
+    """Return the outcomes of all parts, end to end."""
+    return Outcomes(*(np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Outcomes)))
+
+
+class Trails:
+    """The trails of an evaluation, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Int32, Int32, Int32, UInt8]] = []
+
+    def put(self, outcomes: Outcomes) -> None:
+        """Keep the trails of some outcomes."""
+        lengths = np.minimum(outcomes.lengths, LONGEST_TRAIL)
+        # Copies: what comes from a message is a view that would keep all of it alive.
+        kept = outcomes.candidates.copy(), outcomes.episodes.copy(), lengths, outcomes.trails.copy()
+        self._parts.append(kept)
+
+    def of(self, candidate: int, episodes: int) -> UInt8:
+        """Return [E, L, 2]: the trails of a candidate's E episodes; L is their greatest length, zero fills them up."""
+        found: dict[int, UInt8] = {}
+        for candidates, numbers, lengths, trails in self._parts:
+            for at in np.flatnonzero(candidates == candidate).tolist():
+                begin = int(lengths[:at].sum())
+                found[int(numbers[at])] = trails[begin : begin + int(lengths[at])]
+        whole = np.zeros((episodes, max([1, *map(len, found.values())]), 2), np.uint8)
+        for episode, trail in found.items():
+            whole[episode, : len(trail)] = trail
+        return whole
+
+
+@dataclass(frozen=True)
 class Evaluation:
-    """returns [P, E]; lengths [P, E], environment steps; traces [P, T], means over episodes; busy_seconds [R]."""
+    """What P candidates came to in E episodes each.
+
+    returns [P, E]; lengths [P, E], environment steps; traces [P, T], means over episodes; fingerprints [P, E, 2];
+    busy_seconds, environment_seconds [R], how long each rank was at work, and in environments.
+    """
 
     returns: Float64
     lengths: Int32
     traces: Float32
+    fingerprints: UInt64
+    trails: Trails
     busy_seconds: Float64
+    environment_seconds: Float64
 
 
 class Ledger:
@@ -32,21 +93,35 @@ class Ledger:
         self.traces = T
         self._returns, self._lengths = np.full((P, E), np.nan), np.zeros((P, E), np.int32)
         self._done, self._trace_sums = np.zeros((P, E), np.bool_), np.zeros((P, T), np.int64)
+        self._fingerprints, self._trails = np.zeros((P, E, 2), np.uint64), Trails()
 
-    def put(self, candidates: Int32, episodes: Int32, returns: Float64, lengths: Int32, traces: Float32) -> None:
-        """Enter the outcomes of N different units, [N] each and traces [N, T]; known units change nothing."""
-        new = np.flatnonzero(~self._done[candidates, episodes])
+    def put(self, outcomes: Outcomes) -> None:
+        """Enter the outcomes of different units; known units change nothing."""
+        new = np.flatnonzero(~self._done[outcomes.candidates, outcomes.episodes])
         if not len(new):
             return
-        at = candidates[new], episodes[new]
+        at = outcomes.candidates[new], outcomes.episodes[new]
         self._done[at] = True
         self.waiting -= len(new)
-        self._returns[at], self._lengths[at] = returns[new], lengths[new]
+        self._returns[at], self._lengths[at] = outcomes.returns[new], outcomes.lengths[new]
+        self._fingerprints[at] = outcomes.fingerprints[new]
+        self._trails.put(outcomes)
+        self._add_traces(at[0], outcomes.traces, new)
+
+    def give_up(self, candidate: int, episode: int) -> None:
+        """Enter that a unit has failed, with nothing known of it."""
+        at = np.array([candidate], np.int32), np.array([episode], np.int32)
+        traces, fingerprints = np.zeros((1, self.traces), np.float32), np.zeros((1, 2), np.uint64)
+        no_trail = np.zeros((0, 2), np.uint8)
+        self.put(Outcomes(*at, np.array([np.nan]), np.zeros(1, np.int32), traces, fingerprints, no_trail))
+
+    def _add_traces(self, candidates: Int32, traces: Float32, new: NDArray[np.intp]) -> None:
+        """Add rows `new` [n] of traces [N, T] to the sums of candidates [n]."""
         if len(new) == 1:
-            self._trace_sums[at[0][0]] += _whole(traces[new[0]])
+            self._trace_sums[candidates[0]] += _whole(traces[new[0]])
             return
-        order = np.argsort(at[0])
-        whose, begin = np.unique(at[0][order], return_index=True)
+        order = np.argsort(candidates)
+        whose, begin = np.unique(candidates[order], return_index=True)
         self._trace_sums[whose] += np.add.reduceat(_whole(traces[new[order]]), begin, axis=0)
 
     @property
@@ -59,12 +134,15 @@ class Ledger:
         """[P, E]: which units have an outcome."""
         return self._done
 
-    def evaluation(self, mask: Bool, busy_seconds: Float64) -> Evaluation:
-        """Return the evaluation; a connection that `mask` [P, W] says is pruned has no trace; `busy_seconds` [R]."""
+    def evaluation(self, mask: Bool, seconds: Float64) -> Evaluation:
+        """Return the evaluation; a connection that `mask` [P, W] says is pruned has no trace.
+
+        seconds: [2, R], how long each rank was busy, and its environments.
+        """
         means = (self._trace_sums.astype(np.float64) * (_TRACE_UNIT / self._done.shape[1])).astype(np.float32)
         if means.shape[1]:
             means[~mask] = 0
-        return Evaluation(self._returns, self._lengths, means, busy_seconds)
+        return Evaluation(self._returns, self._lengths, means, self._fingerprints, self._trails, *seconds)
 
 
 def _whole(traces: Float32) -> Int64:

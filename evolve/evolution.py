@@ -153,7 +153,7 @@ def evolve(
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
             previous = bytes.fromhex(file.last.digest.decode()) if file.last else DIGEST_START
             record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin)
-            file.append(record, strategy.to_arrays(state))
+            file.append(record, strategy.to_arrays(state), genomes if config.output.genomes == "all" else None)
             watch(record)
         if config.held_out_episodes:
             champion = strategy.champion(state)
@@ -180,6 +180,10 @@ def _record(
         champion_mask=genomes.mask[best],
         champion_candidate=best,
         champion_fitness=float(fitness[best]),
+        champion_trail=evaluation.trails.of(best, evaluation.returns.shape[1]),
+        fingerprints=evaluation.fingerprints,
+        genome_fingerprints=genomes.fingerprints(),
+        environment_seconds=evaluation.environment_seconds,
     )
 
 

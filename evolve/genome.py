@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, expect
+from evolve.fingerprint import fold
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt64, expect
 
 DIGEST_START = bytes(32)
 """What the digest of generation 0 is chained to."""
+_ABSENT = np.uint32(0xFFFFFFFF)  # the bits of no weight
+_AT_ONCE = 2**18  # weights, so that little memory is taken
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,13 @@ class Genomes:
         """Return [P] int32: the connections each candidate has left."""
         left: Int32 = np.count_nonzero(self.mask, axis=1).astype(np.int32)
         return left
+
+    def fingerprints(self) -> UInt64:
+        """Return [P]: 64 bits that stand for each candidate's connections and weights."""
+        rows = max(1, _AT_ONCE // max(1, self.weights.shape[1]))
+        parts = [slice(p, p + rows) for p in range(0, len(self), rows)]
+        words = (np.where(self.mask[part], self.weights[part].view(np.uint32), _ABSENT) for part in parts)
+        return np.concatenate([fold(part) for part in words])
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:

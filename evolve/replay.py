@@ -14,10 +14,11 @@ from evolve import store
 from evolve.cluster import Watchdog, World, keys_of
 from evolve.commands import Parser, launch
 from evolve.errors import EpisodeError, InputError, RunError
+from evolve.evaluation import Outcomes
 from evolve.evolution import Experiment, make_rollout, reload, restore
 from evolve.genome import Genomes
 from evolve.rng import Purpose, environment_seeds
-from evolve.rollout import Outcomes, Units
+from evolve.rollout import Units
 from evolve.stopping import StopFlag
 from evolve.store import Run
 

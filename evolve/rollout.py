@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from evolve.environments import Engine
+from evolve.evaluation import Outcomes
 from evolve.genome import Genomes
 from evolve.networks import Network
-from evolve.numerics import Backend
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
+from evolve.numerics import Backend, EpisodeFingerprints
+from evolve.shapes import Bool, Float64, Int32, Int64, Slots
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,6 @@ class Units:
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """What N episodes came to.
-
-    candidates, episodes: [N], whose they are; returns: [N]; lengths: [N], environment steps; traces: [N, T].
-    """
-
-    candidates: Int32
-    episodes: Int32
-    returns: Float64
-    lengths: Int32
-    traces: Float32
-
-    def __len__(self) -> int:
-        return len(self.candidates)
-
-
-@dataclass(frozen=True)
 class Fault:
     """An episode that could not be played to its end: what happened, in words, in which step, and its seed.
 
@@ -83,6 +67,8 @@ class Rollout:
         self._faults: list[Fault] = []
         self.episode_seconds, self._deadline = episode_seconds, math.inf
         self._clock, self._looked = 0.0, time.perf_counter()
+        self.environment_seconds = 0.0
+        """How long environments have been at work."""
         self._begun, self._seeds = np.zeros(slots), np.zeros(slots, np.int64)
         self._queue: deque[Units] = deque()
         self._queued = 0
@@ -91,6 +77,7 @@ class Rollout:
         self._candidates, self._episodes = np.zeros(slots, np.int32), np.zeros(slots, np.int32)
         self._observations = np.zeros((slots, engine.observation_size), np.float32)
         self._returns, self._lengths = np.zeros(slots), np.zeros(slots, np.int32)
+        self._fingerprints = EpisodeFingerprints(slots, engine.observation_size, engine.action_size, backend)
 
     @property
     def pending(self) -> int:
@@ -116,11 +103,13 @@ class Rollout:
         """Advance every live slot by one step; return the episodes that ended, None for none."""
         rows = self._rows
         outputs = self._batch.step(self._observations[: self._span])
+        self._fingerprints.note(self._observations[: self._span], outputs)
+        begin = time.perf_counter()
         rewards, ended = self._engine.step(self._live, outputs[rows], self._observations)
+        self._advance_clock(begin)
         self._lengths[rows] += 1
         if not (np.isfinite(self._observations[: self._span]).all() and np.isfinite(rewards).all()):
             self._notice_numbers(rewards)
-        self._advance_clock()
         if self._clock > self._deadline:
             self._notice_time()
         if self._engine.faults:
@@ -146,9 +135,13 @@ class Rollout:
             self._engine.faults.setdefault(slot, f"{which} at position {strange[0]} of {self._observations.shape[1]}")
             self._observations[slot] = 0
 
-    def _advance_clock(self) -> None:
-        """Let the clock of episodes go on; it hardly sees that the process was suspended, or a neighbour hung."""
+    def _advance_clock(self, begin: float) -> None:
+        """Let the clock of episodes go on; it hardly sees that the process was suspended, or a neighbour hung.
+
+        begin: when environments were last set to work.
+        """
         now = time.perf_counter()
+        self.environment_seconds += now - begin
         self._clock += min(now - self._looked, self.episode_seconds / 10)
         self._looked = now
 
@@ -181,8 +174,8 @@ class Rollout:
     def _finish(self, slots: Slots) -> Outcomes:
         self._free[slots] = True
         self._look()
-        identity = self._candidates[slots], self._episodes[slots]
-        return Outcomes(*identity, self._returns[slots], self._lengths[slots], self._batch.traces(slots))
+        came_to = self._candidates[slots], self._episodes[slots], self._returns[slots], self._lengths[slots]
+        return Outcomes(*came_to, self._batch.traces(slots), *self._fingerprints.of(slots, self._lengths[slots]))
 
     def _fill(self) -> None:
         """Begin queued units in free slots, if there are enough of these or nothing else to do; else close up."""
@@ -204,11 +197,14 @@ class Rollout:
             self._candidates[at], self._episodes[at], seeds[part] = units.candidates, units.episodes, units.seeds
             done += len(units)
         self._returns[slots], self._lengths[slots], self._free[slots] = 0.0, 0, False
-        self._advance_clock()
+        self._fingerprints.begin(slots)
+        begin = time.perf_counter()
+        self._advance_clock(begin)
         self._seeds[slots], self._begun[slots] = seeds, self._clock
         self._deadline = min(self._deadline, self._clock + self.episode_seconds)
         self._look()
         self._engine.reset(slots, seeds, self._observations)
+        self.environment_seconds += time.perf_counter() - begin
         if not np.isfinite(self._observations[slots]).all():
             for slot in slots.tolist():
                 self._notice_observation(slot)
@@ -230,6 +226,7 @@ class Rollout:
         sources = self._live[n - len(targets) :]
         self._batch.move(sources, targets)
         self._engine.move(sources, targets)
+        self._fingerprints.move(sources, targets)
         for array in (self._observations, self._returns, self._lengths, self._candidates, self._episodes,
                       self._seeds, self._begun):  # fmt: skip
             array[targets] = array[sources]

@@ -100,10 +100,12 @@ def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) 
     config, path = experiment.config, file.path
     if file.header.seed != seed:
         raise InputError(f"seed (-s/--seed), resuming {path}", f"{file.header.seed} as in the run file", seed)
-    for key, ours, theirs in differences(config, load_config(file.header.config, str(path))):
-        raise InputError(
-            f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, "Or start anew with -o DIR."
-        )
+    before, anew = load_config(file.header.config, str(path)), "Or start anew with -o DIR."
+    for key, ours, theirs in differences(config, before):
+        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, anew)
+    if file.told and config.output.genomes != before.output.genomes:
+        kept = f"{before.output.genomes!r} as in the run file"
+        raise InputError(f"output.genomes, resuming {path}", kept, config.output.genomes, anew)
     if file.told > config.generations:
         told = f"at least {file.told}, the generations already told in {path}"
         raise InputError("generations (-g/--generations)", told, config.generations)

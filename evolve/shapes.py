@@ -1,7 +1,7 @@
 """The alphabet of array shapes, and the check that a boundary makes.
 
 G generations, P candidates, E episodes per candidate, O observation size, A action size, W weights of one
-genome, T trace values of one episode (W or 0), B batch slots, R MPI ranks.
+genome, T trace values of one episode (W or 0), L steps of a trail, B batch slots, R MPI ranks.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt8 = NDArray[np.uint8]
 UInt64 = NDArray[np.uint64]
 Bool = NDArray[np.bool_]
 Slots = NDArray[np.intp]
@@ -22,10 +23,10 @@ Slots = NDArray[np.intp]
 def expect(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
     """Raise ValueError unless `array` has the shape that `symbols` ("P W") spell and the `dtype`.
 
-    A symbol without a value in `sizes` may have any length.
+    A symbol without a value in `sizes` may have any length, unless it is a number.
     """
     names = symbols.split()
-    wanted = [sizes.get(name) for name in names]
+    wanted = [int(name) if name.isdigit() else sizes.get(name) for name in names]
     fits = array.ndim == len(names) and all(
         want is None or want == have for want, have in zip(wanted, array.shape, strict=False)
     )

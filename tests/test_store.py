@@ -10,8 +10,10 @@ import pytest
 
 from evolve import store
 from evolve.errors import InputError, RunError
+from evolve.genome import Genomes
 
 P, E, W, R = 3, 2, 4, 2
+Z = np.uint64(2**64 - 1)
 
 
 def record(g, ranks=R):
@@ -20,6 +22,8 @@ def record(g, ranks=R):
         connections=np.full(P, 4, np.int32), digest=f"{g:064x}".encode(), seconds=0.5, steps=7,
         busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
         champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
+        champion_trail=np.full((E, 1 + min(g, 2), 2), g + 1, np.uint8),
+        fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z), environment_seconds=np.full(ranks, 0.125),
     )  # fmt: skip
 
 
@@ -48,7 +52,7 @@ def test_layout_is_the_contract(path):
     file.flush()
     with h5py.File(path) as f:
         assert dict(f.attrs) | {"manifest": json.loads(f.attrs["manifest"])} == {
-            "schema": 1, "config": "seeds = [3]\n", "manifest": {"evolve": "x"}, "seed": 3, "env": "CartPole-v1",
+            "schema": 2, "config": "seeds = [3]\n", "manifest": {"evolve": "x"}, "seed": 3, "env": "CartPole-v1",
             "complete": True,
         }  # fmt: skip
         shapes = {}
@@ -59,9 +63,11 @@ def test_layout_is_the_contract(path):
         "generation/returns": ((2, P, E), "<f8"), "generation/lengths": ((2, P, E), "<i4"),
         "generation/fitness": ((2, P), "<f8"), "generation/connections": ((2, P), "<i4"),
         "generation/digest": ((2,), "|S64"), "generation/seconds": ((2,), "<f8"), "generation/steps": ((2,), "<i8"),
-        "rank/busy_seconds": ((2, R), "<f8"),
+        "rank/busy_seconds": ((2, R), "<f8"), "rank/environment_seconds": ((2, R), "<f8"),
+        "fingerprint/episodes": ((2, P, E, 2), "<u8"), "fingerprint/genomes": ((2, P), "<u8"),
         "champion/weights": ((2, W), "<f4"), "champion/mask": ((2, W), "|b1"),
         "champion/candidate": ((2,), "<i8"), "champion/fitness": ((2,), "<f8"),
+        "champion/trail": ((2, E, 2, 2), "|u1"),
         "checkpoint/leaderboard": ((2,), "<i8"),
         "evaluation/returns": ((5,), "<f8"), "evaluation/seeds": ((5,), "<i8"),
         "evaluation/weights": ((W,), "<f4"), "evaluation/mask": ((W,), "|b1"),
@@ -77,6 +83,33 @@ def test_what_was_written_is_read(path):
     assert np.array_equal(run.records[1].returns, record(1).returns)
     assert run.checkpoint["leaderboard"].tolist() == [0, 1]
     assert run.held_out is None
+    assert run.records[1].fingerprints.tolist() == record(1).fingerprints.tolist()
+    assert run.records[0].champion_trail.tolist() == [[[1, 1], [0, 0]]] * E  # filled up to the longest
+
+
+def test_every_genome_is_kept_where_that_is_asked_for(path):
+    kept = [Genomes(np.full((P, W), g, np.float32), np.ones((P, W), np.bool_)) for g in range(4)]
+    file = store.create(path, header())
+    for g in (0, 1):
+        file.append(record(g), {}, kept[g])
+    file.flush()
+    for g in (2, 3):
+        file.append(record(g), {}, kept[g])
+    file.flush()
+    assert store.read(path).has_population
+    for g in range(4):
+        assert np.array_equal(store.population(path, g).weights, kept[g].weights)
+    with pytest.raises(InputError, match="with the genomes of generation 4"):
+        store.population(path, 4)
+    with h5py.File(path, "r+") as f:
+        del f["population/mask"]
+    with pytest.raises(InputError, match="population/mask: missing"):
+        store.population(path, 0)
+
+
+def test_champions_only_is_the_custom(path):
+    write(path)
+    assert not store.read(path).has_population
 
 
 def test_reopened_files_go_on(path):
@@ -290,12 +323,12 @@ def test_rewriting_is_rare_when_it_is_dear(path, monkeypatch):
     assert flushes == [2]
 
 
-@pytest.mark.parametrize(("schema", "cure"), [(2, "newer evolve"), (0, "older evolve")])
+@pytest.mark.parametrize(("schema", "cure"), [(3, "newer evolve"), (1, "older evolve")])
 def test_another_schema_says_what_reads_it(path, schema, cure):
     write(path)
     with h5py.File(path, "r+") as f:
         f.attrs["schema"] = schema
-    with pytest.raises(InputError, match=f"expected a run file of schema 1, got schema {schema}.*{cure}"):
+    with pytest.raises(InputError, match=f"expected a run file of schema 2, got schema {schema}.*{cure}"):
         store.read(path)
 
 
@@ -318,7 +351,7 @@ def test_memory_does_not_grow_with_the_run(path):
 
 
 def test_a_file_of_one_block_columns_goes_on(path):
-    """As written by the first evolve: datasets that cannot grow."""
+    """As a tool may have copied it: datasets that cannot grow."""
     write(path)
     with h5py.File(path, "r+") as f:
         for name in ("generation/returns", "generation/digest", "rank/busy_seconds", "checkpoint/leaderboard"):

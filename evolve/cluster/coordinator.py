@@ -18,7 +18,7 @@ from evolve.config import Config
 from evolve.errors import FAILURES, EpisodeError, RunError, Stopped
 from evolve.evaluation import Evaluation, Ledger
 from evolve.genome import Genomes
-from evolve.rollout import Outcomes, Rollout
+from evolve.rollout import Rollout
 from evolve.shapes import Float64, Int64
 
 _LOG = logging.getLogger("evolve")
@@ -65,21 +65,22 @@ class Coordinator:
         self._faults = 0
         backlog = Backlog(self._serial, task, genomes, episodes)
         ledger = Ledger(len(genomes), episodes, traces)
-        busy = np.zeros(self._world.size)
+        seconds = np.zeros((2, self._world.size))
         if self._workers:
-            self._farm_out(task, backlog, ledger, busy)
+            self._farm_out(task, backlog, ledger, seconds)
         if not self._workers:
-            self._work_alone(task, backlog, ledger, busy)
-        self._unit_seconds = float(busy.sum()) / (len(genomes) * episodes)
+            self._work_alone(task, backlog, ledger, seconds)
+        self._unit_seconds = float(seconds[0].sum()) / (len(genomes) * episodes)
         if self._faults > _TOLD:
             _LOG.warning("… and %d more", ledger.failed - _TOLD)
-        return ledger.evaluation(genomes.mask, busy)
+        return ledger.evaluation(genomes.mask, seconds)
 
-    def _work_alone(self, task: Task, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
+    def _work_alone(self, task: Task, backlog: Backlog, ledger: Ledger, seconds: Float64) -> None:
         if self._own_rollout is None:
             self._own_rollout = self._make_rollout(self._text)
         begin, rollout = time.perf_counter(), self._own_rollout
         rollout.clear()
+        rollout.environment_seconds = 0
         with Watchdog(self._env.max_episode_seconds, fatal=True) as watchdog:
             while ledger.waiting:
                 self._check_stop()
@@ -93,10 +94,10 @@ class Coordinator:
                 for fault in rollout.take_faults():
                     self._face(task, fault_message(self._serial, fault), 0)
                 if outcomes is not None:
-                    _file(outcomes, ledger)
-        busy[0] += time.perf_counter() - begin
+                    ledger.put(outcomes)
+        seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
 
-    def _farm_out(self, task: Task, backlog: Backlog, ledger: Ledger, busy: Float64) -> None:
+    def _farm_out(self, task: Task, backlog: Backlog, ledger: Ledger, seconds: Float64) -> None:
         """Evaluate on the workers, until all is done or none of them is left."""
         farm, looked = Farm(self._world, self._workers, backlog, self._chunk_sizes), time.monotonic()
         while ledger.waiting and self._workers:
@@ -111,8 +112,8 @@ class Coordinator:
             self._ready.add(worker)
             farm.heard(worker)
             if isinstance(message, Results) and int(message.serial[0]) == self._serial:
-                _file(message, ledger)
-                busy[worker] += message.busy_seconds[0]
+                ledger.put(message)
+                seconds[:, worker] += message.seconds
                 farm.returned(worker, len(message.candidates))
             else:
                 self._heed(task, message, worker)
@@ -167,10 +168,9 @@ class Coordinator:
         """Let units [n] that hang or kill workers count as failed."""
         for unit in units.tolist():
             row, episode = divmod(unit, ledger.done.shape[1])
-            at = np.array([row], np.int32), np.array([episode], np.int32)
             numbers = np.array([self._serial, row, episode, -1, -1])
             self._face(task, EpisodeFault(numbers, messages.text(what)), worker)
-            ledger.put(*at, np.array([np.nan]), np.zeros(1, np.int32), np.zeros((1, ledger.traces), np.float32))
+            ledger.give_up(row, episode)
 
     def _chunk_sizes(self, units: int) -> Iterator[int]:
         if self._compute.chunks == "fixed":
@@ -205,10 +205,6 @@ class Coordinator:
         why = self._stopped()
         if why is not None:
             raise Stopped(why)
-
-
-def _file(done: Results | Outcomes, ledger: Ledger) -> None:
-    ledger.put(done.candidates, done.episodes, done.returns, done.lengths, done.traces)
 
 
 def dismiss(world: World) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.evaluation import Outcomes
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64
 
-_DTYPES = tuple(np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8"))
+_DTYPES = tuple(np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8"))
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,14 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Results:
-    """To the coordinator: N finished units, and the seconds spent evaluating since the last results.
+class Results(Outcomes):
+    """To the coordinator: what N units came to, and the seconds of evaluating since the last results.
 
-    serial: [1]; candidates, episodes, returns, lengths: [N]; traces: [N, T]; busy_seconds: [1].
+    serial: [1]; seconds: [2], all of them and those spent in environments.
     """
 
     serial: Int64
-    candidates: Int32
-    episodes: Int32
-    returns: Float64
-    lengths: Int32
-    traces: Float32
-    busy_seconds: Float64
+    seconds: Float64
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from evolve.cluster.messages import Alive, Chunk, EpisodeFault, Failure, Kill, R
 from evolve.cluster.watchdog import Watchdog, kill
 from evolve.cluster.world import World
 from evolve.errors import RunError
+from evolve.evaluation import Outcomes, join
 from evolve.genome import Genomes
 from evolve.rng import Purpose, environment_seeds
-from evolve.rollout import Fault, Outcomes, Rollout, Units
+from evolve.rollout import Fault, Rollout, Units
 
 COORDINATOR = 0
 _LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
@@ -71,7 +72,9 @@ class _Desk:
                 if serial != self._serial:  # what is left of an abandoned task would never be waited for
                     self._serial, self._finished, self._faults = serial, [], 0
                     self._rollout.clear()
+                begin = time.perf_counter()
                 self._rollout.submit(units_of(message))
+                self._busy += time.perf_counter() - begin
 
     def tick(self) -> None:
         assert self._rollout is not None
@@ -100,18 +103,10 @@ class _Desk:
         self._world.post(COORDINATOR, messages.encode(message))
 
     def _send_results(self) -> None:
-        done, self._finished = self._finished, []
-        busy, self._busy = self._busy, 0.0
-        results = Results(
-            serial=np.array([self._serial]),
-            candidates=np.concatenate([o.candidates for o in done]),
-            episodes=np.concatenate([o.episodes for o in done]),
-            returns=np.concatenate([o.returns for o in done]),
-            lengths=np.concatenate([o.lengths for o in done]),
-            traces=np.concatenate([o.traces for o in done]),
-            busy_seconds=np.array([busy]),
-        )
-        self._post(results)
+        assert self._rollout is not None
+        done, self._finished = join(self._finished), []
+        seconds, self._busy, self._rollout.environment_seconds = (self._busy, self._rollout.environment_seconds), 0, 0
+        self._post(Results(**vars(done), serial=np.array([self._serial]), seconds=np.array(seconds, np.float64)))
 
 
 def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int | None]) -> None:

@@ -5,11 +5,13 @@ are used, each rounded on its own and in an order written down here: no libm, no
 reduction whose order a library chooses.
 """
 
+from evolve.numerics.fingerprints import EpisodeFingerprints
 from evolve.numerics.native import Backend, aligned, backend
 from evolve.numerics.portable import exp, normal_quantile, ordered_sum, sequential_sum, sigmoid, tanh
 
 __all__ = [
     "Backend",
+    "EpisodeFingerprints",
     "aligned",
     "backend",
     "exp",

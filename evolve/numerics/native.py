@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve.errors import InputError
-from evolve.shapes import Float32, Int64
+from evolve.shapes import Float32, Int32, Int64, UInt8, UInt64
 
 Backend = Literal["numpy", "native"]
 _ALIGNMENT = 64
@@ -36,6 +36,8 @@ def _library() -> ctypes.CDLL | None:
     library.evolve_hebbian_dag.restype = None
     library.evolve_hebbian_dag_settle.argtypes = [address, address, ctypes.c_int64]
     library.evolve_hebbian_dag_settle.restype = None
+    library.evolve_fingerprint.argtypes = [address, address, address, ctypes.c_int64]
+    library.evolve_fingerprint.restype = None
     return library
 
 
@@ -138,6 +140,27 @@ class HebbianDagKernel:
         """Bring the traces of some tiles up to date."""
         once: Int64 = tiles if len(tiles) == 1 else np.unique(tiles)
         self._settle(self._address, once.ctypes.data, len(once))
+
+
+class _Fingerprints(ctypes.Structure):
+    """`fingerprints` of kernels.c."""
+
+    _fields_ = (
+        ("sizes", ctypes.c_int64 * 2),
+        ("coefficients", ctypes.c_void_p),
+        ("states", ctypes.c_void_p),
+        ("steps", ctypes.c_void_p),
+        ("trails", ctypes.c_void_p),
+        ("room", ctypes.c_int64),
+    )
+
+
+def fingerprint(
+    sizes: tuple[int, int], coefficients: UInt64, states: UInt64, steps: Int32, trails: UInt8
+) -> tuple[Any, ctypes.Structure]:
+    """Return the kernel that takes in a step, and its first argument, which is bound to the arrays but keeps none."""
+    addresses = (array.ctypes.data for array in (coefficients, states, steps, trails))
+    return _loaded().evolve_fingerprint, _Fingerprints((ctypes.c_int64 * 2)(*sizes), *addresses, trails.shape[1])
 
 
 def _loaded() -> ctypes.CDLL:

@@ -17,7 +17,20 @@ the file is long.
 """
 
 from evolve.store.layout import SCHEMA, Header, HeldOut, Record, Run, path_of
-from evolve.store.reading import exists, read
+from evolve.store.reading import exists, population, read
 from evolve.store.writing import RunFile, create, reopen
 
-__all__ = ["SCHEMA", "Header", "HeldOut", "Record", "Run", "RunFile", "create", "exists", "path_of", "read", "reopen"]
+__all__ = [
+    "SCHEMA",
+    "Header",
+    "HeldOut",
+    "Record",
+    "Run",
+    "RunFile",
+    "create",
+    "exists",
+    "path_of",
+    "population",
+    "read",
+    "reopen",
+]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def path_of(directory: Path, seed: int) -> Path:
@@ -20,7 +20,11 @@ def path_of(directory: Path, seed: int) -> Path:
 
 @dataclass(frozen=True)
 class Record:
-    """One generation: returns, lengths [P, E]; fitness, connections [P]; busy_seconds [R]; champion_… [W] or scalar."""
+    """One generation, as `COLUMNS` spells it without G.
+
+    fingerprints: of observations and of network outputs; environment_seconds: the part of busy_seconds that was spent
+    in environments; champion_trail: of its episodes, see evolve.fingerprint.
+    """
 
     returns: Float64
     lengths: Int32
@@ -34,6 +38,10 @@ class Record:
     champion_mask: Bool
     champion_candidate: int
     champion_fitness: float
+    champion_trail: UInt8
+    fingerprints: UInt64
+    genome_fingerprints: UInt64
+    environment_seconds: Float64
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,8 @@ class Place:
     path: str
     dtype: Any
     symbols: str
+    chunk: int = 2048
+    """Bytes that are stored together, about."""
 
 
 COLUMNS = {
@@ -58,8 +68,19 @@ COLUMNS = {
     "champion_mask": Place("champion/mask", np.bool_, "G W"),
     "champion_candidate": Place("champion/candidate", np.int64, "G"),
     "champion_fitness": Place("champion/fitness", np.float64, "G"),
+    "champion_trail": Place("champion/trail", np.uint8, "G E L 2", chunk=4096),
+    "fingerprints": Place("fingerprint/episodes", np.uint64, "G P E 2"),
+    "genome_fingerprints": Place("fingerprint/genomes", np.uint64, "G P"),
+    "environment_seconds": Place("rank/environment_seconds", np.float64, "G R"),
 }
 """One for each field of `Record`, with generations along the first axis."""
+
+
+POPULATION = {
+    "weights": Place("population/weights", np.float32, "G P W", chunk=2**16),
+    "mask": Place("population/mask", np.bool_, "G P W", chunk=2**16),
+}
+"""Every genome, where the experiment says that they are kept."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +121,8 @@ class Run:
     records: tuple[Record, ...]
     checkpoint: dict[str, NDArray[Any]]
     held_out: HeldOut | None
+    has_population: bool
+    """Whether every genome is kept, for `store.population` to read."""
 
     @property
     def told(self) -> int:

@@ -12,8 +12,9 @@ from h5py import h5d
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
+from evolve.genome import Genomes
 from evolve.shapes import expect
-from evolve.store.layout import COLUMNS, HELD_OUT, SCHEMA, Header, HeldOut, Place, Record, Run
+from evolve.store.layout import COLUMNS, HELD_OUT, POPULATION, SCHEMA, Header, HeldOut, Place, Record, Run
 
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
@@ -47,6 +48,17 @@ def read(path: Path) -> Run:
         raise InputError(argument, "a complete run file", f"a damaged one ({wrong})") from None
 
 
+def population(path: Path, generation: int) -> Genomes:
+    """Return the P candidates of a generation of a run that keeps them. Raises InputError when they cannot be read."""
+    try:
+        with h5py.File(path, "r") as file:
+            reader = _Reader(file, path.stat().st_size)
+            return Genomes(*(reader.generation(place, generation) for place in POPULATION.values()))
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as wrong:
+        expected = f"a run file with the genomes of generation {generation}"
+        raise InputError(str(path), expected, f"none, or damaged ones ({wrong})") from None
+
+
 class _Reader:
     """Takes plain arrays and texts out of an open file, no more bytes of them in all than the file is long."""
 
@@ -66,7 +78,17 @@ class _Reader:
         records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
         checkpoint = self._checkpoint(len(records))
         held_out = HeldOut(**self._columns(HELD_OUT)) if "evaluation" in self._file else None
-        return Run(path, header, bool(self._number(self._file, "complete", "b")), records, checkpoint, held_out)
+        complete = bool(self._number(self._file, "complete", "b"))
+        return Run(path, header, complete, records, checkpoint, held_out, "population" in self._file)
+
+    def generation(self, place: Place, generation: int) -> NDArray[Any]:
+        """Return one generation of a column."""
+        item = self._dataset(place.path)
+        expect(item, place.path, place.symbols, np.dtype(place.dtype))
+        size = math.prod(item.shape[1:]) * item.dtype.itemsize
+        self._take(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
+        rows: NDArray[Any] = item[generation]
+        return rows
 
     def _check_schema(self, path: Path) -> None:
         if "schema" not in self._file.attrs:
@@ -106,6 +128,13 @@ class _Reader:
         return group
 
     def _array(self, path: str) -> NDArray[Any]:
+        item = self._dataset(path)
+        self._take(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
+        array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
+        return array
+
+    def _dataset(self, path: str) -> h5py.Dataset:
+        """Return an array of numbers that is stored as evolve stores it."""
         item = self._item(path, h5py.Dataset)
         if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
             raise TypeError(f"{path}: not an array of numbers")
@@ -114,9 +143,7 @@ class _Reader:
             raise ValueError(f"{path}: stored in another way than evolve stores it")
         if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > _LARGEST_CHUNK:
             raise ValueError(f"{path}: stored in chunks of {item.chunks}")
-        self._take(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
-        array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
-        return array
+        return item
 
     def _take(self, what: str, size: int, stored: int) -> None:
         self._left -= size

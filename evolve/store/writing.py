@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
-from evolve.store.layout import COLUMNS, HELD_OUT, SCHEMA, Header, HeldOut, Record
+from evolve.genome import Genomes
+from evolve.store.layout import COLUMNS, HELD_OUT, POPULATION, SCHEMA, Header, HeldOut, Place, Record
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, read, unwritable
 
 _RARITY = 20.0
-_CHUNK = 2048  # bytes of a column that are stored together
+_CHUNK = 2048  # bytes of a checkpoint's array that are stored together
 
 
 @dataclass
@@ -41,12 +42,18 @@ class RunFile:
     complete: bool = False
     _begun: bool = False
     _pending: list[Record] = field(default_factory=list)
+    _genomes: list[Genomes] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
 
-    def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]]) -> None:
-        """Add a generation and the state after telling it; flush when that is due."""
+    def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None) -> None:
+        """Add a generation and the state after telling it; flush when that is due.
+
+        genomes: its P candidates; given in every generation of a run that keeps them, in none of another.
+        """
         self._pending.append(record)
+        if genomes is not None:
+            self._genomes.append(genomes)
         self.last, self.told, self.checkpoint = record, self.told + 1, checkpoint
         if time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
             self.flush()
@@ -75,7 +82,7 @@ class RunFile:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
             os.replace(partial, self.path)
-            self._begun, self.on_disk, self._pending = True, self.told, []
+            self._begun, self.on_disk, self._pending, self._genomes = True, self.told, [], []
             _sync(self.path.parent)
         except OSError:
             partial.unlink(missing_ok=True)
@@ -107,10 +114,10 @@ class RunFile:
         if file.attrs["config"] != self.header.config:  # the old text stays in the file, so not every time
             file.attrs["config"] = self.header.config
         file.attrs.modify("complete", self.complete)
-        for name, place in COLUMNS.items():
-            if self._pending:
-                rows = [getattr(record, name) for record in self._pending]
-                _extend(file, place.path, self.on_disk, np.asarray(rows, dtype=place.dtype))
+        for columns, added in ((COLUMNS, self._pending), (POPULATION, self._genomes)):
+            for name, place in columns.items():
+                if added:
+                    _extend(file, place, self.on_disk, _stack([getattr(part, name) for part in added], place.dtype))
         state = file["checkpoint"]
         state.attrs.modify("told", self.told)
         for name in set(state) - set(self.checkpoint):
@@ -157,31 +164,40 @@ class BearingFile:
         """Do nothing: no data are held back."""
 
 
-def _chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the shape of about `_CHUNK` bytes of a column: whole generations, or parts of one."""
+def _chunks(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
+    """Return the shape of about `size` bytes of a column: whole generations, or parts of one."""
     row = max(1, int(np.prod(shape[1:])) * itemsize)
-    if row <= _CHUNK or len(shape) == 1:
-        return (max(1, _CHUNK // row), *shape[1:])
-    return (1, max(1, shape[1] * _CHUNK // row), *shape[2:])
+    if row <= size or len(shape) == 1:
+        return (max(1, size // row), *shape[1:])
+    return (1, max(1, shape[1] * size // row), *shape[2:])
 
 
-def _extend(file: h5py.File, path: str, before: int, rows: NDArray[Any]) -> None:
-    """Put rows [n, …] behind the first `before` rows; where lengths differ (other rank counts), the rest is NaN."""
-    if path not in file:
-        _make(file, path, rows)
+def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
+    """Return rows as one array, the shorter ones filled up with zeros."""
+    shape = np.max([np.shape(row) for row in rows], axis=0).astype(int)
+    stacked: NDArray[Any] = np.zeros((len(rows), *shape), dtype)
+    for n, row in enumerate(rows):
+        place: Any = (n, *(slice(length) for length in np.shape(row)))
+        stacked[place] = row
+    return stacked
+
+
+def _extend(file: h5py.File, place: Place, before: int, rows: NDArray[Any]) -> None:
+    """Put rows [n, …] behind the first `before` rows. Where lengths differ, the rest is zero, or NaN for reals."""
+    if place.path not in file:
+        _make(file, place.path, rows, place.chunk)
         return
-    column = file[path]
-    if column.chunks is None:  # written by an earlier evolve, as one block that cannot grow
-        old = column[()]
-        del file[path]
-        column = _make(file, path, old)
-    width = column.shape[1] if rows.ndim > 1 else 0
-    column.resize((before + len(rows), *map(max, column.shape[1:], rows.shape[1:])))
+    column = file[place.path]
+    if column.chunks is None:  # somebody has copied it as one block, which cannot grow
+        whole = column[()]
+        del file[place.path]
+        column = _make(file, place.path, whole, place.chunk)
+    old = column.shape
+    column.resize((before + len(rows), *map(max, old[1:], rows.shape[1:])))
     column[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
-    if rows.ndim > 1 and rows.shape[1] < width:
+    if column.dtype.kind == "f" and rows.ndim == 2:  # other numbers of ranks
         column[before:, rows.shape[1] :] = np.nan
-    elif rows.ndim > 1 and rows.shape[1] > width:
-        column[:before, width:] = np.nan
+        column[:before, old[1] :] = np.nan
 
 
 def _put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
@@ -199,8 +215,8 @@ def _put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
         group[name] = array
 
 
-def _make(group: h5py.Group, name: str, array: NDArray[Any]) -> h5py.Dataset:
-    chunks = _chunks(array.shape, array.dtype.itemsize)
+def _make(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
+    chunks = _chunks(array.shape, array.dtype.itemsize, chunk)
     return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
 
 

@@ -35,7 +35,10 @@ def test_chunks_survive_the_wire_to_the_bit(task, keys, weights, mask, units):
 def test_results_survive_the_wire_to_the_bit(n, T):
     keys = np.ones(n, np.int32), np.zeros(n, np.int32)
     traces = np.full((n, T), -0.0, np.float32)
-    results = Results(np.array([7]), *keys, np.full(n, np.nan), np.arange(n, dtype=np.int32), traces, np.array([0.5]))
+    lengths, prints = np.arange(n, dtype=np.int32), np.full((n, 2), 2**64 - 1, np.uint64)
+    trails = np.zeros((int(lengths.sum()), 2), np.uint8)
+    told = keys[0], keys[1], np.full(n, np.nan), lengths, traces, prints, trails
+    results = Results(*told, np.array([7]), np.array([0.5, 0.25]))
     equal(messages.decode(messages.encode(results)), results)
 
 
