@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.fingerprint import LONGEST_TRAIL
+from evolve.fingerprint import LONGEST_TRAIL, fold_present
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 _TRACE_UNIT = 2.0**-20
@@ -78,6 +78,10 @@ class Evaluation:
     trails: Trails
     busy_seconds: Float64
     environment_seconds: Float64
+
+    def trace_fingerprints(self) -> UInt64:
+        """Return [P]: 64 bits that stand for each candidate's traces."""
+        return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
 
 
 class Ledger:

@@ -183,6 +183,7 @@ def _record(
         champion_trail=evaluation.trails.of(best, evaluation.returns.shape[1]),
         fingerprints=evaluation.fingerprints,
         genome_fingerprints=genomes.fingerprints(),
+        trace_fingerprints=evaluation.trace_fingerprints(),
         environment_seconds=evaluation.environment_seconds,
     )
 

@@ -11,13 +11,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.shapes import UInt64
+from evolve.shapes import Bool, Float32, UInt64
 
 LONGEST_TRAIL = 4096
 """Steps of an episode that leave a trail; the fingerprint takes in all of them."""
 MULTIPLIER = 0x9E3779B97F4A7C15
 QUIET_NAN = 0x7FC00000
 """What every NaN counts as: CPUs differ in its sign."""
+_ABSENT = np.uint32(0xFFFFFFFF)  # the bits of no number
+_AT_ONCE = 2**18  # numbers, so that little memory is taken
 
 
 @cache
@@ -36,6 +38,14 @@ def fold(words: NDArray[np.uint32]) -> UInt64:
     products: UInt64 = words * coefficients(words.shape[1])
     folded: UInt64 = products.sum(axis=1, dtype=np.uint64)
     return folded
+
+
+def fold_present(values: Float32, present: Bool) -> UInt64:
+    """Return [n]: the fold of each row of values [n, k], of which some are present [n, k]."""
+    rows = max(1, _AT_ONCE // max(1, values.shape[1]))
+    parts = [slice(n, n + rows) for n in range(0, len(values), rows)]
+    words = (np.where(present[part], values[part].view(np.uint32), _ABSENT) for part in parts)
+    return np.concatenate([fold(part) for part in words])
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evolve.fingerprint import fold
+from evolve.fingerprint import fold_present
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt64, expect
 
 DIGEST_START = bytes(32)
 """What the digest of generation 0 is chained to."""
-_ABSENT = np.uint32(0xFFFFFFFF)  # the bits of no weight
-_AT_ONCE = 2**18  # weights, so that little memory is taken
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,7 @@ class Genomes:
 
     def fingerprints(self) -> UInt64:
         """Return [P]: 64 bits that stand for each candidate's connections and weights."""
-        rows = max(1, _AT_ONCE // max(1, self.weights.shape[1]))
-        parts = [slice(p, p + rows) for p in range(0, len(self), rows)]
-        words = (np.where(self.mask[part], self.weights[part].view(np.uint32), _ABSENT) for part in parts)
-        return np.concatenate([fold(part) for part in words])
+        return fold_present(self.weights, self.mask)
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:

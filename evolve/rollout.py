@@ -77,7 +77,7 @@ class Rollout:
         self._candidates, self._episodes = np.zeros(slots, np.int32), np.zeros(slots, np.int32)
         self._observations = np.zeros((slots, engine.observation_size), np.float32)
         self._returns, self._lengths = np.zeros(slots), np.zeros(slots, np.int32)
-        self._fingerprints = EpisodeFingerprints(slots, engine.observation_size, engine.action_size, backend)
+        self._fingerprints = EpisodeFingerprints(self._observations, engine.action_size, backend)
 
     @property
     def pending(self) -> int:
@@ -103,7 +103,7 @@ class Rollout:
         """Advance every live slot by one step; return the episodes that ended, None for none."""
         rows = self._rows
         outputs = self._batch.step(self._observations[: self._span])
-        self._fingerprints.note(self._observations[: self._span], outputs)
+        self._fingerprints.note(outputs)
         begin = time.perf_counter()
         rewards, ended = self._engine.step(self._live, outputs[rows], self._observations)
         self._advance_clock(begin)

@@ -23,7 +23,8 @@ def record(g, ranks=R):
         busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
         champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
         champion_trail=np.full((E, 1 + min(g, 2), 2), g + 1, np.uint8),
-        fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z), environment_seconds=np.full(ranks, 0.125),
+        fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z), trace_fingerprints=np.full(P, Z),
+        environment_seconds=np.full(ranks, 0.125),
     )  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def test_layout_is_the_contract(path):
         "generation/digest": ((2,), "|S64"), "generation/seconds": ((2,), "<f8"), "generation/steps": ((2,), "<i8"),
         "rank/busy_seconds": ((2, R), "<f8"), "rank/environment_seconds": ((2, R), "<f8"),
         "fingerprint/episodes": ((2, P, E, 2), "<u8"), "fingerprint/genomes": ((2, P), "<u8"),
+        "fingerprint/traces": ((2, P), "<u8"),
         "champion/weights": ((2, W), "<f4"), "champion/mask": ((2, W), "|b1"),
         "champion/candidate": ((2,), "<i8"), "champion/fitness": ((2,), "<f8"),
         "champion/trail": ((2, E, 2, 2), "|u1"),

@@ -13,12 +13,16 @@ _FIRST_ROOM = 256  # steps
 
 
 class EpisodeFingerprints:
-    """B slots, each with the two fingerprints of its episode and their trails; every back end gives the same bits."""
+    """B slots, each with the two fingerprints of its episode and their trails; every back end gives the same bits.
 
-    def __init__(self, slots: int, observation_size: int, action_size: int, backend: native.Backend) -> None:
-        self._sizes, self._native = (observation_size, action_size), backend == "native"
+    observations: [B, O], C-contiguous, the array in which `note` finds what slots see. action_size: A.
+    """
+
+    def __init__(self, observations: Float32, action_size: int, backend: native.Backend) -> None:
+        slots = len(observations)
+        self._observations, self._action_size, self._native = observations, action_size, backend == "native"
         self._states, self._steps = np.zeros((slots, 2), np.uint64), np.zeros(slots, np.int32)
-        self._coefficients = coefficients(max(self._sizes))
+        self._coefficients = coefficients(max(observations.shape[1], action_size))
         self._longest = 0  # at least the steps of every slot
         self._trails: UInt8 = np.zeros((slots, _FIRST_ROOM, 2), np.uint8)
         self._bind()
@@ -32,17 +36,16 @@ class EpisodeFingerprints:
         for array in (self._states, self._steps, self._trails):
             array[targets] = array[sources]
 
-    def note(self, observations: Float32, outputs: Float32) -> None:
-        """Take in one step of the first n slots: observations [n, O], network outputs [n, A]."""
+    def note(self, outputs: Float32) -> None:
+        """Take in one step of the first n slots: what they see, and network outputs [n, A]."""
         if self._longest == self._trails.shape[1]:
             self._make_room()
         self._longest += 1
+        n = len(outputs)
         if self._native:
-            seen, done = np.ascontiguousarray(observations), np.ascontiguousarray(outputs)
-            self._kernel(self._address, seen.ctypes.data, done.ctypes.data, len(seen))
+            self._kernel(self._address, native.address(np.ascontiguousarray(outputs)), n)
             return
-        n = len(observations)
-        for which, rows in enumerate((observations, outputs)):
+        for which, rows in enumerate((self._observations[:n], outputs)):
             self._states[:n, which] = update(self._states[:n, which], fold(_words(rows)))
         at = np.flatnonzero(self._steps[:n] < self._trails.shape[1])
         self._trails[at, self._steps[at]] = self._states[at] >> np.uint64(56)
@@ -52,8 +55,8 @@ class EpisodeFingerprints:
         """Return fingerprints [k, 2] and, end to end, the trails [Σ min(length, LONGEST_TRAIL), 2] of slots [k]."""
         kept = np.minimum(lengths, LONGEST_TRAIL)
         longest = int(kept.max(initial=0))
-        trails: UInt8 = self._trails[slots, :longest][np.arange(longest) < kept[:, None]]
-        return self._states[slots], trails
+        pairs = self._trails.view(np.uint16)[slots, :longest, 0][np.arange(longest) < kept[:, None]]
+        return self._states[slots], pairs.view(np.uint8).reshape(-1, 2)
 
     def _make_room(self) -> None:
         """Double the trails, unless no episode has come to their end yet, or they are long enough."""
@@ -69,9 +72,8 @@ class EpisodeFingerprints:
 
     def _bind(self) -> None:
         if self._native:
-            self._kernel, self._arguments = native.fingerprint(
-                self._sizes, self._coefficients, self._states, self._steps, self._trails
-            )
+            arrays = self._observations, self._coefficients, self._states, self._steps, self._trails
+            self._kernel, self._arguments = native.fingerprint(self._action_size, *arrays)
             self._address = ctypes.addressof(self._arguments)
 
 

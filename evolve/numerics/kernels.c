@@ -275,11 +275,12 @@ DISPATCH void evolve_hebbian_dag_settle(const hebbian_dag *dag, const int64_t *t
 /* Fingerprints of the episodes in the slots of a batch; fingerprint.py is their definition. */
 typedef struct {
     int64_t sizes[2]; /* O, A */
+    int64_t room;
+    const float *observations; /* [slots, O] */
     const uint64_t *coefficients;
     uint64_t *states; /* [slots, 2] */
     int32_t *steps;   /* [slots] */
     uint8_t *trails;  /* [slots, room, 2] */
-    int64_t room;
 } fingerprints;
 
 INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
@@ -294,10 +295,10 @@ INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
     return sum;
 }
 
-/* Take in one step of the first `slots` slots: observations [slots, O], outputs [slots, A]. */
-void evolve_fingerprint(const fingerprints *f, const float *observations, const float *outputs, int64_t slots)
+/* Take in one step of the first `slots` slots, outputs [slots, A]. */
+void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slots)
 {
-    const float *rows[2] = {observations, outputs};
+    const float *rows[2] = {f->observations, outputs};
     for (int64_t slot = 0; slot < slots; slot++, f->steps[slot - 1]++)
         for (int64_t which = 0; which < 2; which++) {
             uint64_t *state = f->states + 2 * slot + which;

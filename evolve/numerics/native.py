@@ -18,6 +18,7 @@ from evolve.shapes import Float32, Int32, Int64, UInt8, UInt64
 
 Backend = Literal["numpy", "native"]
 _ALIGNMENT = 64
+_BYTE = ctypes.c_char
 _INT64_P, _FLOAT_P = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_float)
 
 
@@ -36,7 +37,7 @@ def _library() -> ctypes.CDLL | None:
     library.evolve_hebbian_dag.restype = None
     library.evolve_hebbian_dag_settle.argtypes = [address, address, ctypes.c_int64]
     library.evolve_hebbian_dag_settle.restype = None
-    library.evolve_fingerprint.argtypes = [address, address, address, ctypes.c_int64]
+    library.evolve_fingerprint.argtypes = [address, address, ctypes.c_int64]
     library.evolve_fingerprint.restype = None
     return library
 
@@ -133,7 +134,7 @@ class HebbianDagKernel:
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
         rows = np.ascontiguousarray(observations, np.float32)
         actions = np.empty((len(rows), self._actions), np.float32)
-        self._step(self._address, rows.ctypes.data, actions.ctypes.data, len(rows))
+        self._step(self._address, address(rows), address(actions), len(rows))
         return actions
 
     def settle(self, tiles: Int64) -> None:
@@ -147,20 +148,22 @@ class _Fingerprints(ctypes.Structure):
 
     _fields_ = (
         ("sizes", ctypes.c_int64 * 2),
+        ("room", ctypes.c_int64),
+        ("observations", ctypes.c_void_p),
         ("coefficients", ctypes.c_void_p),
         ("states", ctypes.c_void_p),
         ("steps", ctypes.c_void_p),
         ("trails", ctypes.c_void_p),
-        ("room", ctypes.c_int64),
     )
 
 
 def fingerprint(
-    sizes: tuple[int, int], coefficients: UInt64, states: UInt64, steps: Int32, trails: UInt8
+    action_size: int, observations: Float32, coefficients: UInt64, states: UInt64, steps: Int32, trails: UInt8
 ) -> tuple[Any, ctypes.Structure]:
     """Return the kernel that takes in a step, and its first argument, which is bound to the arrays but keeps none."""
-    addresses = (array.ctypes.data for array in (coefficients, states, steps, trails))
-    return _loaded().evolve_fingerprint, _Fingerprints((ctypes.c_int64 * 2)(*sizes), *addresses, trails.shape[1])
+    addresses = (array.ctypes.data for array in (observations, coefficients, states, steps, trails))
+    sizes = (ctypes.c_int64 * 2)(observations.shape[1], action_size)
+    return _loaded().evolve_fingerprint, _Fingerprints(sizes, trails.shape[1], *addresses)
 
 
 def _loaded() -> ctypes.CDLL:
@@ -168,6 +171,14 @@ def _loaded() -> ctypes.CDLL:
     if library is None:
         raise RuntimeError("the native kernels were not built")
     return library
+
+
+def address(array: Any) -> int:
+    """Return where a C-contiguous array begins, four times as fast as NumPy does when it may be written."""
+    try:
+        return ctypes.addressof(_BYTE.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, or empty
+        return int(array.ctypes.data)
 
 
 def _pointer(array: Float32) -> Any:

@@ -41,6 +41,7 @@ class Record:
     champion_trail: UInt8
     fingerprints: UInt64
     genome_fingerprints: UInt64
+    trace_fingerprints: UInt64
     environment_seconds: Float64
 
 
@@ -71,6 +72,7 @@ COLUMNS = {
     "champion_trail": Place("champion/trail", np.uint8, "G E L 2", chunk=4096),
     "fingerprints": Place("fingerprint/episodes", np.uint64, "G P E 2"),
     "genome_fingerprints": Place("fingerprint/genomes", np.uint64, "G P"),
+    "trace_fingerprints": Place("fingerprint/traces", np.uint64, "G P"),
     "environment_seconds": Place("rank/environment_seconds", np.float64, "G R"),
 }
 """One for each field of `Record`, with generations along the first axis."""

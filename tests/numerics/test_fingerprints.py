@@ -19,9 +19,14 @@ def steps(n, slots=1, seed=0):
 
 
 def run(played, backend="numpy", slots=1):
-    prints = EpisodeFingerprints(slots, O, A, backend)
+    prints = EpisodeFingerprints(np.zeros((slots, O), np.float32), A, backend)
+    return go_on(prints, played)
+
+
+def go_on(prints, played):
     for seen, done in played:
-        prints.note(seen, done)
+        prints._observations[: len(seen)] = seen
+        prints.note(done)
     return prints
 
 
@@ -58,8 +63,7 @@ def test_slots_are_independent_and_move(backend):
     prints = run(played[:10], backend, slots=4)
     prints.move(np.array([3]), np.array([1]))
     prints.begin(np.array([0]))
-    for seen, done in played[10:]:
-        prints.note(seen[:2], done[:2])  # slots 2 and 3 stand idle
+    go_on(prints, [(s[:2], d[:2]) for s, d in played[10:]])  # slots 2 and 3 stand idle
     alone = run([(s[:1], d[:1]) for s, d in played[10:]], backend)
     assert of(prints, [0], 10) == of(alone, [0], 10)
     moved = run([(s[3:], d[3:]) for s, d in played[:10]] + [(s[1:2], d[1:2]) for s, d in played[10:]], backend)
