@@ -23,7 +23,8 @@ def record(g, ranks=R):
         busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
         champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
         champion_trail=np.full((E, 1 + min(g, 2), 2), g + 1, np.uint8),
-        fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z), trace_fingerprints=np.full(P, Z),
+        fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z),
+        trace_fingerprints=np.full(P, Z),
         environment_seconds=np.full(ranks, 0.125),
     )  # fmt: skip
 
