@@ -15,6 +15,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt8 = NDArray[np.uint8]
 UInt64 = NDArray[np.uint64]
+UInt8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
 Slots = NDArray[np.intp]
 """Numbers of slots, [k], all different."""

@@ -6,12 +6,26 @@
 from evolve.config import EnvOptions
 from evolve.environments.bare import replay
 from evolve.environments.contract import Engine
+from evolve.environments.drawing import Mode, drawn, has_display, without_display
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recording import Recorder, Recording
 from evolve.environments.repeatable import check
 
-__all__ = ["ENGINES", "Engine", "Recorder", "Recording", "check", "chunk_seconds", "make", "replay"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Mode",
+    "Recorder",
+    "Recording",
+    "check",
+    "chunk_seconds",
+    "drawn",
+    "has_display",
+    "make",
+    "replay",
+    "without_display",
+]
 
 ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": GymnasiumEngine, "envpool": EnvPoolEngine}
 

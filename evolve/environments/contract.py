@@ -5,12 +5,17 @@ The trajectory of an episode depends on its seed and its actions only: not on th
 before, or on its neighbours.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+import numpy as np
+
+from evolve.errors import FAILURES, InputError, one_line
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 Trace = Mapping[str, Any]
+FPS = 50.0
+"""Frames per second of an environment that does not say."""
 
 
 class Engine(Protocol):
@@ -35,6 +40,9 @@ class Engine(Protocol):
     refill: int
     """How many free slots are worth waiting for before episodes are begun in them."""
 
+    fps: float
+    """How many steps a second look natural."""
+
     def suggested_slots(self) -> int:
         """Return how many slots run this environment fastest, by a quick look; the choice cannot change a result."""
 
@@ -54,8 +62,26 @@ class Engine(Protocol):
         itself says, by name: after reset, and after each step.
         """
 
+    def frame(self, slot: int) -> UInt8:
+        """Return what a slot's environment looks like, [H, W, 3], also when its episode has just ended.
+
+        Only environments made to draw frames can (`drawn`). Raises InputError when this one cannot.
+        """
+
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` [k] go on with the episodes of slots `sources` [k]; no slot is in both."""
 
     def close(self) -> None:
         """Release every environment."""
+
+
+def as_frame(env_id: str, render: Callable[[], Any]) -> UInt8:
+    """Return what an environment renders, [H, W, 3]. Raises InputError when that is no frame."""
+    expected = "an environment that draws frames ([H, W, 3] of 8 bits)"
+    try:
+        seen = np.asarray(render())
+    except FAILURES as wrong:  # libraries that are missing, mostly
+        raise InputError("env.id", expected, f"{env_id} ({one_line(wrong)})") from wrong
+    if seen.dtype != np.uint8 or seen.ndim != 3 or seen.shape[2] != 3:
+        raise InputError("env.id", expected, f"{env_id}, which draws {seen.dtype}{list(seen.shape)}")
+    return seen

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from evolve.config import EnvOptions, nearest
-from evolve.environments.contract import Trace
+from evolve.environments.contract import FPS, Trace, as_frame
 from evolve.environments.spaces import action_decoder, observation_encoder, quiet
 from evolve.errors import InputError
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
+
+_DRAWN = ("classic_control", "box2d", "atari")  # families of its environments
 
 
 class EnvPoolEngine:
@@ -29,7 +31,7 @@ class EnvPoolEngine:
         self._envpool = _import()
         self._options, self.id = options, options.id
         self.faults: dict[int, str] = {}
-        self.reuses = False
+        self.reuses, self.fps = False, FPS
         self.refill = max(1, slots // 4)
         first = self.pool([0])
         self.observation_size, self._encode = observation_encoder(first.observation_space)
@@ -100,6 +102,11 @@ class EnvPoolEngine:
         """Return the actions of network outputs [n, A], as the pool wants them."""
         return np.asarray(self._decode(outputs), self._action_dtype)
 
+    def frame(self, slot: int) -> UInt8:
+        """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
+        pool, number = self._pools[int(self._pool_of[slot])], self._ids[slot]
+        return as_frame(self.id, lambda: pool.render(env_ids=[number])[0])
+
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`."""
         self._grouped = sources[:0]
@@ -136,6 +143,13 @@ class EnvPoolEngine:
             raise InputError(
                 "env.kwargs", f"arguments that EnvPool's {options.id} takes", f"{options.kwargs} ({wrong})"
             ) from None
+
+
+def can_draw(env_id: str) -> bool:
+    """Return whether EnvPool can draw an environment: MuJoCo's end the process when they try."""
+    _import()
+    specs = importlib.import_module("envpool.registration").registry.specs
+    return env_id in specs and any(family in str(specs[env_id][0]) for family in _DRAWN)
 
 
 def _import() -> Any:

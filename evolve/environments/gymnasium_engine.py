@@ -13,10 +13,10 @@ from gymnasium import error
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, nearest
-from evolve.environments.contract import Trace
+from evolve.environments.contract import FPS, Trace, as_frame
 from evolve.environments.spaces import action_decoder, observation_encoder, quiet, separate
 from evolve.errors import FAILURES, InputError, one_line, told
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
 
@@ -45,12 +45,13 @@ class GymnasiumEngine:
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_nothing] * slots  # of each slot's environment, without the wrappers that only count
         self._elapsed: Int64 = np.zeros(slots, np.int64)
-        first = _make_or_explain(options, self._make)
+        first = make_or_explain(options, self._make)
         self._place(0, first)
         self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self.reuses = may_reuse(first, options)
+        self.fps = float(first.metadata.get("render_fps") or FPS)
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
@@ -106,6 +107,11 @@ class GymnasiumEngine:
             if said["terminated"] or said["truncated"]:
                 break
         env.close()
+
+    def frame(self, slot: int) -> UInt8:
+        """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
+        env = self._envs[slot]
+        return as_frame(self.id, lambda: env and env.render())
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`; they trade environment objects."""
@@ -204,7 +210,8 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
     return found
 
 
-def _make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+    """Return a new environment. Raises InputError that says what is missing."""
     argument = "env.id (-e/--env)"
     try:
         return make()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from evolve.environments.contract import Engine, Trace
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
 @dataclass
@@ -36,6 +36,7 @@ class Recorder:
         self._engine, self._keep = engine, observations
         self.running, self.finished = [Recording(0) for _ in range(slots)], list[Recording]()
         self.id, self.refill, self.reuses, self.faults = engine.id, engine.refill, engine.reuses, engine.faults
+        self.fps = engine.fps
         self.observation_size, self.action_size = engine.observation_size, engine.action_size
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -63,6 +64,10 @@ class Recorder:
     def suggested_slots(self) -> int:
         """Return what the engine does."""
         return self._engine.suggested_slots()
+
+    def frame(self, slot: int) -> UInt8:
+        """Return what the engine draws."""
+        return self._engine.frame(slot)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots go on with the episodes of others."""

@@ -1,0 +1,71 @@
+"""Drawing episodes: which environments can be drawn, and how, with a display and without."""
+
+import os
+import sys
+from ctypes.util import find_library
+from typing import Literal
+
+from evolve.config import EnvOptions
+from evolve.environments.envpool_engine import can_draw
+from evolve.environments.gymnasium_engine import make_or_explain, maker
+from evolve.errors import InputError
+
+Mode = Literal["rgb_array", "human"]
+"""How an environment draws: as frames, or in a window."""
+
+_MUJOCO = {"egl": "EGL", "osmesa": "OSMesa"}  # how MuJoCo draws without a display, and the library that it takes
+
+
+def has_display() -> bool:
+    """Whether a window can be shown here, as far as the variables of the environment tell."""
+    return _has_screen() or bool(os.environ.get("SDL_VIDEODRIVER"))
+
+
+def _has_screen() -> bool:
+    if not sys.platform.startswith("linux"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def without_display() -> None:
+    """Where there is no display, choose ways to draw that need none, unless the user has; to be called first of all.
+
+    MuJoCo looks at the choice when it is imported.
+    """
+    if _has_screen():
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    found = next((way for way, library in _MUJOCO.items() if find_library(library)), None)
+    if found is not None:
+        os.environ.setdefault("MUJOCO_GL", found)
+
+
+def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
+    """Return the options of the same environment that draws itself. Raises InputError when it cannot."""
+    if options.engine == "envpool":
+        if mode == "human" or not can_draw(options.id):
+            came = f"{options.id} of EnvPool"
+            cure = (
+                "Use --video." if can_draw(options.id) else "Its Gymnasium namesake can be, but plays other episodes."
+            )
+            raise InputError("env.engine", f"an environment that can be drawn {_where(mode)}", came, cure)
+    else:
+        _check(options, mode)
+    return options.model_copy(update={"kwargs": options.kwargs | {"render_mode": mode}})
+
+
+def _where(mode: Mode) -> str:
+    return "in a window" if mode == "human" else "as frames"
+
+
+def _check(options: EnvOptions, mode: Mode) -> None:
+    env = make_or_explain(options, maker(options))
+    modes = env.unwrapped.metadata.get("render_modes") or []
+    mujoco = hasattr(env.unwrapped, "mujoco_renderer")
+    env.close()
+    if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows frames in a window of its own
+        came = f"{options.id}, which has {f'only {modes}' if modes else 'none'}"
+        raise InputError("env.id", f"an environment with the render mode {mode!r}", came)
+    if mujoco and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
+        cure = "Install one of them: apt-get install libegl1 libegl-mesa0, or libosmesa6."
+        raise InputError("--video", "EGL or OSMesa, by which MuJoCo draws without a display", "neither", cure)
