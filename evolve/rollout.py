@@ -99,6 +99,10 @@ class Rollout:
         self._free[:] = True
         self._look()
 
+    def so_far(self, slot: int) -> tuple[int, float]:
+        """Return the steps and the return of a slot's newest episode."""
+        return int(self._lengths[slot]), float(self._returns[slot])
+
     def tick(self) -> Outcomes | None:
         """Advance every live slot by one step; return the episodes that ended, None for none."""
         rows = self._rows

@@ -10,12 +10,12 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "evolve"
 ROOMS = [  # design: from the top down; a room may import rooms below it, and its own
     {"run", "verify", "replay", "plot", "evaluate", "bench"},
-    {"commands", "console", "manifest", "statistics"},
+    {"commands", "console", "manifest", "statistics", "playback"},
     {"stopping"},
     {"evolution"},
     {"cluster"},
     {"rollout"},
-    {"figures"},
+    {"figures", "film"},
     {"strategies", "store"},
     {"networks", "environments"},
     {"numerics"},
@@ -30,6 +30,9 @@ DOORS = {
     "matplotlib": {"figures/style.py"},
     "gymnasium": {"environments/spaces.py", "environments/gymnasium_engine.py", "environments/sleeping.py"},
     "envpool": {"environments/envpool_engine.py"},
+    "imageio": {"film/"},
+    "av": {"film/"},
+    "PIL": {"film/"},
     "scipy": {"statistics.py"},
     "cupy": {"numerics/"},
 }

@@ -1,0 +1,68 @@
+"""Filming episodes while they are played."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from evolve.environments import Engine
+from evolve.evolution import Experiment
+from evolve.film import Film, Label
+from evolve.playback.playing import make_engine, play
+from evolve.playback.selection import Episode
+from evolve.rollout import Outcomes
+from evolve.store import Run
+
+_TITLE, _END = 1.0, 0.5  # seconds for which a title, and the last picture, are shown
+
+
+class Camera:
+    """What `play` calls at each step to film an episode.
+
+    engine: one that draws frames; every: of so many steps one is filmed; titled: whether a title card comes first.
+    """
+
+    def __init__(self, film: Film, engine: Engine, chosen: Episode, every: int = 1, titled: bool = False) -> None:
+        self._film, self._engine, self._titled = film, engine, titled
+        self._every = every * film.every
+        self._playing = f"{chosen.title}, {every}x speed" if every > 1 else chosen.title
+        self._skipped: tuple[int, float] | None = None
+
+    def __call__(self, step: int, returned: float) -> None:
+        """Film a step."""
+        self._skipped = (step, returned) if step % self._every else None
+        if self._skipped is None:
+            self._shoot(step, returned)
+
+    def _shoot(self, step: int, returned: float) -> None:
+        frame = self._engine.frame(0)
+        if step == 0 and self._titled:
+            self._film.card(frame, self._playing[:1].upper() + self._playing[1:], self._engine.id, _TITLE)
+        self._film.add(frame, Label(self._engine.id, self._playing, step, returned))
+
+    def end(self, outcomes: Outcomes) -> None:
+        """Show how the episode ended for a moment; what failed cannot be drawn any more."""
+        if self._skipped is not None and not np.isnan(outcomes.returns[0]):
+            self._shoot(*self._skipped)
+        self._film.hold(_END)
+
+
+def clip(
+    run: Run, experiment: Experiment, chosen: Episode, path: Path, seconds: float = 12.0, width: int = 480
+) -> Outcomes:
+    """Film a logged episode of a told generation in no more than about so many seconds and pixels.
+
+    Where it takes longer, only every k-th step is shown. Returns its outcome. Raises InputError when it cannot be
+    drawn, and EpisodeError when it fails.
+    """
+    engine = make_engine(experiment, "rgb_array")
+    length = int(run.records[chosen.generation].lengths[chosen.candidate, chosen.episode])
+    every = max(1, math.ceil(length / (seconds * engine.fps)))
+    try:
+        with Film(path, engine.fps, width) as film:
+            camera = Camera(film, engine, chosen, every)
+            outcomes = play(run, experiment, chosen, engine, camera)
+            camera.end(outcomes)
+    finally:
+        engine.close()
+    return outcomes

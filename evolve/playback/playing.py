@@ -1,0 +1,63 @@
+"""Playing one episode, alone in this process, exactly as the run did."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from evolve import environments
+from evolve.cluster import Watchdog
+from evolve.environments import Engine, Mode
+from evolve.errors import EpisodeError
+from evolve.evolution import Experiment
+from evolve.numerics import backend
+from evolve.playback.selection import Episode, environment_seed
+from evolve.rollout import Fault, Outcomes, Rollout, Units
+from evolve.store import Run
+
+EachStep = Callable[[int, float], None]
+"""Called with the step and the return so far: after reset (0, 0.0), and after each step that did not fail."""
+
+
+def make_engine(experiment: Experiment, mode: Mode | None = None) -> Engine:
+    """Return an engine of one slot, whose environment draws itself where a mode is given. Raises InputError."""
+    options = experiment.config.env
+    return environments.make(options if mode is None else environments.drawn(options, mode), slots=1)
+
+
+def play(
+    run: Run, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
+) -> Outcomes:
+    """Play an episode in slot 0 of an engine that the caller closes; return its outcome.
+
+    Raises EpisodeError when it fails, unless it does so in the log too. With `each_step` an episode may take any time,
+    since drawing is not what `env.max_episode_seconds` is about; a single step may not.
+    """
+    env = experiment.config.env
+    seconds = env.max_episode_seconds if each_step is None else math.inf
+    rollout = Rollout(engine, experiment.network, 1, backend(experiment.config.compute.backend), seconds)
+    one, outcomes = np.zeros(1, np.int32), None
+    with Watchdog(env.max_episode_seconds, fatal=True) as watchdog:
+        rollout.submit(Units(one, one, np.array([environment_seed(run, experiment, chosen)]), one, chosen.genome))
+        failed = bool(engine.faults)
+        while True:
+            if each_step is not None and not failed:
+                watchdog.rest()
+                each_step(*rollout.so_far(0))
+            if outcomes is not None:
+                break
+            watchdog.pat()
+            outcomes = rollout.tick()
+            faults = rollout.take_faults()
+            failed = bool(faults)
+    if faults:
+        _judge(faults[0], chosen)
+    return outcomes
+
+
+def _judge(fault: Fault, chosen: Episode) -> None:
+    if chosen.logged is not None and np.isnan(chosen.logged):
+        print(f"it fails in step {fault.step}: {fault.told.rstrip().splitlines()[-1]}")
+        return
+    where = f"in {f'step {fault.step}' if fault.step else 'reset'}, environment seed {fault.seed}"
+    raise EpisodeError("the episode", f"{where}:\n{fault.told.rstrip()}", "")

@@ -1,0 +1,105 @@
+"""Which episodes of a run can be played again.
+
+Of a told generation the champion is stored. Of the generation that comes next every candidate can be played, since the
+strategy asks for the same ones again: so an episode at which a run failed can be looked at alone.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.cluster import keys_of
+from evolve.errors import InputError
+from evolve.evolution import Experiment, restore
+from evolve.genome import Genomes
+from evolve.rng import Purpose, environment_seeds
+from evolve.store import Run
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What to play: a genome (P = 1), the key of its episode, and the return in the log, None where there is none."""
+
+    genome: Genomes
+    purpose: Purpose
+    generation: int
+    candidate: int
+    episode: int
+    logged: float | None
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        if self.purpose is Purpose.HELD_OUT:
+            return f"held-out episode {self.episode}"
+        candidate = "" if self.logged is not None else f", candidate {self.candidate}"
+        return f"generation {self.generation}{candidate}{f', episode {self.episode}' if self.episode else ''}"
+
+
+def choose(
+    run: Run, experiment: Experiment, generation: int | None, candidate: int | None, episode: int, held_out: bool
+) -> Episode:
+    """Return the episode that the options name. Raises InputError when the file does not have it."""
+    told, config = len(run.records), experiment.config
+    most = config.held_out_episodes if held_out else config.episodes
+    if not 0 <= episode < most:
+        raise InputError("--episode", f"one of the {most} episodes (0 to {most - 1})", episode)
+    if held_out:
+        return _held_out(run, experiment, episode)
+    generation = max(told - 1, 0) if generation is None else generation
+    if not 0 <= generation <= told:
+        raise InputError("--generation", f"one of 0 to {told} (the next to be told)", generation)
+    if generation == told:
+        return _coming(run, experiment, generation, candidate, episode)
+    record = run.records[generation]
+    if candidate not in (None, record.champion_candidate):
+        expected = f"the champion of generation {generation}, {record.champion_candidate}, which alone is stored"
+        raise InputError("--candidate", expected, candidate)
+    chosen = record.champion_candidate
+    genome = Genomes(record.champion_weights[None], record.champion_mask[None])
+    return Episode(genome, Purpose.EPISODE, generation, chosen, episode, float(record.returns[chosen, episode]))
+
+
+def _coming(run: Run, experiment: Experiment, generation: int, candidate: int | None, episode: int) -> Episode:
+    """Return an episode of the generation that has not been told yet; its candidates are asked for once more."""
+    config, candidate = experiment.config, candidate or 0
+    if not 0 <= candidate < config.population:
+        raise InputError("--candidate", f"one of the {config.population} candidates", candidate)
+    strategy, state = restore(experiment, run)
+    genome = strategy.ask(state, generation).take(np.array([candidate]))
+    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None)
+
+
+def _held_out(run: Run, experiment: Experiment, episode: int) -> Episode:
+    if not run.records:
+        raise InputError("--held-out", "a run that has a champion", f"{run.path}, without a told generation")
+    strategy, state = restore(experiment, run)
+    known = () if run.held_out is None else run.held_out.returns
+    logged = float(known[episode]) if episode < len(known) else None
+    return Episode(strategy.champion(state), Purpose.HELD_OUT, 0, 0, episode, logged)
+
+
+def choose_champions(run: Run, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
+    """Return the same episode of the champions of several told generations, "0,10,last".
+
+    Raises InputError when the list is no such list, or the file does not have them all.
+    """
+    told = len(run.records)
+    if not told:
+        raise InputError("--generations", "a run that has champions", f"{run.path}, without a told generation")
+    numbers = []
+    for part in generations.split(","):
+        number = told - 1 if part == "last" else int(part) if re.fullmatch("[0-9]{1,9}", part) else told
+        if number >= told:
+            expected = f"a list of told generations, like 0,{told - 1} or 0,last (0 to {told - 1})"
+            raise InputError("--generations", expected, generations)
+        numbers.append(number)
+    return [choose(run, experiment, number, None, episode, False) for number in numbers]
+
+
+def environment_seed(run: Run, experiment: Experiment, chosen: Episode) -> int:
+    """Return the seed of an episode's environment."""
+    keys = keys_of(chosen.generation, chosen.candidate + 1, experiment.config.common_random_numbers)[-1]
+    key = [np.array([part]) for part in (*keys, chosen.episode)]
+    return int(environment_seeds(run.header.seed, chosen.purpose, *key)[0])
