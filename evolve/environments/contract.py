@@ -75,13 +75,13 @@ class Engine(Protocol):
         """Release every environment."""
 
 
-def as_frame(env_id: str, render: Callable[[], Any]) -> UInt8:
-    """Return what an environment renders, [H, W, 3]. Raises InputError when that is no frame."""
+def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
+    """Return what an environment renders, [H, W, 3]. Raises InputError, with a cure, when that is no frame."""
     expected = "an environment that draws frames ([H, W, 3] of 8 bits)"
     try:
         seen = np.asarray(render())
     except FAILURES as wrong:  # libraries that are missing, mostly
-        raise InputError("env.id", expected, f"{env_id} ({one_line(wrong)})") from wrong
+        raise InputError("env.id", expected, f"{env_id} ({one_line(wrong)})", cure) from wrong
     if seen.dtype != np.uint8 or seen.ndim != 3 or seen.shape[2] != 3:
         raise InputError("env.id", expected, f"{env_id}, which draws {seen.dtype}{list(seen.shape)}")
     return seen

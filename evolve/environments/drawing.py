@@ -7,7 +7,7 @@ from typing import Literal
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import can_draw
-from evolve.environments.gymnasium_engine import make_or_explain, maker
+from evolve.environments.gymnasium_engine import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
 from evolve.errors import InputError
 
 Mode = Literal["rgb_array", "human"]
@@ -61,11 +61,10 @@ def _where(mode: Mode) -> str:
 def _check(options: EnvOptions, mode: Mode) -> None:
     env = make_or_explain(options, maker(options))
     modes = env.unwrapped.metadata.get("render_modes") or []
-    mujoco = hasattr(env.unwrapped, "mujoco_renderer")
+    mujoco = draws_by_mujoco(env)
     env.close()
     if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows frames in a window of its own
         came = f"{options.id}, which has {f'only {modes}' if modes else 'none'}"
         raise InputError("env.id", f"an environment with the render mode {mode!r}", came)
     if mujoco and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
-        cure = "Install one of them: apt-get install libegl1 libegl-mesa0, or libosmesa6."
-        raise InputError("--video", "EGL or OSMesa, by which MuJoCo draws without a display", "neither", cure)
+        raise InputError("env.id", "an environment that can be drawn here", options.id, MUJOCO_CURE)

@@ -26,6 +26,7 @@ _RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_tex
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 _LOOK = 0.005  # seconds
 _TICK = 600e-6  # seconds, beside which the cost of a tick is small
+MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}
 
 
@@ -111,7 +112,8 @@ class GymnasiumEngine:
     def frame(self, slot: int) -> UInt8:
         """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
         env = self._envs[slot]
-        return as_frame(self.id, lambda: env and env.render())
+        cure = MUJOCO_CURE if draws_by_mujoco(env) else ""
+        return as_frame(self.id, lambda: env and env.render(), cure)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`; they trade environment objects."""
@@ -208,6 +210,11 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
         expected = "a wrapper `module:Class` that can be imported"
         raise InputError("env.wrappers", expected, f"{name} ({one_line(wrong)})") from wrong
     return found
+
+
+def draws_by_mujoco(env: _Env | None) -> bool:
+    """Return whether MuJoCo draws an environment."""
+    return env is not None and hasattr(env.unwrapped, "mujoco_renderer")
 
 
 def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:

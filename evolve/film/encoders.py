@@ -39,7 +39,11 @@ class Mp4:
 
     def close(self) -> None:
         """Write what the encoder still holds."""
-        self._file.close()
+        try:
+            self._file.close()
+        except Exception:
+            self._file.close = lambda: None  # it would try once more when it is collected, and complain
+            raise
 
 
 class Gif:

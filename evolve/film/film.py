@@ -37,7 +37,7 @@ def _partial(path: Path) -> Path:
 
 
 def _unwritable(path: Path, wrong: OSError) -> InputError:
-    return InputError(_ARGUMENT, "a file that can be written", f"{path} ({wrong})")
+    return InputError(_ARGUMENT, "a file that can be written", f"{path} ({wrong.strerror or wrong})")
 
 
 class Film:
