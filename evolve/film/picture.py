@@ -58,13 +58,15 @@ class Painter:
         last = first + 1.3 * self._text * (self._rows - 1)
         values = {"step": f"{label.step}", "return": f"{label.returned:.2f}"}
         # Each has a place of its own, so that nothing moves when a value grows.
+        gap = 0.4 * self._text
         places = [
-            max(font.getlength(f"{name} {value}") for value in (values[name], widest)) for name, widest in _WIDEST
+            font.getlength(name) + gap + max(font.getlength(value) for value in (values[name], widest))
+            for name, widest in _WIDEST
         ]
         begin = x = margin if self._rows == 2 else wide - 2 * margin - sum(places)
         for (name, value), place in zip(values.items(), places, strict=True):
             draw.text((x, last), name, _FAINT, font, "lm")
-            draw.text((x + font.getlength(f"{name} "), last), value, _INK, font, "lm")
+            draw.text((x + font.getlength(name) + gap, last), value, _INK, font, "lm")
             x += place + margin
         room = (begin if self._rows == 1 else wide) - 3 * margin - font.getlength(label.playing)
         name = _shortened(label.environment.rpartition(":")[2], font, room)
