@@ -155,6 +155,19 @@ def test_mujoco_without_a_library_to_draw_with_is_refused(monkeypatch):
         environments.drawn(EnvOptions(id="InvertedPendulum-v5"), "rgb_array")
 
 
+def test_the_camera_follows_who_would_leave_the_picture(monkeypatch):
+    """But a camera that the experiment names is kept."""
+    monkeypatch.setenv("DISPLAY", ":0")
+    for name, kwargs, camera in (
+        ("HalfCheetah-v5", {}, "track"),
+        ("InvertedPendulum-v5", {}, None),
+        ("HalfCheetah-v5", {"camera_id": -1}, None),
+        ("CartPole-v1", {}, None),
+    ):
+        drawn = environments.drawn(EnvOptions(id=name, kwargs=kwargs), "rgb_array").kwargs
+        assert drawn == kwargs | {"render_mode": "rgb_array"} | ({"camera_name": camera} if camera else {})
+
+
 @pytest.mark.parametrize("found", ["EGL", "OSMesa", None])
 def test_how_mujoco_draws_is_chosen_unless_the_user_has(monkeypatch, found):
     from evolve.environments import drawing

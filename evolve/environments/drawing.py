@@ -3,7 +3,7 @@
 import os
 import sys
 from ctypes.util import find_library
-from typing import Literal
+from typing import Any, Literal
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import can_draw
@@ -49,22 +49,36 @@ def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
                 "Use --video." if can_draw(options.id) else "Its Gymnasium namesake can be, but plays other episodes."
             )
             raise InputError("env.engine", f"an environment that can be drawn {_where(mode)}", came, cure)
-    else:
-        _check(options, mode)
-    return options.model_copy(update={"kwargs": options.kwargs | {"render_mode": mode}})
+        return _with(options, {"render_mode": mode})
+    env = make_or_explain(options, maker(options))
+    _check(env, options, mode)
+    camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
+    env.close()
+    return _with(options, {"render_mode": mode} | camera)
+
+
+def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:
+    return options.model_copy(update={"kwargs": options.kwargs | kwargs})
 
 
 def _where(mode: Mode) -> str:
     return "in a window" if mode == "human" else "as frames"
 
 
-def _check(options: EnvOptions, mode: Mode) -> None:
-    env = make_or_explain(options, maker(options))
+def _camera(env: Any) -> dict[str, str]:
+    """Return the argument that lets the camera follow a robot which would leave the picture."""
+    inner = env.unwrapped
+    if not type(inner).__module__.startswith("gymnasium.envs.mujoco"):
+        return {}
+    followed = "trackbodyid" in (inner.mujoco_renderer.default_cam_config or {})
+    there = "track" in [inner.model.camera(number).name for number in range(inner.model.ncam)]
+    return {"camera_name": "track"} if there and not followed else {}
+
+
+def _check(env: Any, options: EnvOptions, mode: Mode) -> None:
     modes = env.unwrapped.metadata.get("render_modes") or []
-    mujoco = draws_by_mujoco(env)
-    env.close()
     if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows frames in a window of its own
         came = f"{options.id}, which has {f'only {modes}' if modes else 'none'}"
         raise InputError("env.id", f"an environment with the render mode {mode!r}", came)
-    if mujoco and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
+    if draws_by_mujoco(env) and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
         raise InputError("env.id", "an environment that can be drawn here", options.id, MUJOCO_CURE)
