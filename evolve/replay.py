@@ -15,6 +15,7 @@ from evolve.cluster import World
 from evolve.commands import Parser, launch
 from evolve.environments import Mode
 from evolve.errors import InputError, RunError, Stopped
+from evolve.evaluation import Outcomes
 from evolve.evolution import Experiment, reload
 from evolve.film import Film
 from evolve.playback import (
@@ -27,7 +28,6 @@ from evolve.playback import (
     make_engine,
     play,
 )
-
 from evolve.stopping import StopFlag
 from evolve.store import Run
 

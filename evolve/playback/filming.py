@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from evolve.environments import Engine
+from evolve.evaluation import Outcomes
 from evolve.evolution import Experiment
 from evolve.film import Film, Label
 from evolve.playback.playing import make_engine, play
 from evolve.playback.selection import Episode
-from evolve.rollout import Outcomes
 from evolve.store import Run
 
 _TITLE, _END = 1.0, 0.5  # seconds for which a title, and the last picture, are shown

@@ -9,10 +9,11 @@ from evolve import environments
 from evolve.cluster import Watchdog
 from evolve.environments import Engine, Mode
 from evolve.errors import EpisodeError
+from evolve.evaluation import Outcomes
 from evolve.evolution import Experiment
 from evolve.numerics import backend
 from evolve.playback.selection import Episode, environment_seed
-from evolve.rollout import Fault, Outcomes, Rollout, Units
+from evolve.rollout import Fault, Rollout, Units
 from evolve.store import Run
 
 EachStep = Callable[[int, float], None]
