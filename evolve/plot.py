@@ -9,9 +9,9 @@ import numpy as np
 from evolve import figures, store
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
-from evolve.environments.names import names
+from evolve.drawings import draw_champion, gather
 from evolve.errors import InputError, RunError
-from evolve.evolution import load_config, reload
+from evolve.evolution import reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.stopping import StopFlag
@@ -42,11 +42,8 @@ def _parser() -> Parser:
 
 def draw(files: list[Path], output: Path, over: str) -> bool:
     """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
-    runs = [store.read(path) for path in files]
-    told = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.told]
-    if not told:
-        raise RunError(f"{', '.join(map(str, files))}: no generation has been told yet, so there is nothing to draw")
-    figures.plot(figures.experiments(told), output, over)
+    runs, experiments = gather(files)
+    figures.save(figures.plot(experiments, over), output)
     return all(run.complete for run in runs)
 
 
@@ -57,21 +54,14 @@ def draw_network(run: Run, generation: int | None, traces: bool, output: Path, w
     generation = run.told - 1 if generation is None else generation
     if not 0 <= generation < run.told:
         raise InputError("--generation", f"one of 0 to {run.told - 1}", generation)
-    experiment, record = reload(run), run.records[generation]
+    experiment, record, traced = reload(run), run.records[generation], None
     config, network = experiment.config, experiment.network
-    strength = record.champion_weights
     if traces:
         keys = keys_of(generation, record.champion_candidate + 1, config.common_random_numbers)[-1:]
         task = Task(run.header.seed, Purpose.EPISODE, keys, np.array([record.champion_candidate]))
         genome = Genomes(record.champion_weights[None], record.champion_mask[None])
-        strength = coordinator(world, config, stop).evaluate(task, genome, config.episodes, network.traces).traces[0]
-    wired = figures.wires(network, record.champion_mask, strength)
-    others = wired.sizes[-1] - experiment.action_size  # outputs that are no action
-    seen, done = names(config.env.id, network.observation_size, experiment.action_size)
-    left = f"{len(wired.strength):,} of {network.weights:,} connections left"
-    title = f"{config.env.id}, champion of generation {generation}: {left}"
-    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + done
-    figures.draw(wired, seen, outputs, title, "trace" if traces else "weight", output)
+        traced = coordinator(world, config, stop).evaluate(task, genome, config.episodes, network.traces).traces[0]
+    figures.save(draw_champion(run, experiment, generation, traced), output)
 
 
 def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:

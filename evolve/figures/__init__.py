@@ -1,7 +1,12 @@
 """Figures: the only room that imports matplotlib, which comes with the extra `plot`."""
 
+from evolve.figures.bars import judged, load
 from evolve.figures.curves import Experiment, experiments
 from evolve.figures.drawing import draw, wires
-from evolve.figures.page import FORMATS, plot
+from evolve.figures.page import plot
+from evolve.figures.style import FILE, FORMATS, NARROW, WIDE, Sheet, save, svg
 
-__all__ = ["FORMATS", "Experiment", "draw", "experiments", "plot", "wires"]
+__all__ = [
+    "FILE", "FORMATS", "NARROW", "WIDE", "Experiment", "Sheet", "draw", "experiments", "judged", "load", "plot", "save",
+    "svg", "wires",
+]  # fmt: skip

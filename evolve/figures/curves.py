@@ -7,11 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from evolve.config import Config, differences
+from evolve.errors import plain
 from evolve.shapes import Float64
 from evolve.store import Run
 
 Summary = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [G] each."""
+
+_LONGEST = 200  # characters of a label
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,14 @@ def throughput(run: Run) -> list[float]:
     return [record.steps / record.seconds / 1000 for record in run.records]
 
 
+def busy_seconds(run: Run) -> Float64:
+    """Return [R]: how long each rank evaluated, over all generations told."""
+    busy = np.zeros(max(len(record.busy_seconds) for record in run.records))
+    for record in run.records:
+        busy[: len(record.busy_seconds)] += np.nan_to_num(record.busy_seconds)
+    return busy
+
+
 def idle_shares(run: Run) -> Float64:
     """Return [G, workers] in per cent: how long each worker had nothing to do; NaN where it was not there."""
     ranks = max(len(record.busy_seconds) for record in run.records)
@@ -112,10 +123,11 @@ def experiments(runs: Sequence[tuple[Run, Config]]) -> list[Experiment]:
 
 def _label(config: Config, apart: list[str], first: Config) -> str:
     if not apart:
-        return f"{config.env.id}, {config.network['name']}"
+        return plain(f"{config.env.id}, {config.network['name']}")
     ours = {key: value for key, value, _ in differences(config, first)}
     theirs = {key: value for key, value, _ in differences(first, config)}
-    return ", ".join(f"{key.rpartition('.')[2]} {ours.get(key, theirs.get(key, _value(config, key)))}" for key in apart)
+    values = ((key.rpartition(".")[2], ours.get(key, theirs.get(key, _value(config, key)))) for key in apart)
+    return plain(", ".join(f"{name} {value}" for name, value in values), _LONGEST)
 
 
 def _value(config: Config, key: str) -> object:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evolve.figures.style import COLOURS, FAINT, INK, figure, matplotlib, save
+from evolve.errors import plain
+from evolve.figures.style import COLOURS, FAINT, FILE, INK, Sheet, figure, matplotlib
 from evolve.networks import Network
 from evolve.shapes import Bool, Float32, Float64, Int64
 
@@ -54,26 +54,38 @@ def wires(network: Network, mask: Bool, strength: Float32) -> Wires:
     return Wires(tuple(sizes[layer] for layer in sorted(sizes)), source, tail, target, head, size)
 
 
-def draw(wires: Wires, inputs: Sequence[str], outputs: Sequence[str], title: str, kind: str, path: Path) -> None:
-    """Draw a network into a file: sign as colour, size as width; `kind` says what the sizes are ("weight").
+def draw(
+    wires: Wires, inputs: Sequence[str], outputs: Sequence[str], title: str, kind: str, sheet: Sheet = FILE
+) -> Any:
+    """Return the figure of a network: sign as colour, size as width; `kind` says what the sizes are ("weight").
 
-    inputs, outputs: the names of the first and the last layer. Raises InputError when it cannot be written.
+    inputs, outputs: the names of the first and the last layer.
     """
     places = _places(wires)
     tallest = max(len(places[0]), len(places[-1]), *map(len, places))
-    drawn = figure(9.0, min(max(2.6, 0.24 * tallest + 1.2), _TALLEST))
+    drawn = figure(sheet.width, min(max(2.6, 0.24 * tallest + 1.2), _TALLEST))
     panel = drawn.subplots()
     panel.set_axis_off()
     _edges(panel, wires, places)
     for layer, neurons in enumerate(places):
         _nodes(panel, layer, neurons, wires.touched()[layer])
-    size = 9.0 if tallest <= 40 else 6.0
+    size = 6.0 if tallest > 40 else 8.0 if sheet.narrow else 9.0
     _labels(panel, places[0], inputs, wires.touched()[0], "right", size)
     _labels(panel, places[-1], outputs, wires.touched()[-1], "left", size)
     _legend(panel, wires, kind)
-    drawn.suptitle(title, x=0.01, ha="left", fontsize=12)
-    panel.set_xlim(-0.9, len(places) - 0.2)
-    save(drawn, path)
+    if sheet.titled:
+        drawn.suptitle(plain(title), x=0.01, ha="left", fontsize=12)
+    panel.set_xlim(*_sides(sheet.width, inputs, outputs, len(places), size))
+    return drawn
+
+
+def _sides(
+    width: float, inputs: Sequence[str], outputs: Sequence[str], layers: int, size: float
+) -> tuple[float, float]:
+    """Return how far the drawing reaches, in layers, so that its names, `size` points high, have room beside it."""
+    left, right = (0.2 + 0.009 * size * max(map(len, names)) for names in (inputs, outputs))  # inches, about
+    inch = (layers - 1) / (width - left - right)
+    return -left * inch, layers - 1 + right * inch
 
 
 def _places(wires: Wires) -> list[dict[int, tuple[float, float]]]:

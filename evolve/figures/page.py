@@ -1,23 +1,23 @@
 """The page of curves: fitness, connections left, throughput, and how idle the workers were."""
 
-from pathlib import Path
+import textwrap
 from typing import Any
 
 import numpy as np
 
+from evolve.errors import plain
 from evolve.figures import curves
 from evolve.figures.curves import Experiment
-from evolve.figures.style import COLOURS, DASHES, FAINT, INK, figure, save
+from evolve.figures.style import COLOURS, DASHES, FAINT, FILE, INK, Sheet, figure
 from evolve.shapes import Float64
 
-FORMATS = (".png", ".svg", ".pdf")
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
 _MOST_LINES = 4  # workers that get a line each; more become a map
 
 
-def plot(shown: list[Experiment], path: Path, axis: str = "generation") -> None:
-    """Draw experiments over `axis` (a key of `AXES`) into a file. Raises InputError when it cannot be written."""
-    drawn = figure(8.0, 9.0)
+def plot(shown: list[Experiment], axis: str = "generation", sheet: Sheet = FILE) -> Any:
+    """Return the figure of experiments over `axis` (a key of `AXES`)."""
+    drawn = figure(sheet.width, 9.0)
     panels = drawn.subplots(4, 1, sharex=True, height_ratios=(3.2, 1.2, 1.0, 1.2))
     for number, experiment in enumerate(shown):
         look = {"color": COLOURS[number % len(COLOURS)], "ls": DASHES[number // len(COLOURS) % len(DASHES)]}
@@ -28,11 +28,11 @@ def plot(shown: list[Experiment], path: Path, axis: str = "generation") -> None:
             _line(panels[3], experiment, axis, look, curves.mean_idle)
         else:
             _idle(drawn, panels[3], experiment, axis)
-    _finish(drawn, panels, shown, axis)
-    save(drawn, path)
+    _finish(drawn, panels, shown, axis, sheet)
+    return drawn
 
 
-def _finish(drawn: Any, panels: Any, shown: list[Experiment], axis: str) -> None:
+def _finish(drawn: Any, panels: Any, shown: list[Experiment], axis: str, sheet: Sheet) -> None:
     titles = "Fitness", "Connections left", "Throughput", "Idle workers"
     units = "mean return", "connections", "1,000 steps/s", "% of the time"
     for panel, title, unit in zip(panels, titles, units, strict=True):
@@ -46,8 +46,14 @@ def _finish(drawn: Any, panels: Any, shown: list[Experiment], axis: str) -> None
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
     drawn.align_ylabels(panels)
-    drawn.suptitle(_title(shown), x=0.01, ha="left", fontsize=12.5)
-    panels[0].legend(loc="best", fontsize=8.5, frameon=True, framealpha=0.85, edgecolor="none")
+    if sheet.titled:
+        drawn.suptitle(plain(_title(shown)), x=0.01, ha="left", fontsize=12.5)
+    if not sheet.narrow:
+        panels[0].legend(loc="best", fontsize=8.5, frameon=True, framealpha=0.85, edgecolor="none")
+        return
+    lines, labels = panels[0].get_legend_handles_labels()
+    words = [textwrap.fill(label, 44) for label in labels]
+    drawn.legend(lines, words, loc="outside upper left", fontsize=8.5)  # inside it would hide what it explains
 
 
 def _title(shown: list[Experiment]) -> str:
@@ -105,7 +111,9 @@ def _idle(drawn: Any, panel: Any, experiment: Experiment, axis: str) -> None:
         panel.legend(loc="upper right", ncols=_MOST_LINES, fontsize=8.5)
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
-    shades = panel.pcolormesh(_edges(x), ranks, idle.T, cmap="cividis", vmin=0, vmax=max(10.0, float(np.nanmax(idle))))
+    shades = panel.pcolormesh(
+        _edges(x), ranks, idle.T, cmap="cividis", vmin=0, vmax=max(10.0, float(np.nanmax(idle))), rasterized=True
+    )  # as paths the map would be most of an SVG
     panel.set_ylabel("rank")
     panel.grid(False)
     drawn.colorbar(shades, ax=panel, label="% idle", pad=0.01)

@@ -1,6 +1,9 @@
 """What all figures share: the door to matplotlib, colours that everybody can tell apart, quiet axes."""
 
 import importlib
+import io
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,33 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
 INK, FAINT = "#222222", "#8a8a8a"
 
+FORMATS = (".png", ".svg", ".pdf")
+
 _SETTINGS = {
     "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.7,
     "svg.fonttype": "none", "svg.hashsalt": "evolve", "figure.dpi": 110, "savefig.dpi": 160,
+    "text.parse_math": False,  # names come from run files, and may have any number of dollar signs
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a figure is drawn on: its width in inches, and whether its title stands on it."""
+
+    width: float
+    titled: bool
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is a phone's, where the figure has to be taller instead."""
+        return self.width < 6
+
+
+FILE, WIDE, NARROW = Sheet(8.0, titled=True), Sheet(10.0, titled=False), Sheet(3.6, titled=False)
+"""A file of its own; a page on a screen or on paper; a page on a phone."""
 
 
 def matplotlib(part: str) -> Any:
@@ -44,3 +67,19 @@ def save(drawn: Any, path: Path) -> None:
     except OSError as wrong:
         partial.unlink(missing_ok=True)
         raise InputError("-o/--output", "a file that can be written", f"{path} ({wrong})") from None
+
+
+def svg(drawn: Any, name: str) -> str:
+    """Return a figure as SVG to stand inside a page, as wide as its place there; `name` begins its ids.
+
+    Texts are escaped, whatever they say.
+    """
+    buffer = io.StringIO()
+    drawn.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = buffer.getvalue()
+    _, body = text[text.index("<svg ") :].split(">", 1)
+    own = re.compile(r'(\bid="|href="#|url\(#)')  # the same ids in two figures of a page would be confused
+    body = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)  # half the size
+    width, height = drawn.get_size_inches() * 72
+    body = re.sub(r"<[^>]+>", lambda tag: own.sub(rf"\g<1>{name}-", tag[0]), body)
+    return f'<svg viewBox="0 0 {width:g} {height:g}">{body}'

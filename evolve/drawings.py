@@ -1,0 +1,45 @@
+"""What commands draw of run files: the runs gathered into experiments, and the networks of champions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evolve import figures, store
+from evolve.environments.names import names
+from evolve.errors import RunError
+from evolve.evolution import Experiment, load_config
+from evolve.shapes import Float32
+from evolve.store import Run
+
+
+def gather(files: Sequence[Path]) -> tuple[list[Run], list[figures.Experiment]]:
+    """Read run files; return them all, and the experiments of those that have told a generation.
+
+    Raises InputError, and RunError when none has.
+    """
+    runs = [store.read(path) for path in files]
+    told = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.told]
+    if not told:
+        raise RunError(f"{', '.join(map(str, files))}: no generation has been told yet, so there is nothing to draw")
+    return runs, figures.experiments(told)
+
+
+def draw_champion(
+    run: Run,
+    experiment: Experiment,
+    generation: int,
+    traces: Float32 | None = None,
+    sheet: figures.Sheet = figures.FILE,
+) -> Any:
+    """Return the figure of the network of a generation's champion, its connections as strong as its weights.
+
+    traces: [W], to be shown in place of the weights.
+    """
+    record, network, env = run.records[generation], experiment.network, experiment.config.env.id
+    wired = figures.wires(network, record.champion_mask, record.champion_weights if traces is None else traces)
+    others = wired.sizes[-1] - experiment.action_size  # outputs that are no action
+    seen, done = names(env, network.observation_size, experiment.action_size)
+    left = f"{len(wired.strength):,} of {network.weights:,} connections left"
+    title = f"{env}, champion of generation {generation}: {left}"
+    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + done
+    return figures.draw(wired, seen, outputs, title, "weight" if traces is None else "trace", sheet)
