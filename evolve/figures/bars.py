@@ -25,6 +25,8 @@ def load(runs: Sequence[tuple[str, Run]], sheet: Sheet) -> Any:
         (_rows if len(ranks) <= _MOST_NAMES else _columns)(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
+        if panel is panels[-1] or len(ranks) > _MOST_NAMES:
+            panel.set_xlabel("seconds" if len(ranks) <= _MOST_NAMES else "rank")
     return drawn
 
 
@@ -33,17 +35,16 @@ def _rows(panel: Any, busy: Float64, total: float) -> None:
     panel.barh(ranks, total, color="#eeeeee", height=0.72)
     panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
     for rank, seconds in enumerate(busy):
-        words = f"{seconds:,.2f} s, {seconds / total:.0%}" if rank or len(busy) == 1 else "coordinates"
+        words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or len(busy) == 1 else "coordinates"
         inside = seconds > 0.5 * total
-        panel.text(seconds if inside else seconds + 0.01 * total, rank, f" {words} ", va="center", fontsize=8.5,
-                   ha="right" if inside else "left", color="white" if inside else INK)  # fmt: skip
+        panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
+                       fontsize=8.5, ha="right" if inside else "left", color="white" if inside else INK)  # fmt: skip
     panel.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     panel.invert_yaxis()
     panel.margins(0.0, 0.02)
     panel.grid(False)
     panel.tick_params(axis="y", length=0)
     panel.spines[["left", "bottom"]].set_visible(False)
-    panel.set_xlabel("seconds")
 
 
 def _columns(panel: Any, busy: Float64, total: float) -> None:
@@ -54,7 +55,6 @@ def _columns(panel: Any, busy: Float64, total: float) -> None:
     panel.set_ylim(0, 1.15 * total)
     panel.grid(False, axis="x")
     panel.set_ylabel("busy seconds")
-    panel.set_xlabel("rank")
     panel.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -63,7 +63,7 @@ def judged(samples: Sequence[tuple[str, Float64, tuple[float, float] | None]], s
     drawn = figure(sheet.width, 0.6 + 1.25 * len(samples))
     panels = drawn.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
     together = np.concatenate([returns for _, returns, _ in samples])
-    bins = min(_MOST_BINS, max(10, int(2 * len(together) ** 0.5)))
+    bins = min(_MOST_BINS, max(10, int(2 * len(together) ** 0.5))) | 1  # where all are equal, they stand in the middle
     edges = np.histogram_bin_edges(together, bins)
     for panel, (name, returns, interval) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor="white", linewidth=0.5)
@@ -77,4 +77,5 @@ def judged(samples: Sequence[tuple[str, Float64, tuple[float, float] | None]], s
     lines, words = panels[0].get_legend_handles_labels()
     drawn.legend(lines, words, loc="outside upper right", ncols=2, fontsize=8.5)
     panels[-1].set_xlabel("return of an episode")
+    panels[-1].ticklabel_format(axis="x", useOffset=False)
     return drawn

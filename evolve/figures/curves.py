@@ -15,6 +15,7 @@ Summary = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [G] each."""
 
 _LONGEST = 200  # characters of a label
+_NAMES = ("env.id", "network.name", "strategy.name")  # which need not say of what they are
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ def _label(config: Config, apart: list[str], first: Config) -> str:
         return plain(f"{config.env.id}, {config.network['name']}")
     ours = {key: value for key, value, _ in differences(config, first)}
     theirs = {key: value for key, value, _ in differences(first, config)}
-    values = ((key.rpartition(".")[2], ours.get(key, theirs.get(key, _value(config, key)))) for key in apart)
-    return plain(", ".join(f"{name} {value}" for name, value in values), _LONGEST)
+    values = {key: ours.get(key, theirs.get(key, _value(config, key))) for key in apart}
+    words = (str(value) if key in _NAMES else f"{key.rpartition('.')[2]} {value}" for key, value in values.items())
+    return plain(", ".join(words), _LONGEST)
 
 
 def _value(config: Config, key: str) -> object:

@@ -66,7 +66,7 @@ def draw(
     drawn = figure(sheet.width, min(max(2.6, 0.24 * tallest + 1.2), _TALLEST))
     panel = drawn.subplots()
     panel.set_axis_off()
-    _edges(panel, wires, places)
+    _edges(panel, wires, places, 0.6 if sheet.narrow else 1.0)
     for layer, neurons in enumerate(places):
         _nodes(panel, layer, neurons, wires.touched()[layer])
     size = 6.0 if tallest > 40 else 8.0 if sheet.narrow else 9.0
@@ -83,7 +83,7 @@ def _sides(
     width: float, inputs: Sequence[str], outputs: Sequence[str], layers: int, size: float
 ) -> tuple[float, float]:
     """Return how far the drawing reaches, in layers, so that its names, `size` points high, have room beside it."""
-    left, right = (0.2 + 0.009 * size * max(map(len, names)) for names in (inputs, outputs))  # inches, about
+    left, right = (0.25 + 0.0078 * size * max(map(len, names)) for names in (inputs, outputs))  # inches, about
     inch = (layers - 1) / (width - left - right)
     return -left * inch, layers - 1 + right * inch
 
@@ -98,7 +98,7 @@ def _places(wires: Wires) -> list[dict[int, tuple[float, float]]]:
     return places
 
 
-def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]]) -> None:
+def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]], pen: float) -> None:
     """Draw each connection as a curve, the strong ones last; where there are many, the weak ones fade."""
     if not len(wires.strength):
         return
@@ -113,7 +113,7 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
     lines = matplotlib("collections").LineCollection(
         _curves(np.array(begin), np.array(end)),
         colors=colours,
-        linewidths=(0.4 + 2.8 * size[order]) * (0.5 + crowd / 2),
+        linewidths=pen * (0.4 + 2.8 * size[order]) * (0.5 + crowd / 2),
     )
     lines.set_gid("connections")
     panel.add_collection(lines)
@@ -145,14 +145,15 @@ def _nodes(panel: Any, layer: int, places: dict[int, tuple[float, float]], touch
 def _labels(
     panel: Any, places: dict[int, tuple[float, float]], names: Sequence[str], touched: set[int], align: str, size: float
 ) -> None:
-    side = -0.06 if align == "right" else 0.06
+    beside = (-6, 0) if align == "right" else (6, 0)
     if len(places) > 90:  # no room for names
         x, y = min(places.values(), key=lambda place: place[1])
         panel.text(x, y - 0.03, f"{len(places)} {names[0].split(' ')[0]}s", ha="center", va="top", fontsize=9)
         return
     for neuron, (x, y) in places.items():
         colour = INK if neuron in touched else FAINT
-        panel.text(x + side, y, names[neuron], ha=align, va="center", color=colour, fontsize=size)
+        panel.annotate(names[neuron], (x, y), beside, textcoords="offset points", ha=align, va="center", color=colour,
+                       fontsize=size)  # fmt: skip
 
 
 def _legend(panel: Any, wires: Wires, kind: str) -> None:
