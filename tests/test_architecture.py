@@ -34,6 +34,7 @@ DOORS = {
     "av": {"film/"},
     "PIL": {"film/"},
     "scipy": {"statistics.py"},
+    "jinja2": {"pages/page.py"},
     "cupy": {"numerics/"},
 }
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -1,0 +1,237 @@
+"""What a page says of runs, in words: tables of texts, which the template escapes."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from evolve.config import Config, differences
+from evolve.errors import InputError, plain
+from evolve.figures import Experiment
+from evolve.shapes import Float64
+from evolve.statistics import interval
+from evolve.store import Run
+
+_LONGEST = 2000  # characters of a value
+_DEEPEST = 8  # dictionaries in dictionaries
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to whether a run can be repeated: `told` says what was compared, or what differs first."""
+
+    equal: bool
+    told: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run that has told a generation, and what else is known of it.
+
+    film: an mp4 of its champion, or None, and no_film says why. verdict: None where nobody has asked.
+    """
+
+    run: Run
+    film: bytes | None = None
+    no_film: str = "No film: pip install 'evolve[video]'"
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under columns: (name, kind) each, where the kind is "run", "number", "digest", "long" or ""."""
+
+    caption: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting: (who, value) for each value it has; `who` is empty where all have the same."""
+
+    key: str
+    values: tuple[tuple[str, str], ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all have the same value."""
+        return bool(self.values[0][0])
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The returns of a champion on N held-out episodes: those that are finite [n ≤ N], and the interval of their mean.
+
+    interval: None without SciPy.
+    """
+
+    name: str
+    returns: Float64
+    failed: int
+    interval: tuple[float, float] | None
+
+
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Return what tells run files apart: their paths without the folders that all of them share."""
+    parts = [path.parts for path in paths]
+    shared = 0
+    while all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
+        shared += 1
+    return [plain("/".join(p[shared:])) for p in parts]
+
+
+def evolved(experiments: Sequence[Experiment]) -> Table:
+    """Return what was evolved, a row for each experiment."""
+    rows = []
+    for experiment in experiments:
+        config, seeds = experiment.config, (str(run.header.seed) for run in experiment.runs)
+        hidden = config.network.get("hidden")
+        network = f"{config.network['name']}, hidden {_words(hidden)}" if hidden else str(config.network["name"])
+        texts = experiment.label, config.env.id, network, str(config.strategy["name"])
+        sizes = f"{config.population:,}", f"{config.episodes:,}", ", ".join(seeds)
+        rows.append((*map(plain, texts), *sizes))
+    columns = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""),
+               ("candidates (P)", "number"), ("episodes each (E)", "number"), ("seeds", "number"))  # fmt: skip
+    alone = len(rows) == 1  # its name would only say again what follows
+    return Table("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
+
+
+def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config], judged: Sequence[Judged]) -> Table:
+    """Return what each run has come to."""
+    means = {each.name: _mean(each) for each in judged}
+    rows = []
+    for name, run, config in zip(names, runs, configs, strict=True):
+        last, manifest = run.records[-1], run.header.manifest
+        state = "complete" if run.complete else "not complete"
+        ranks = sorted({len(record.busy_seconds) for record in run.records})
+        rows.append((
+            name,
+            f"{run.told:,} of {config.generations:,},\n{state}",
+            number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
+            means.get(name, "not evaluated"),
+            f"{np.count_nonzero(last.champion_mask):,} of {len(last.champion_mask):,}",
+            f"{sum(record.steps for record in run.records):,}",
+            duration(sum(record.seconds for record in run.records)),
+            f"{' to '.join(map(str, ranks[:: max(1, len(ranks) - 1)]))}\non {_words(manifest.get('host', 'unknown'))}",
+        ))  # fmt: skip
+    columns = (("run", "run"), ("generations told", "number"), ("best fitness", "number"),
+               ("held-out mean,\n95 % interval", "number"), ("connections left", "number"),
+               ("environment steps", "number"), ("wall time", "number"), ("ranks", ""))  # fmt: skip
+    return Table("What came of it", columns, tuple(rows))
+
+
+def digests(names: Sequence[str], runs: Sequence[Run]) -> Table:
+    """Return the last digest of each run."""
+    rows = tuple((name, run.records[-1].digest.decode()) for name, run in zip(names, runs, strict=True))
+    return Table("Digest of the last generation told", (("run", "run"), ("sha256, chained", "digest")), rows)
+
+
+def judge(name: str, run: Run) -> Judged | None:
+    """Return the returns of a run's champion on held-out episodes; None where it was not evaluated."""
+    if run.held_out is None or not len(run.held_out.returns):
+        return None
+    returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    try:
+        found = interval(returns) if len(returns) else None
+    except InputError:
+        found = None
+    return Judged(name, returns, len(run.held_out.returns) - len(returns), found)
+
+
+def held_out(judged: Sequence[Judged]) -> Table:
+    """Return mean, interval, median, worst and best of each champion's returns."""
+    rows = []
+    for each in judged:
+        known = each.returns
+        values = [number(float(f(known))) for f in (np.mean, np.median, np.min, np.max)] if len(known) else ["none"] * 4
+        between = f"{number(each.interval[0])} to {number(each.interval[1])}" if each.interval else "not known"
+        rows.append((each.name, f"{len(known) + each.failed:,}", values[0], between, *values[1:], f"{each.failed:,}"))
+    columns = ("run", "run"), *((name, "number") for name in (
+        "episodes", "mean", "95 % interval", "median", "worst", "best", "failed"))  # fmt: skip
+    return Table("Returns on held-out episodes", tuple(columns), tuple(rows))
+
+
+def verdicts(names: Sequence[str], stories: Sequence[Story]) -> Table:
+    """Return what checking each run has said."""
+    rows = []
+    for name, story in zip(names, stories, strict=True):
+        verdict = story.verdict
+        answer = "not checked" if verdict is None else "equal" if verdict.equal else "different"
+        told = f"python -m evolve.verify {file_of(story.run)}" if verdict is None else plain(verdict.told, _LONGEST)
+        rows.append((name, answer, told))
+    return Table("Can it be repeated?", (("run", "run"), ("verdict", ""), ("how it is known", "long")), tuple(rows))
+
+
+def file_of(run: Run) -> str:
+    """Return a run file as a word of a command line."""
+    return plain(shlex.quote(str(run.path)))
+
+
+def settings_apart(experiments: Sequence[Experiment]) -> list[Row]:
+    """Return the settings in which experiments differ."""
+    first, *others = experiments
+    apart = [differences(first.config, other.config) for other in others]
+    base = {key: ours for found in apart for key, ours, _ in found}
+    tables = [base, *(base | {key: theirs for key, _, theirs in found} for found in apart)]
+    return _side_by_side([e.label for e in experiments], [{k: _words(v) for k, v in t.items()} for t in tables])
+
+
+def manifests(names: Sequence[str], runs: Sequence[Run]) -> list[Row]:
+    """Return the manifests of runs side by side, nested dictionaries laid out."""
+    return _side_by_side(names, [_flat(run.header.manifest) for run in runs])
+
+
+def _side_by_side(names: Sequence[str], tables: Sequence[Mapping[str, str]]) -> list[Row]:
+    rows = []
+    for key in dict.fromkeys(key for table in tables for key in table):
+        owners: dict[str, list[str]] = {}
+        for name, table in zip(names, tables, strict=True):
+            owners.setdefault(table.get(key, "none"), []).append(name)
+        same = len(owners) == 1
+        rows.append(Row(key, tuple(("" if same else ", ".join(who), value) for value, who in owners.items())))
+    return rows
+
+
+def _flat(table: Mapping[str, object], prefix: str = "", depth: int = 0) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        name = f"{prefix}{plain(key)}"
+        if isinstance(value, Mapping) and value and depth < _DEEPEST:
+            found |= _flat(value, f"{name}.", depth + 1)
+        else:
+            found[name] = _words(value, " " if key == "command" else ", ")
+    return found
+
+
+def _words(value: object, between: str = ", ") -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
+        return plain(between.join(map(plain, value)), _LONGEST)
+    return plain(value, _LONGEST)
+
+
+def _mean(each: Judged) -> str:
+    if not len(each.returns):
+        return "no episode has a return"
+    mean = number(float(each.returns.mean()))
+    return mean if each.interval is None else f"{mean}\n({number(each.interval[0])} to {number(each.interval[1])})"
+
+
+def number(value: float) -> str:
+    """Return a return or a fitness with two decimals, and the sign that mathematics writes."""
+    return "none" if math.isnan(value) else f"{value:,.2f}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units."""
+    if not 0 <= seconds < 1e10:
+        return "unknown"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"

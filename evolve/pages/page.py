@@ -1,0 +1,141 @@
+"""The page: facts and figures put into the template, self-contained, to be sent to anybody."""
+
+import base64
+import importlib
+import importlib.resources
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evolve import figures
+from evolve.drawings import draw_champion
+from evolve.errors import EvolveError, InputError, one_line
+from evolve.evolution import reload
+from evolve.figures import NARROW, WIDE, Experiment, Sheet
+from evolve.pages import facts
+from evolve.pages.facts import Judged, Story
+from evolve.store import Run
+
+FORMATS = (".html", ".htm")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG, for wide screens and for narrow ones; `words` is for those who do not see it."""
+
+    wide: str
+    narrow: str
+    words: str
+
+
+def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: Sequence[Path] = ()) -> str:
+    """Return the page of experiments, and of their runs that have told a generation; `empty` have told none.
+
+    Raises InputError without Jinja2 or matplotlib.
+    """
+    template = _template()
+    runs = [story.run for story in stories]
+    names = facts.labels([run.path for run in runs])
+    configs = {run.path: experiment.config for experiment in experiments for run in experiment.runs}
+    found = {run.path: facts.judge(name, run) for name, run in zip(names, runs, strict=True)}
+    judged = [each for each in found.values() if each]
+    text: str = template.render(
+        title=", ".join(sorted({experiment.config.env.id for experiment in experiments})),
+        experiments=experiments,
+        runs=list(zip(names, runs, strict=True)),
+        empty=[str(path) for path in empty],
+        summary=[
+            facts.evolved(experiments),
+            facts.came_to(names, runs, [configs[run.path] for run in runs], judged),
+            facts.digests(names, runs),
+        ],
+        curves=_picture(
+            "curves", "Curves over generations", lambda sheet: figures.plot(list(experiments), sheet=sheet)
+        ),
+        networks=[_network(number, experiment) for number, experiment in enumerate(experiments)],
+        films=[(name, _data(story.film)) for name, story in zip(names, stories, strict=True) if story.film],
+        unfilmed=_unfilmed(names, stories),
+        judged=facts.held_out(judged) if judged else None,
+        without_interval=any(each.interval is None for each in judged if len(each.returns)),
+        spreads=[
+            (experiment.label, _spread(number, known))
+            for number, experiment in enumerate(experiments)
+            if (known := [each for run in experiment.runs if (each := found[run.path]) and len(each.returns)])
+        ],
+        not_judged=[facts.file_of(run) for run in runs if not run.held_out],
+        verdicts=facts.verdicts(names, stories),
+        load=_picture(
+            "load", "Busy seconds of each rank", lambda on: figures.load(list(zip(names, runs, strict=True)), on)
+        ),
+        apart=facts.settings_apart(experiments),
+        manifests=facts.manifests(names, runs),
+    )
+    return text
+
+
+def save(text: str, path: Path) -> None:
+    """Write a page. Raises InputError when that cannot be done."""
+    partial = path.with_name(f".{path.name}.partial")  # a browser never meets half a page
+    try:
+        partial.write_bytes(text.encode("utf-8", "backslashreplace"))
+        partial.replace(path)
+    except OSError as wrong:
+        partial.unlink(missing_ok=True)
+        raise InputError("-o/--output", "a file that can be written", f"{path} ({wrong})") from None
+
+
+def _template() -> Any:
+    """Return the template; all that it is given is escaped. Raises InputError without Jinja2."""
+    try:
+        jinja2 = importlib.import_module("jinja2")
+    except ImportError as wrong:
+        cure = "Install it: pip install 'evolve[report]' (in a clone: pip install -e '.[report]')."
+        raise InputError("report", "a working Jinja2", one_line(wrong), cure) from None
+    place = importlib.resources.files(__package__)
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (place / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html")
+
+
+def _picture(name: str, words: str, draw: Callable[[Sheet], Any]) -> Picture:
+    wide, narrow = (figures.svg(draw(sheet), f"{name}-{sheet.width:.0f}") for sheet in (WIDE, NARROW))
+    return Picture(wide, narrow, words)
+
+
+def _network(number: int, experiment: Experiment) -> tuple[str, Run, Picture | str]:
+    """Return an experiment's name, its first run, and the drawing of its champion, or why there is none."""
+    run = experiment.runs[0]
+    try:
+        made = reload(run)  # its environment, too, which may not be installed here
+    except EvolveError as wrong:
+        return experiment.label, run, str(wrong)
+    words = f"Network of the champion of {experiment.label}"
+    return (
+        experiment.label,
+        run,
+        _picture(f"network{number}", words, lambda on: draw_champion(run, made, run.told - 1, sheet=on)),
+    )
+
+
+def _spread(number: int, judged: Sequence[Judged]) -> Picture:
+    samples = [(each.name, each.returns, each.interval) for each in judged]
+    return _picture(f"spread{number}", "Histogram of held-out returns", lambda on: figures.judged(samples, on))
+
+
+def _data(film: bytes) -> str:
+    return f"data:video/mp4;base64,{base64.b64encode(film).decode()}"
+
+
+def _unfilmed(names: Sequence[str], stories: Sequence[Story]) -> dict[str, str]:
+    """Return the names of the runs without a film, by what is said of it."""
+    found: dict[str, list[str]] = {}
+    for name, story in zip(names, stories, strict=True):
+        if not story.film:
+            found.setdefault(story.no_film, []).append(name)
+    return {why: ", ".join(who) for why, who in found.items()}

@@ -1,0 +1,248 @@
+"""The report command: what is on the page, whatever the files; that it is whole, safe and self-contained."""
+
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from test_run import without
+
+from evolve import figures, pages, store
+from evolve.drawings import gather
+
+QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
+SECTIONS = ["summary", "curves", "network", "film", "held-out", "verification", "load", "configuration", "manifest"]
+VOID = {"meta", "link", "br", "wbr"}
+
+
+class Page(HTMLParser):
+    """A page as read: its sections, its visible texts, the addresses it would ask for, and what is wrong with it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text()
+        self.sections, self.ids, self.addresses, self.tags, self.texts, self.wrong = [], [], [], [], [], []
+        self.feed(self.source)
+        self.close()
+        self.text = " ".join(" ".join(self.texts).split())
+        assert not self.tags, self.tags
+        assert not self.wrong, self.wrong
+        assert len(self.ids) == len(set(self.ids))
+        for address in self.addresses:
+            assert address.startswith("data:") or address.removeprefix("#") in self.ids, address
+        for target in re.findall(r"url\(\s*([^)]*)\)", self.source):
+            assert target.removeprefix("#") in self.ids, target
+        assert "@import" not in self.source
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.addresses += [given[name] for name in ("src", "href", "xlink:href", "poster", "action") if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if tag == "section":
+            self.sections.append(given["id"])
+        if any(name.startswith("on") for name in given):
+            self.wrong.append(attributes)
+        if tag not in VOID:
+            self.tags.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if not self.tags or self.tags.pop() != tag:
+            self.wrong.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data):
+        if "style" not in self.tags:
+            self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two seeds of one experiment, and one of another that was not evaluated."""
+    from evolve.run import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    quick = [*map(str, QUICK), "-g", "3"]
+    assert main([*quick, "-s", "1", "2", "-o", str(folder / "a")]) == 0
+    other = ["--set", "strategy.survivors=3", "--set", "held_out_episodes=0"]
+    assert main([*quick, *other, "-s", "1", "-o", str(folder / "b")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(runs):
+    """The page of all of them."""
+    from evolve.report import main
+
+    assert main([*map(str, sorted(runs.glob("*/*.h5"))), "-o", str(runs / "all.html")]) == 0
+    return runs / "all.html"
+
+
+def test_one_run(command, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "seed-1.h5")
+    done = command("report", "seed-1.h5")
+    assert (done.code, done.out, done.err) == (0, "report.html\n", "")
+    page, run = Page(tmp_path / "report.html"), store.read(tmp_path / "seed-1.h5")
+    assert page.sections == SECTIONS
+    left = f"{run.records[-1].champion_mask.sum()} of {len(run.records[-1].champion_mask)}"
+    best = f"{max(record.champion_fitness for record in run.records):.2f}"
+    steps = f"{sum(record.steps for record in run.records):,}"
+    for text in ("CartPole-v1", "hebbian-dag, hidden 2", "prune", "3 of 3, complete", left, best, steps,
+                 f"{run.held_out.returns.mean():.2f} (", "95 % interval", run.records[-1].digest.decode(),
+                 "not checked", "python -m evolve.verify seed-1.h5", "No film:", "pole angle", "positive weight",
+                 "rank 0", "max_episode_steps = 30", "packages.numpy", run.header.manifest["host"]):  # fmt: skip
+        assert text in page.text, text
+    assert "differs" not in page.text
+    assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
+
+
+def test_experiments_and_seeds_are_told_apart(made, runs):
+    page = Page(made)
+    for path in sorted(runs.glob("*/*.h5")):
+        assert store.read(path).records[-1].digest.decode() in page.text
+        assert f"{path.parent.name}/ {path.name}" in page.text
+    for text in ("survivors 1: median and quartiles of 2 seeds", "survivors 3", "Where the experiments differ",
+                 "strategy.survivors survivors 1 1 survivors 3 3",
+                 f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
+        assert text in page.text, text
+    assert page.source.count('aria-label="Network of the champion of ') == 4  # wide and narrow, of two experiments
+    assert page.source.count('aria-label="Histogram') == 2
+
+
+def test_films_and_verdicts(runs, tmp_path):
+    read, experiments = gather(sorted((runs / "a").glob("*.h5")))
+    other = {**read[1].header.manifest, "packages": {"numpy": "0.1"}}
+    read[1] = replace(read[1], header=replace(read[1].header, manifest=other))
+    film = bytes(range(256))
+    stories = [
+        pages.Story(read[0], film, verdict=pages.Verdict(True, "3 champions & 6 episodes")),
+        pages.Story(read[1], no_film="It was <dark>.", verdict=pages.Verdict(False, "generation 2")),
+    ]
+    pages.save(pages.render(experiments, stories, [Path("none.h5")]), tmp_path / "x.htm")
+    page = Page(tmp_path / "x.htm")
+    assert page.source.count('<video controls muted loop playsinline src="data:video/mp4;base64,AAECAwQF') == 1
+    for text in ("seed-2.h5: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2", "none.h5: no",
+                 "packages.numpy differs"):  # fmt: skip
+        assert text in page.text, text
+
+
+def test_everything_from_a_file_is_escaped(runs, command, tmp_path):
+    """Markup, a formula, a lone surrogate: in names, settings and the manifest; and the environment is not here."""
+    evil = '<script>alert(1)</script> $\\\\frac{ " onload=x \\u0007'
+    for name, more in (("a", ""), ("b", "&lt;")):
+        path = tmp_path / f"{name}-<script>.h5"
+        shutil.copy(runs / name / "seed-1.h5", path)
+        with h5py.File(path, "r+") as file:
+            config = file.attrs["config"].replace(
+                'id = "CartPole-v1"', f'id = "{evil.replace(chr(34), chr(39))}{more}"'
+            )
+            file.attrs["config"] = config + "# </pre><script>\n"
+            file.attrs["manifest"] = '{"<script>": {"</td>": ["<script>", "\\ud800"]}, "host": {"<b>": "<script>"}}'
+    done = command("report", *sorted(tmp_path.glob("*.h5")))
+    assert done.code == 0, done.err
+    page = Page(tmp_path / "report.html")
+    assert "<script" not in page.source
+    assert "onload=x" in page.text
+    for text in ("<script>alert(1)</script> $\\frac{", "No drawing:", "# </pre><script>", "<script>.</td>", "\\ud800"):
+        assert text in page.text, text
+
+
+def test_a_running_and_a_killed_file(start, command, tmp_path):
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-4])
+    process = start("run", *slow, "-g", 60, "-o", "out")
+    path, deadline = store.path_of(tmp_path / "out", 0), time.monotonic() + 30
+    while not (path.exists() and store.read(path).told):
+        assert time.monotonic() < deadline, process.output()
+        time.sleep(0.05)
+    assert command("report", path, "-o", "running.html").code == 0
+    process.kill()
+    process.popen.wait(10)
+    empty = store.path_of(tmp_path, 9)
+    store.create(empty, store.Header("", {}, 0, "x")).close()
+    assert command("report", path, empty, "-o", "killed.html").code == 0
+    for name in ("running", "killed"):
+        page = Page(tmp_path / f"{name}.html")
+        assert re.search(r"\d+ of 60, not complete", page.text)
+        assert "can be continued with --resume" in page.text
+        assert "Not evaluated: python -m evolve.evaluate" in page.text
+    assert "seed-9.h5: no generation has been told yet" in page.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("-o", "x.png"), 2, "-o/--output: expected a name that ends with .html or .htm, got x.png"),
+        (("-o", "/proc/x.html"), 2, "-o/--output: expected a file that can be written"),
+        (("missing.h5",), 2, "no such file"),
+    ],
+)
+def test_wrong_input(command, runs, arguments, code, message):
+    done = command("report", runs / "a" / "seed-1.h5", *arguments)
+    assert done.code == code
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_an_empty_run_has_nothing_to_report(command, tmp_path):
+    store.create(store.path_of(tmp_path, 0), store.Header("", {}, 0, "x")).close()
+    done = command("report", "seed-0.h5")
+    assert (done.code, "no generation has been told" in done.err) == (1, True)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_without_libraries(command, runs, tmp_path):
+    for library, extra in (("jinja2", "report"), ("matplotlib", "plot")):
+        done = command("report", runs / "a" / "seed-1.h5", **without(library))
+        assert done.code == 2
+        assert f"pip install -e '.[{extra}]'" in done.err
+        assert not (tmp_path / "report.html").exists()
+    assert command("report", runs / "a" / "seed-1.h5", **without("scipy")).code == 0
+    text = Page(tmp_path / "report.html").text
+    assert "since they need SciPy: pip install 'evolve[stats]'" in text
+    assert "not known" in text
+
+
+def test_the_load_of_many_ranks_stands_side_by_side(runs):
+    run = store.read(runs / "a" / "seed-1.h5")
+    busy = np.linspace(0, 1, 64)
+    records = tuple(replace(record, busy_seconds=busy, seconds=2.0) for record in run.records)
+    svg = figures.svg(figures.load([("many", replace(run, records=records))], figures.NARROW), "x")
+    assert ">busy seconds<" in svg
+    assert "rank 63" not in svg
+    few = figures.svg(figures.load([("few", run), ("again", run)], figures.WIDE), "x")
+    for text in (">rank 0<", ">few<", ">again<", " s, "):
+        assert text in few
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+def browse(page, width, *options):
+    """Open a page in Chromium; return what it prints. Fails when the console has anything to say."""
+    words = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--hide-scrollbars", "--v=0", "--enable-logging=stderr", f"--user-data-dir={page.parent / 'profile'}",
+             f"--window-size={width},900", *options, page.as_uri()]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_browser_shows_it_without_complaint(made, tmp_path, width):
+    page = shutil.copy(made, tmp_path / "page.html")
+    browse(page, width, f"--screenshot={tmp_path / 'page.png'}")
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+    inside = escape(page.read_text().replace("<details>", "<details open>"))  # a window may be no narrower than 500
+    measure = "document.body.dataset.width = this.contentDocument.documentElement.scrollWidth"
+    page.write_text(f'<iframe style="border: 0" width="{width}" onload="{measure}" srcdoc="{inside}"></iframe>')
+    assert re.search(r'data-width="(\d+)"', browse(page, 1400, "--dump-dom"))[1] == str(width)
