@@ -111,7 +111,7 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
         assert store.read(path).records[-1].digest.decode() in page.text
         assert f"{path.parent.name}/ {path.name}" in page.text
     for text in ("survivors 1: median and quartiles of 2 seeds", "survivors 3", "Where the experiments differ",
-                 "strategy.survivors survivors 1 1 survivors 3 3",
+                 "experiment strategy.survivors survivors 1 1 survivors 3 3",
                  f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
         assert text in page.text, text
     assert page.source.count('aria-label="Network of the champion of ') == 4  # wide and narrow, of two experiments

@@ -21,7 +21,7 @@ def load(runs: Sequence[tuple[str, Run]], sheet: Sheet) -> Any:
     drawn = figure(sheet.width, sum(heights) + 0.4)
     panels = drawn.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
-        total = sum(record.seconds for record in run.records)
+        total = float(np.nan_to_num([record.seconds for record in run.records], posinf=0).sum())
         (_rows if len(ranks) <= _MOST_NAMES else _columns)(panel, ranks, total)
         if len(runs) > 1:
             panel.set_title(name)
@@ -35,7 +35,7 @@ def _rows(panel: Any, busy: Float64, total: float) -> None:
     panel.barh(ranks, total, color="#eeeeee", height=0.72)
     panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
     for rank, seconds in enumerate(busy):
-        words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or len(busy) == 1 else "coordinates"
+        words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
         inside = seconds > 0.5 * total
         panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
                        fontsize=8.5, ha="right" if inside else "left", color="white" if inside else INK)  # fmt: skip

@@ -2,21 +2,19 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from evolve.config import Config, differences
+from evolve.config import Config
 from evolve.errors import InputError, plain
 from evolve.figures import Experiment
+from evolve.pages.words import duration, number, words
 from evolve.shapes import Float64
 from evolve.statistics import interval
 from evolve.store import Run
-
-_LONGEST = 2000  # characters of a value
-_DEEPEST = 8  # dictionaries in dictionaries
 
 
 @dataclass(frozen=True)
@@ -42,24 +40,11 @@ class Story:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts under columns: (name, kind) each, where the kind is "run", "number", "digest", "long" or ""."""
+    """Rows of texts under columns: (name, kind) each; the kind, how the style sheet sets them, may be empty."""
 
     caption: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A setting: (who, value) for each value it has; `who` is empty where all have the same."""
-
-    key: str
-    values: tuple[tuple[str, str], ...]
-
-    @property
-    def differs(self) -> bool:
-        """Whether not all have the same value."""
-        return bool(self.values[0][0])
 
 
 @dataclass(frozen=True)
@@ -90,7 +75,7 @@ def evolved(experiments: Sequence[Experiment]) -> Table:
     for experiment in experiments:
         config, seeds = experiment.config, (str(run.header.seed) for run in experiment.runs)
         hidden = config.network.get("hidden")
-        network = f"{config.network['name']}, hidden {_words(hidden)}" if hidden else str(config.network["name"])
+        network = f"{config.network['name']}, hidden {words(hidden)}" if hidden else str(config.network["name"])
         texts = experiment.label, config.env.id, network, str(config.strategy["name"])
         sizes = f"{config.population:,}", f"{config.episodes:,}", ", ".join(seeds)
         rows.append((*map(plain, texts), *sizes))
@@ -107,7 +92,7 @@ def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config]
     for name, run, config in zip(names, runs, configs, strict=True):
         last, manifest = run.records[-1], run.header.manifest
         state = "complete" if run.complete else "not complete"
-        ranks = sorted({len(record.busy_seconds) for record in run.records})
+        ranks = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
         rows.append((
             name,
             f"{run.told:,} of {config.generations:,},\n{state}",
@@ -116,7 +101,7 @@ def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config]
             f"{np.count_nonzero(last.champion_mask):,} of {len(last.champion_mask):,}",
             f"{sum(record.steps for record in run.records):,}",
             duration(sum(record.seconds for record in run.records)),
-            f"{' to '.join(map(str, ranks[:: max(1, len(ranks) - 1)]))}\non {_words(manifest.get('host', 'unknown'))}",
+            f"{' to '.join(map(str, ranks[:: max(1, len(ranks) - 1)]))}\non {words(manifest.get('host', 'unknown'))}",
         ))  # fmt: skip
     columns = (("run", "run"), ("generations told", "number"), ("best fitness", "number"),
                ("held-out mean,\n95 % interval", "number"), ("connections left", "number"),
@@ -161,7 +146,7 @@ def verdicts(names: Sequence[str], stories: Sequence[Story]) -> Table:
     for name, story in zip(names, stories, strict=True):
         verdict = story.verdict
         answer = "not checked" if verdict is None else "equal" if verdict.equal else "different"
-        told = f"python -m evolve.verify {file_of(story.run)}" if verdict is None else plain(verdict.told, _LONGEST)
+        told = f"python -m evolve.verify {file_of(story.run)}" if verdict is None else words(verdict.told)
         rows.append((name, answer, told))
     return Table("Can it be repeated?", (("run", "run"), ("verdict", ""), ("how it is known", "long")), tuple(rows))
 
@@ -171,67 +156,8 @@ def file_of(run: Run) -> str:
     return plain(shlex.quote(str(run.path)))
 
 
-def settings_apart(experiments: Sequence[Experiment]) -> list[Row]:
-    """Return the settings in which experiments differ."""
-    first, *others = experiments
-    apart = [differences(first.config, other.config) for other in others]
-    base = {key: ours for found in apart for key, ours, _ in found}
-    tables = [base, *(base | {key: theirs for key, _, theirs in found} for found in apart)]
-    return _side_by_side([e.label for e in experiments], [{k: _words(v) for k, v in t.items()} for t in tables])
-
-
-def manifests(names: Sequence[str], runs: Sequence[Run]) -> list[Row]:
-    """Return the manifests of runs side by side, nested dictionaries laid out."""
-    return _side_by_side(names, [_flat(run.header.manifest) for run in runs])
-
-
-def _side_by_side(names: Sequence[str], tables: Sequence[Mapping[str, str]]) -> list[Row]:
-    rows = []
-    for key in dict.fromkeys(key for table in tables for key in table):
-        owners: dict[str, list[str]] = {}
-        for name, table in zip(names, tables, strict=True):
-            owners.setdefault(table.get(key, "none"), []).append(name)
-        same = len(owners) == 1
-        rows.append(Row(key, tuple(("" if same else ", ".join(who), value) for value, who in owners.items())))
-    return rows
-
-
-def _flat(table: Mapping[str, object], prefix: str = "", depth: int = 0) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in table.items():
-        name = f"{prefix}{plain(key)}"
-        if isinstance(value, Mapping) and value and depth < _DEEPEST:
-            found |= _flat(value, f"{name}.", depth + 1)
-        else:
-            found[name] = _words(value, " " if key == "command" else ", ")
-    return found
-
-
-def _words(value: object, between: str = ", ") -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
-        return plain(between.join(map(plain, value)), _LONGEST)
-    return plain(value, _LONGEST)
-
-
 def _mean(each: Judged) -> str:
     if not len(each.returns):
         return "no episode has a return"
     mean = number(float(each.returns.mean()))
     return mean if each.interval is None else f"{mean}\n({number(each.interval[0])} to {number(each.interval[1])})"
-
-
-def number(value: float) -> str:
-    """Return a return or a fitness with two decimals, and the sign that mathematics writes."""
-    return "none" if math.isnan(value) else f"{value:,.2f}".replace("-", "−")
-
-
-def duration(seconds: float) -> str:
-    """Return a time in its two largest units."""
-    if not 0 <= seconds < 1e10:
-        return "unknown"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"

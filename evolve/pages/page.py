@@ -3,8 +3,9 @@
 import base64
 import importlib
 import importlib.resources
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from evolve.errors import EvolveError, InputError, one_line
 from evolve.evolution import reload
 from evolve.figures import NARROW, WIDE, Experiment, Sheet
 from evolve.pages import facts
-from evolve.pages.facts import Judged, Story
+from evolve.pages.facts import Judged, Story, Table
+from evolve.pages.settings import manifests, settings_apart
 from evolve.store import Run
 
 FORMATS = (".html", ".htm")
@@ -37,39 +39,26 @@ def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: S
     template = _template()
     runs = [story.run for story in stories]
     names = facts.labels([run.path for run in runs])
-    configs = {run.path: experiment.config for experiment in experiments for run in experiment.runs}
-    found = {run.path: facts.judge(name, run) for name, run in zip(names, runs, strict=True)}
-    judged = [each for each in found.values() if each]
+    named = list(zip(names, runs, strict=True))
+    judged = {run.path: found for name, run in named if (found := facts.judge(name, run))}
     text: str = template.render(
         title=", ".join(sorted({experiment.config.env.id for experiment in experiments})),
         experiments=experiments,
-        runs=list(zip(names, runs, strict=True)),
+        runs=named,
         empty=[str(path) for path in empty],
-        summary=[
-            facts.evolved(experiments),
-            facts.came_to(names, runs, [configs[run.path] for run in runs], judged),
-            facts.digests(names, runs),
-        ],
-        curves=_picture(
-            "curves", "Curves over generations", lambda sheet: figures.plot(list(experiments), sheet=sheet)
-        ),
+        summary=_summary(experiments, names, runs, list(judged.values())),
+        curves=_picture("curves", "Curves over generations", lambda on: figures.plot(list(experiments), sheet=on)),
         networks=[_network(number, experiment) for number, experiment in enumerate(experiments)],
         films=[(name, _data(story.film)) for name, story in zip(names, stories, strict=True) if story.film],
         unfilmed=_unfilmed(names, stories),
-        judged=facts.held_out(judged) if judged else None,
-        without_interval=any(each.interval is None for each in judged if len(each.returns)),
-        spreads=[
-            (experiment.label, _spread(number, known))
-            for number, experiment in enumerate(experiments)
-            if (known := [each for run in experiment.runs if (each := found[run.path]) and len(each.returns)])
-        ],
-        not_judged=[facts.file_of(run) for run in runs if not run.held_out],
+        judged=facts.held_out(list(judged.values())) if judged else None,
+        without_interval=any(each.interval is None for each in judged.values() if len(each.returns)),
+        spreads=_spreads(experiments, judged),
+        not_judged=[facts.file_of(run) for run in runs if run.path not in judged],
         verdicts=facts.verdicts(names, stories),
-        load=_picture(
-            "load", "Busy seconds of each rank", lambda on: figures.load(list(zip(names, runs, strict=True)), on)
-        ),
-        apart=facts.settings_apart(experiments),
-        manifests=facts.manifests(names, runs),
+        load=_picture("load", "Busy seconds of each rank", lambda on: figures.load(named, on)),
+        apart=settings_apart(experiments),
+        manifests=manifests(names, runs),
     )
     return text
 
@@ -103,6 +92,14 @@ def _template() -> Any:
     return environment.get_template("report.html")
 
 
+def _summary(
+    experiments: Sequence[Experiment], names: Sequence[str], runs: Sequence[Run], judged: Sequence[Judged]
+) -> list[Table]:
+    configs = {run.path: experiment.config for experiment in experiments for run in experiment.runs}
+    results = facts.came_to(names, runs, [configs[run.path] for run in runs], judged)
+    return [facts.evolved(experiments), results, facts.digests(names, runs)]
+
+
 def _picture(name: str, words: str, draw: Callable[[Sheet], Any]) -> Picture:
     wide, narrow = (figures.svg(draw(sheet), f"{name}-{sheet.width:.0f}") for sheet in (WIDE, NARROW))
     return Picture(wide, narrow, words)
@@ -123,9 +120,16 @@ def _network(number: int, experiment: Experiment) -> tuple[str, Run, Picture | s
     )
 
 
-def _spread(number: int, judged: Sequence[Judged]) -> Picture:
-    samples = [(each.name, each.returns, each.interval) for each in judged]
-    return _picture(f"spread{number}", "Histogram of held-out returns", lambda on: figures.judged(samples, on))
+def _spreads(experiments: Sequence[Experiment], judged: Mapping[Path, Judged]) -> list[tuple[str, Picture]]:
+    """Return the name of each experiment whose champions were evaluated, and how their returns are spread."""
+    found = []
+    for number, experiment in enumerate(experiments):
+        those = [judged[run.path] for run in experiment.runs if run.path in judged]
+        samples = [(each.name, each.returns, each.interval) for each in those if len(each.returns)]
+        if samples:
+            draw = partial(figures.judged, samples)
+            found.append((experiment.label, _picture(f"spread{number}", "Histogram of held-out returns", draw)))
+    return found
 
 
 def _data(film: bytes) -> str:
