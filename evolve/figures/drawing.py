@@ -66,7 +66,7 @@ def draw(
     drawn = figure(sheet.width, min(max(2.6, 0.24 * tallest + 1.2), _TALLEST))
     panel = drawn.subplots()
     panel.set_axis_off()
-    _edges(panel, wires, places, 0.6 if sheet.narrow else 1.0)
+    _edges(panel, wires, places, sheet)
     for layer, neurons in enumerate(places):
         _nodes(panel, layer, neurons, wires.touched()[layer])
     size = 6.0 if tallest > 40 else 8.0 if sheet.narrow else 9.0
@@ -98,7 +98,7 @@ def _places(wires: Wires) -> list[dict[int, tuple[float, float]]]:
     return places
 
 
-def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]], pen: float) -> None:
+def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]], sheet: Sheet) -> None:
     """Draw each connection as a curve, the strong ones last; where there are many, the weak ones fade."""
     if not len(wires.strength):
         return
@@ -110,27 +110,26 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
     alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size[order] ** 1.5) + 0.02
     colours = matplotlib("colors").to_rgba_array(np.where(wires.strength[order] > 0, POSITIVE, NEGATIVE).tolist())
     colours[:, 3] = np.clip(alpha, 0.02, 1)
-    lines = matplotlib("collections").LineCollection(
-        _curves(np.array(begin), np.array(end)),
-        colors=colours,
-        linewidths=pen * (0.4 + 2.8 * size[order]) * (0.5 + crowd / 2),
+    curves, shape = _curves(np.array(begin), np.array(end)), matplotlib("path").Path
+    codes = [shape.MOVETO, shape.CURVE4, shape.CURVE4, shape.CURVE4]
+    lines = matplotlib("collections").PathCollection(
+        [shape(points, codes) for points in curves],
+        facecolors="none",
+        edgecolors=colours,
+        linewidths=(0.6 if sheet.narrow else 1.0) * (0.4 + 2.8 * size[order]) * (0.5 + crowd / 2),
     )
     lines.set_gid("connections")
-    panel.add_collection(lines)
+    panel.add_collection(lines, autolim=False)
+    panel.update_datalim((curves[:, 0] + 3 * curves[:, 1] + 3 * curves[:, 2] + curves[:, 3]) / 8)  # where they reach
 
 
 def _curves(begin: Float64, end: Float64) -> Float64:
-    """Return [n, 24, 2]: smooth curves from points [n, 2] to points; those that skip a layer pass beside it."""
-    t = np.linspace(0, 1, 24)[None, :, None]
+    """Return [n, 4, 2]: Bézier curves from points [n, 2] to points; those that skip a layer pass beside it."""
     reach = (end - begin)[:, :1]
     lift = np.where(reach > 1.5, 0.07 * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
     first = begin + np.concatenate([0.45 * reach, lift], axis=1)
     second = end - np.concatenate([0.45 * reach, -lift], axis=1)
-    points: Float64 = (
-        (1 - t) ** 3 * begin[:, None] + 3 * (1 - t) ** 2 * t * first[:, None]
-        + 3 * (1 - t) * t**2 * second[:, None] + t**3 * end[:, None]
-    )  # fmt: skip
-    return points
+    return np.stack([begin, first, second, end], axis=1)
 
 
 def _nodes(panel: Any, layer: int, places: dict[int, tuple[float, float]], touched: set[int]) -> None:
