@@ -269,7 +269,7 @@ def read_assignment(text: str) -> tuple[str, object]:
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
     flat: Table = {}
     for key, value in table.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             flat |= _flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value

@@ -3,15 +3,18 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from types import TracebackType
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from evolve.shapes import Float64
 from evolve.store import Record
+
+_OFTEN = 0.2  # seconds between looks at a generation
 
 
 def on_terminal() -> bool:
@@ -43,58 +46,93 @@ def interval(returns: Float64) -> tuple[float, float]:
         return float(returns.mean()), float(half)
 
 
+def shares(record: Record) -> tuple[float, float]:
+    """Return the share of the work that was spent in environments, and how many ranks had nothing to do, in the mean.
+
+    Rank 0 works only where there is nobody else; ranks that were lost are not counted.
+    """
+    busy = record.busy_seconds[1:] if len(record.busy_seconds) > 1 else record.busy_seconds
+    there = np.isfinite(busy) & (busy > 0)
+    total = float(busy[there].sum())
+    environments = float(np.nansum(record.environment_seconds))
+    idle = float(np.maximum(0, 1 - busy[there] / record.seconds).sum()) if record.seconds else 0.0
+    return (min(1.0, environments / total) if total else 0.0), idle
+
+
 class Watch:
-    """Shows the generations of one seed as they are told; used as a context manager."""
+    """Shows the generations of one seed as they are told; used as a context manager. quiet: shows nothing."""
 
-    def __init__(self, seed: int, told: int, generations: int) -> None:
-        self._seed, self._told, self._generations = seed, told, generations
-        self._begin, self._first = time.monotonic(), told
-        self._progress = _progress() if on_terminal() else None
+    def __init__(self, seed: int, told: int, generations: int, quiet: bool = False) -> None:
+        self._seed, self._told, self._generations, self._quiet = seed, told, generations, quiet
+        self._begin, self._first, self._looked = time.monotonic(), told, 0.0
+        self._progress = _progress() if on_terminal() and not quiet else None
 
-    def __enter__(self) -> Callable[[Record], None]:
+    def __enter__(self) -> "Watch":
         if self._progress is not None:
             self._progress.start()
+            name, total = f"seed {self._seed}", self._generations
             self._bar = self._progress.add_task(
-                f"seed {self._seed}", total=self._generations, completed=self._told, best="", mean="", left="", rate=""
+                name, total=total, completed=self._told, fitness="", work="", now="", left=""
             )
-        return self._show
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
         if self._progress is not None:
             self._progress.stop()
 
-    def _show(self, record: Record) -> None:
+    def __call__(self, record: Record) -> None:
+        """Show a generation that has been told."""
         self._told += 1
-        best, mean = best_and_mean(record)
-        connections, rate = int(np.median(record.connections)), record.steps / record.seconds
+        fitness, work = _words(record)
+        left = f"ETA {_clock(self._eta(self._told))}"
         if self._progress is not None:
             self._progress.update(
-                self._bar,
-                completed=self._told,
-                best=f"{best:.2f}",
-                mean=f"{mean:.2f}",
-                left=f"{connections:,}",
-                rate=f"{rate:,.0f}",
+                self._bar, completed=self._told, fitness=fitness, work=work, now=f"generation {self._told}", left=left
             )
-        else:
-            left = (time.monotonic() - self._begin) / (self._told - self._first) * (self._generations - self._told)
-            print(
-                f"seed {self._seed}  generation {self._told}/{self._generations}  best {best:.2f}  mean {mean:.2f}  "
-                f"connections {connections:,}  {rate:,.0f} steps/s  ETA {_clock(left)}",
-                flush=True,
-            )
+        elif not self._quiet:
+            generation = f"generation {self._told}/{self._generations}"
+            print(f"seed {self._seed}  {generation}  {fitness}  {work}  {left}", flush=True)
+
+    def within(self, done: int, units: int, idle: int) -> None:
+        """Show how far the generation is that is being evaluated, and how many workers wait; may be called often."""
+        if self._progress is None or time.monotonic() - self._looked < _OFTEN:
+            return
+        self._looked = time.monotonic()
+        waiting = f", {idle} idle" if idle else ""
+        completed = self._told + done / units
+        left = f"ETA {_clock(self._eta(completed))}" if completed > self._first else ""
+        now = f"generation {self._told + 1}: {done / units:.0%}{waiting}"
+        self._progress.update(self._bar, completed=completed, now=now, left=left)
+
+    def _eta(self, completed: float) -> float:
+        """Return the seconds that are left when so many generations are done, as far as the past tells."""
+        return (time.monotonic() - self._begin) / (completed - self._first) * (self._generations - completed)
+
+
+def _words(record: Record) -> tuple[str, str]:
+    best, mean = best_and_mean(record)
+    connections, rate = int(np.median(record.connections)), record.steps / record.seconds
+    environments, idle = shares(record)
+    fitness = f"best {best:.2f}  mean {mean:.2f}  connections {connections:,}"
+    return fitness, f"{rate:,.0f} steps/s, {environments:.0%} in environments, {idle:.1f} ranks idle"
+
+
+class _Display(Progress):
+    """A bar, and below it what the last generation came to."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield from (Text(f"  {task.fields[name]}") for task in self.tasks for name in ("fitness", "work"))
 
 
 def _progress() -> Progress:
-    return Progress(
+    return _Display(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("best [bold]{task.fields[best]}[/]  mean {task.fields[mean]}"),
-        TextColumn("connections {task.fields[left]}  {task.fields[rate]} steps/s"),
+        TextColumn("{task.fields[now]}"),
         TimeElapsedColumn(),
-        TextColumn("ETA"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         console=Console(force_terminal=True),
         expand=True,
     )

@@ -92,6 +92,7 @@ class Ledger:
     """
 
     def __init__(self, P: int, E: int, T: int) -> None:
+        self.units = P * E
         self.waiting = P * E
         """Units without an outcome."""
         self.traces = T

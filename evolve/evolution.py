@@ -3,11 +3,13 @@
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Coordinator, Task, Watchdog, keys_of
@@ -29,6 +31,26 @@ class Experiment:
     config: Config
     network: Network
     action_size: int
+
+
+class RunLog(Protocol):
+    """What a run is written to: a run file, or what takes its place. Its fields are those of `store.RunFile`."""
+
+    path: Path
+    header: store.Header
+    told: int
+    last: store.Record | None
+    checkpoint: Mapping[str, NDArray[Any]]
+    held_out: store.HeldOut | None
+    complete: bool
+
+    def append(
+        self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None
+    ) -> None:
+        """Add a generation, the state after telling it, and its candidates if they are to be kept."""
+
+    def flush(self) -> None:
+        """Put everything where it is to stay."""
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
@@ -106,7 +128,7 @@ def reload(run: store.Run) -> Experiment:
     return experiment
 
 
-def restore(experiment: Experiment, run: store.Run | store.RunFile) -> tuple[Any, Any]:
+def restore(experiment: Experiment, run: store.Run | RunLog) -> tuple[Any, Any]:
     """Return the strategy of a run and its state after the last told generation.
 
     Raises InputError when the checkpoint does not fit.
@@ -132,7 +154,7 @@ def mean_return(returns_pe: Float64) -> Float64:
 def evolve(
     experiment: Experiment,
     coordinator: Coordinator,
-    file: store.RunFile,
+    file: RunLog,
     watch: Callable[[store.Record], None],
 ) -> None:
     """Evolve from where the run file stands to the last generation, then judge the champion on held-out episodes.

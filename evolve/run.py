@@ -145,6 +145,7 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
         farm = farm or coordinator(world, experiment.config, stop)
         try:
             with Watch(file.header.seed, file.told, generations) as watch:
+                farm.progress = watch.within
                 evolve(experiment, farm, file, watch)
         except Stopped as why:
             told = f"{file.on_disk} generations are told in {file.path}; continue with --resume"

@@ -1,27 +1,23 @@
-"""python -m evolve.verify: are two runs equal, or, with one file, does this machine get the same returns?
+"""python -m evolve.verify: are two runs equal, or, with one file, does this machine get the same?
 
-Two files are compared by their digests and, where these part, value by value. One file is checked by evaluating the
+Two files are compared in all that they hold. One file, which may have been made anywhere, is checked by evaluating the
 champion of each of its generations again, on the very episodes it was scored on, over however many ranks there are; or,
-with --full, by running all of it again.
+with --full, by running all of it again. Where they part, and why, is told: see `evolve.divergence`.
 """
 
+import json
 import sys
-import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from evolve import store
-from evolve.cluster import Task, World, keys_of
+from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import differences
 from evolve.console import Watch
+from evolve.divergence import Verdict, again, compare, from_the_beginning
 from evolve.errors import RunError
-from evolve.evolution import evolve, load_config, reload
-from evolve.genome import Genomes
-from evolve.rng import Purpose
-from evolve.shapes import Float64, Int32
+from evolve.evolution import reload
+from evolve.manifest import manifest
+from evolve.numerics import backend
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -29,117 +25,42 @@ from evolve.store import Run
 def _parser() -> Parser:
     parser = Parser(
         "evolve.verify",
-        "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal.",
+        "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
+        "and the first difference is told: configuration, random stream, environment or network, and the step.",
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
+        "mpirun -n 8 python -m evolve.verify their.h5",
+        "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
     )
-    parser.add_argument("file", type=Path, metavar="A.h5", help="a run file")
-    parser.add_argument("other", type=Path, nargs="?", metavar="B.h5", help="another; without it A is evaluated again")
-    parser.add_argument(
-        "--full", action="store_true", help="with one file: run all of it again and compare the digests"
-    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="A.h5", help="a run file")
+    add("other", type=Path, nargs="?", metavar="B.h5", help="another; without it A is evaluated again")
+    add("--full", action="store_true", help="with one file: run all of it again and compare everything")
+    add("--json", action="store_true", help="print the verdict as JSON, for machines")
     return parser
 
 
-def first_difference(a: Run, b: Run) -> str | None:
-    """Return where two runs part, in words, or None when they are equal in every stored value."""
-    for generation, (ours, theirs) in enumerate(zip(a.records, b.records, strict=False)):
-        apart = _parting(ours, theirs)
-        if apart is not None:
-            return f"generation {generation}: {apart}"
-    if len(a.records) != len(b.records):
-        fewer = min(len(a.records), len(b.records))
-        return f"equal for {fewer} generations, but {a.path} has {len(a.records)} and {b.path} {len(b.records)}"
-    return None
-
-
-def _parting(ours: store.Record, theirs: store.Record) -> str | None:
-    if ours.returns.shape != theirs.returns.shape:
-        return f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
-    found = _first_unequal(ours.returns, ours.lengths, theirs.returns, theirs.lengths)
-    if found is not None:
-        return found
-    for name in ("champion_candidate", "champion_weights", "champion_mask", "connections", "fitness"):
-        if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name == "fitness"):
-            return f"{name.replace('_', ' ')} differ, though every return and length is equal"
-    if ours.digest != theirs.digest:
-        return "the digests differ, though all that is stored is equal: so do the genomes, or a digest was changed"
-    return None
-
-
-def _first_unequal(
-    returns: Float64, lengths: Int32, other_returns: Float64, other_lengths: Int32, first_candidate: int = 0
-) -> str | None:
-    """Name the first candidate and episode whose return or length differ by a bit, with both values."""
-    same = (returns.view(np.int64) == other_returns.view(np.int64)) | (np.isnan(returns) & np.isnan(other_returns))
-    unequal = np.argwhere(~same | (lengths != other_lengths))
-    if not len(unequal):
-        return None
-    c, e = unequal[0]
-    return (
-        f"candidate {first_candidate + c}, episode {e}: return {float(returns[c, e])!r} in {lengths[c, e]} steps "
-        f"against {float(other_returns[c, e])!r} in {other_lengths[c, e]} steps"
-    )
-
-
-def _compare(a: Run, b: Run) -> int:
-    apart = first_difference(a, b)
-    if apart is None and not a.records:
-        raise RunError(f"{a.path} and {b.path}: no generation has been told yet, so there is nothing to compare")
-    if apart is None:
-        print(f"equal: {len(a.records)} generations, digest {a.records[-1].digest.decode()}")
-        return 0
-    keys = [
-        f"{key} ({x!r} against {y!r})"
-        for key, x, y in differences(*(load_config(run.header.config, str(run.path)) for run in (a, b)))
-    ]
-    if a.header.seed != b.header.seed:
-        keys.insert(0, f"seed ({a.header.seed} against {b.header.seed})")
-    print(f"different: {apart}")
-    print(f"configurations differ in {', '.join(keys)}" if keys else "configurations are the same")
-    return 1
-
-
-def _run_again(run: Run, world: World, stop: StopFlag) -> int:
-    """Run the whole experiment again, as far as it was told, and compare everything."""
-    once = reload(run)
-    config = once.config.model_copy(update={"generations": len(run.records), "held_out_episodes": 0})
-    experiment = replace(once, config=config)
-    with tempfile.TemporaryDirectory() as directory:
-        file = store.create(store.path_of(Path(directory), run.header.seed), run.header)
-        with Watch(run.header.seed, 0, config.generations) as watch:
-            evolve(experiment, coordinator(world, experiment.config, stop), file, watch)
-        return _compare(run, store.read(file.path))
-
-
-def _evaluate_again(run: Run, world: World, stop: StopFlag) -> int:
-    """Evaluate every generation's champion again and compare to the bit."""
+def _check(run: Run, full: bool, quiet: bool, world: World, stop: StopFlag) -> Verdict:
+    """Evaluate a run again on this machine."""
     experiment = reload(run)
-    config, records = experiment.config, run.records
-    champions = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
-    chosen = [r.champion_candidate for r in records]
-    keys = np.concatenate([keys_of(g, c + 1, config.common_random_numbers)[-1:] for g, c in enumerate(chosen)])
-    farm = coordinator(world, config, stop)
-    task = Task(run.header.seed, Purpose.EPISODE, keys, np.array(chosen))
-    again = farm.evaluate(task, champions, config.episodes, experiment.network.traces)
-    for generation, (record, c) in enumerate(zip(records, chosen, strict=True)):
-        row = slice(generation, generation + 1)
-        kept, now = (record.returns[c : c + 1], record.lengths[c : c + 1]), (again.returns[row], again.lengths[row])
-        found = _first_unequal(*kept, *now, first_candidate=c)
-        if found is not None:
-            print(f"different: generation {generation}: {found} on this machine")
-            return 1
-    print(f"equal: the champions of {len(records)} generations, {again.returns.size} episodes evaluated again")
-    return 0
+    here = manifest(world, kernel=backend(experiment.config.compute.backend))
+    if not full:
+        return again(run, experiment, coordinator(world, experiment.config, stop), here)
+    farm = coordinator(world, experiment.config, stop)
+    with Watch(run.header.seed, 0, run.told, quiet) as watch:
+        farm.progress = watch.within
+        return from_the_beginning(run, experiment, farm, here, watch)
 
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     run = store.read(arguments.file)
-    if arguments.other is not None:
-        return _compare(run, store.read(arguments.other))
-    if not run.records:
-        raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to verify")
-    return (_run_again if arguments.full else _evaluate_again)(run, world, stop)
+    other = None if arguments.other is None else store.read(arguments.other)
+    if not run.records and (other is None or not other.records):
+        what = "verify" if other is None else "compare"
+        raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to {what}")
+    found = compare(run, other) if other is not None else _check(run, arguments.full, arguments.json, world, stop)
+    print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text())
+    return 0 if found.equal else 1
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from conftest import environment, launcher
 
 from evolve import store
 
+ELSEWHERE = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
 QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
 
 
@@ -16,17 +18,36 @@ QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
 def made(tmp_path_factory):
     """One experiment alone, once more on three ranks, and with another seed."""
     where = tmp_path_factory.mktemp("verify")
-    for name, seed, ranks in (("a", 1, None), ("b", 1, 3), ("c", 2, None)):
+    here, there, genomes = {}, {"TOY_GRAVITY": "11.0"}, ("--set", "output.genomes=all")
+    for name, seed, ranks, more, env in (
+        ("a", 1, None, genomes, here), ("b", 1, 3, (), here), ("c", 2, None, (), here),
+        ("d", 1, None, ELSEWHERE, here), ("e", 1, None, ELSEWHERE, there),
+        ("f", 1, None, (*ELSEWHERE, *genomes), there),
+    ):  # fmt: skip
         words = [*launcher(ranks), sys.executable, "-m", "evolve.run", *map(str, QUICK), "-s", str(seed), "-o", name]
-        subprocess.run(words, env=environment(), cwd=where, check=True, timeout=60, capture_output=True)
+        subprocess.run([*words, *more], env=environment(**env), cwd=where, check=True, timeout=60, capture_output=True)
     return where
 
 
 @pytest.fixture
 def runs(made, tmp_path):
-    """Copies of the run files a, b and c that a test may spoil."""
+    """Copies of the run files that a test may spoil."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    return {name: next((tmp_path / name).glob("*.h5")) for name in "abc"}
+    return {name: next((tmp_path / name).glob("*.h5")) for name in "abcdef"}
+
+
+def verdict(command, *words, **how):
+    """What verify says of runs that are different, for machines."""
+    done = command("verify", *words, "--json", **how)
+    assert done.code == 1, done.err
+    return json.loads(done.out)
+
+
+def edit_config(path, old, new):
+    with h5py.File(path, "r+") as file:
+        text = file.attrs["config"]
+        assert text.count(old) == 1
+        file.attrs["config"] = text.replace(old, new)
 
 
 def tamper(path, place, where, value):
@@ -109,6 +130,92 @@ def test_all_of_it_can_be_run_again(command, runs):
     done = command("verify", runs["a"], "--full")
     assert done.code == 1
     assert "generation 2: candidate 5, episode 1: return -1.0" in done.out
+
+
+def test_one_changed_weight_is_told_from_a_changed_network(command, runs):
+    with h5py.File(runs["d"]) as file:
+        mask, weights = file["champion/mask"][1], file["champion/weights"][1]
+    some = int(np.flatnonzero(mask)[0])
+    tamper(runs["d"], "champion/weights", (1, some), -weights[some])
+    found = verdict(command, runs["d"])
+    assert (found["cause"], found["what"], found["generation"]) == ("network", "weights", 1)
+    assert "the stored genome is not the one that was evaluated" in found["why"]
+    assert found["step"] == 0  # the first observation has no zeros
+    assert len(found["sides"][1]["step_observation"]) == 4
+
+
+def test_a_changed_seed_is_told(command, runs):
+    with h5py.File(runs["d"], "r+") as file:
+        file.attrs["seed"] = 5
+    found = verdict(command, runs["d"], ranks=3)
+    assert (found["cause"], found["generation"], found["step"]) == ("random stream", 0, 0)
+    assert "seed 5" in found["why"]
+
+
+def test_a_changed_constant_of_the_environment_is_told_by_its_step(command, runs):
+    """The run was made elsewhere, under the same name: its first five steps are ours, and what they lead to."""
+    found = verdict(command, runs["e"])
+    assert (found["cause"], found["what"], found["step"]) == ("environment", "observations", 6)
+    here = found["sides"][1]
+    assert len(here["step_observation"]) == 4
+    assert len(here["step_action"]) == 2
+    assert found["manifests"][0]["packages.numpy"] == np.__version__
+    told = command("verify", runs["e"]).out
+    assert "environment: the observations part in step 6" in told
+    assert "cpu features" in told
+
+
+def test_a_changed_constant_of_the_network_is_told_by_its_step(command, runs):
+    edit_config(runs["d"], "trace_rate = 1.0", "trace_rate = 1.5")
+    found = verdict(command, runs["d"])
+    assert (found["cause"], found["what"], found["step"]) == ("network", "actions", 1)  # the first step has no traces
+    edit_config(runs["a"], "trace_rate = 1.0", "trace_rate = 1.5")
+    found = verdict(command, runs["a"])  # without plasticity traces act on nobody
+    assert (found["cause"], found["what"], found["step"]) == ("network", "traces", None)
+
+
+@pytest.mark.parametrize("other", ["e", "f"])
+def test_two_files_of_one_configuration_are_told_apart_by_their_trails(command, runs, other):
+    """One was made here, so its observation can be shown; the other's cannot."""
+    found = verdict(command, runs["d"], runs[other])
+    assert (found["cause"], found["what"], found["step"]) == ("environment", "observations", 6)
+    assert found["configuration"] == []
+    ours, theirs = found["sides"]
+    assert len(ours["step_observation"]) == 4
+    assert theirs["step_observation"] is None
+
+
+def test_two_configurations_are_both_played_here(command, runs):
+    other = ("--set", "network.trace_rate=1.5", "-s", 1, "-o", "g")
+    assert command("run", *ELSEWHERE, *QUICK, *other).code == 0
+    found = verdict(command, runs["d"], "g/seed-1.h5")
+    assert (found["cause"], found["what"], found["step"]) == ("configuration", "actions", 1)
+    assert found["configuration"] == [["network.trace_rate", 1.0, 1.5]]
+    ours, theirs = found["sides"]
+    assert ours["step_observation"] == theirs["step_observation"]
+    assert ours["step_action"] != theirs["step_action"]
+
+
+def test_kept_genomes_prove_the_digests(command, runs):
+    assert command("verify", runs["a"]).code == 0
+    tamper(runs["a"], "population/weights", (1, 2, 3), 7.0)
+    found = verdict(command, runs["a"])
+    assert (found["cause"], found["generation"]) == ("log", 1)
+
+
+def test_held_out_episodes_are_played_again(command, runs):
+    assert command("evaluate", runs["a"], "--episodes", 5).code == 0
+    done = command("verify", runs["a"])
+    assert (done.code, "and 5 held-out ones" in done.out) == (0, True)
+    tamper(runs["a"], "evaluation/returns", 3, -7.0)
+    assert verdict(command, runs["a"])["what"] == "held-out"
+
+
+def test_an_equal_pair_is_equal_for_machines_too(command, runs):
+    done = command("verify", runs["a"], runs["b"], "--json")
+    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
+    done = command("verify", runs["a"], "--full", "--json")
+    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
 
 
 def test_a_run_without_generations_is_not_called_equal(command, tmp_path):

@@ -1,5 +1,7 @@
 """The tests' own environments, reached as `toys:Switches-v0` and so on; importing this module registers them."""
 
+import os
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -142,6 +144,26 @@ def remembering_cart():
 gymnasium.register(id="RememberingCart-v0", entry_point=remembering_cart, max_episode_steps=100)
 
 
+class Elsewhere(gymnasium.Wrapper):
+    """A CartPole as on another machine: from the sixth step on gravity is what TOY_GRAVITY says."""
+
+    def __init__(self):
+        from gymnasium.envs.classic_control import CartPoleEnv
+
+        super().__init__(CartPoleEnv())
+        self._steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self._steps, self.unwrapped.gravity = 0, 9.8
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        if self._steps == 5:
+            self.unwrapped.gravity = float(os.environ.get("TOY_GRAVITY", "9.8"))
+        self._steps += 1
+        return super().step(action)
+
+
 def _hang_in_c():
     """Lock a mutex twice, without letting go of the interpreter: no signal ends that."""
     import ctypes
@@ -254,5 +276,5 @@ class Unrepeatable(gymnasium.Env):
         return self._observe(), self.mark if self.where == "reward" else 1.0, self.steps >= 9, False, {}
 
 
-for _class in (Faulty, Leaves, Unrepeatable, Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
+for _class in (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)

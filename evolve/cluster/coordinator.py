@@ -51,6 +51,8 @@ class Coordinator:
         self._slots = self._compute.slots or 1
         self._own_rollout: Rollout | None = None
         self._serial, self._unit_seconds, self._faults = 0, 0.0, 0
+        self.progress: Callable[[int, int, int], None] = _tell_nobody
+        """Called now and then with the units that are done, all units, and how many workers have nothing to do."""
         for worker in self._workers:
             world.post(worker, messages.encode(Setup(messages.text(self._text))))
 
@@ -95,6 +97,7 @@ class Coordinator:
                     self._face(task, fault_message(self._serial, fault), 0)
                 if outcomes is not None:
                     ledger.put(outcomes)
+                    self.progress(ledger.units - ledger.waiting, ledger.units, 0)
         seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
 
     def _farm_out(self, task: Task, backlog: Backlog, ledger: Ledger, seconds: Float64) -> None:
@@ -115,6 +118,7 @@ class Coordinator:
                 ledger.put(message)
                 seconds[:, worker] += message.seconds
                 farm.returned(worker, len(message.candidates))
+                self.progress(ledger.units - ledger.waiting, ledger.units, farm.idle)
             else:
                 self._heed(task, message, worker)
 
@@ -205,6 +209,10 @@ class Coordinator:
         why = self._stopped()
         if why is not None:
             raise Stopped(why)
+
+
+def _tell_nobody(_done: int, _units: int, _idle: int) -> None:
+    pass
 
 
 def dismiss(world: World) -> bool:

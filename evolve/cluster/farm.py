@@ -35,6 +35,11 @@ class Farm:
         for worker in (*self._workers, *self._workers):  # a chunk for each, and then one ahead
             self._send(worker)
 
+    @property
+    def idle(self) -> int:
+        """How many workers have nothing to do."""
+        return sum(not units for units in self._outstanding.values())
+
     def heard(self, worker: int) -> None:
         """Note that a worker is well."""
         if worker in self._silence:

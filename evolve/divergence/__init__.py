@@ -1,0 +1,14 @@
+"""Where two runs part, and why: what `evolve.verify` says.
+
+A run's log is compared with another's, or with what this machine makes of it. At the first difference the episode is
+played again here; its trail tells the step at which the two part, and whether what was seen or what was done parts
+first: an environment, or a network.
+"""
+
+from evolve.divergence.again import again
+from evolve.divergence.files import compare
+from evolve.divergence.full import from_the_beginning
+from evolve.divergence.verdict import Verdict
+
+__all__ = ["Verdict", "again", "compare", "from_the_beginning"]
+"""`compare` two files; evaluate the champions of one `again`; or run all of it again, `from_the_beginning`."""

@@ -1,0 +1,77 @@
+"""Playing one episode again, written down step by step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve import store, strategies
+from evolve.divergence.logs import Log, parting
+from evolve.divergence.verdict import Side
+from evolve.environments import Recorder, Recording
+from evolve.evaluation import Outcomes
+from evolve.evolution import Experiment
+from evolve.genome import Genomes
+from evolve.playback import Episode, make_engine, play
+from evolve.rng import Purpose
+from evolve.store import Run
+
+
+@dataclass(frozen=True)
+class Enacted:
+    """An episode as it goes here; `outcomes` are those of N = 1."""
+
+    recording: Recording
+    outcomes: Outcomes
+
+    def agrees(self, log: Log, episode: int) -> bool:
+        """Return whether it went as a log says."""
+        return bool((self.outcomes.fingerprints[0] == log.fingerprints[episode]).all())
+
+    def parts(self, log: Log, episode: int) -> tuple[int, str] | None:
+        """Return the first step at which a log with trails parts from it, and what does."""
+        if log.trail is None:
+            return None
+        return parting(self.outcomes.trails, log.trail[episode], (self.length, int(log.lengths[episode])))
+
+    @property
+    def length(self) -> int:
+        """Environment steps."""
+        return int(self.outcomes.lengths[0])
+
+    def side(self, name: str, step: int | None) -> Side:
+        """Return what it has in a step."""
+        seen, done = self.recording.observations, self.recording.outputs
+        at = len(seen) if step is None else step
+        observation = tuple(seen[at].tolist()) if at < len(seen) else None
+        action = tuple(done[at].tolist()) if at < len(done) else None
+        return Side(name, float(self.outcomes.returns[0]), self.length, observation, action)
+
+
+def enact(run: Run, experiment: Experiment, place: tuple[int, int, int], genome: Genomes) -> Enacted:
+    """Play the episode at a place (generation, candidate, episode) of a run with a genome (P = 1), here and alone."""
+    generation, candidate, episode = place
+    logged = float(run.records[generation].returns[candidate, episode]) if generation < run.told else None
+    chosen = Episode(genome, Purpose.EPISODE, generation, candidate, episode, logged)
+    recorder = Recorder(make_engine(experiment), 1, observations=True)
+    try:
+        outcomes = play(run, experiment, chosen, recorder)
+    finally:
+        recorder.close()
+    return Enacted(recorder.running[0], outcomes)
+
+
+def genome_of(run: Run, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
+    """Return a candidate's genome (P = 1): it is stored, or newborn; None for others."""
+    record, one = run.records[generation], np.array([candidate])
+    if run.has_population:
+        return store.population(run.path, generation).take(one)
+    if candidate == record.champion_candidate:
+        return Genomes(record.champion_weights[None], record.champion_mask[None])
+    return newborn(run, experiment).take(one) if generation == 0 else None
+
+
+def newborn(run: Run, experiment: Experiment) -> Genomes:
+    """Return the candidates of generation 0, as the seed of a run has them."""
+    config = experiment.config
+    strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
+    return strategy.ask(strategy.start(), 0)
