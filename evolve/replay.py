@@ -46,7 +46,12 @@ def _parser() -> Parser:
     which.add_argument("--generation", type=int, metavar="G", help="a told one, or the next (the last told one)")
     several = "the champions of several told ones, one after another: 0,10,50,last"
     which.add_argument("--generations", metavar="G,G,…", help=several)
-    add("--candidate", type=int, metavar="P", help="of the next generation; of told ones the champion is stored")
+    add(
+        "--candidate",
+        type=int,
+        metavar="P",
+        help="whose (the champion); needs stored genomes, or generation 0 or the next",
+    )
     add("--episode", type=int, default=0, metavar="E", help="which of its episodes (0)")
     add("--held-out", action="store_true", help="a held-out episode of the final champion")
     seen = parser.add_mutually_exclusive_group()

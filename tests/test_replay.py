@@ -1,14 +1,16 @@
 """The replay command: what is played, what is refused, and films of it read back."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from ctypes.util import find_library
 
+import h5py
 import numpy as np
 import pytest
-from conftest import environment
+from conftest import environment, launcher
 from test_run import without
 
 from evolve import environments, playback, store
@@ -16,6 +18,7 @@ from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import reload
 from evolve.film import Film, Label
+from evolve.playback import choose, make_engine, play
 from evolve.replay import _interruptible
 from evolve.stopping import StopFlag
 
@@ -333,3 +336,72 @@ def test_a_disk_that_is_full_is_told_plainly(record, tmp_path):
         assert f"--video: expected a file that can be written, got {name}" in done.stderr
         assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory):
+    """A BipedalWalker run, made by three ranks, that keeps every genome."""
+    folder = tmp_path_factory.mktemp("everybody")
+    words = ("-e", "BipedalWalker-v3", "-p", 12, "-r", 3, "-g", 4, "-d", 8, 8, "--set", "output.genomes=all",
+             "--set", "held_out_episodes=0", "-o", folder)  # fmt: skip
+    run = [*launcher(3), sys.executable, "-m", "evolve.run", *map(str, words)]
+    subprocess.run(run, env=environment(), cwd=folder, check=True, timeout=100, capture_output=True)
+    return store.read(store.path_of(folder, 0))
+
+
+def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(everybody):
+    experiment = reload(everybody)
+    places = np.random.Generator(np.random.Philox(7)).integers(0, [4, 12, 3], (50, 3)).tolist()
+    for generation, candidate, episode in places:
+        chosen = choose(everybody, experiment, generation, candidate, episode, False)
+        engine = make_engine(experiment)
+        outcomes = play(everybody, experiment, chosen, engine)
+        engine.close()
+        record = everybody.records[generation]
+        assert outcomes.returns[0] == record.returns[candidate, episode] == chosen.logged
+        assert outcomes.lengths[0] == record.lengths[candidate, episode]
+        assert (outcomes.fingerprints[0] == record.fingerprints[candidate, episode]).all()
+
+
+def test_a_stored_candidate_is_replayed_by_the_command(command, everybody):
+    best = everybody.records[2].champion_candidate
+    done = command("replay", everybody.path, "--generation", 2, "--candidate", (best + 1) % 12, "--episode", 1)
+    assert (done.code, done.out.endswith("equal to the log, to the bit\n")) == (0, True)
+    returned = everybody.records[2].returns[(best + 1) % 12, 1]
+    assert done.out.startswith(f"return {float(returned)!r} in ")
+
+
+def test_newborn_candidates_need_not_be_stored(record):
+    from evolve.replay import main
+
+    assert main([str(record("CartPole-v1")), "--generation", "0", "--candidate", "3"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        (-1, "--candidate: expected one of the 4 candidates (0 to 3), got -1"),
+        (4, "got 4"),
+        (None, "which alone is stored"),
+    ],
+)
+def test_candidates_that_are_not_there(record, capfd, candidate, message):
+    from evolve.replay import main
+
+    path = record("CartPole-v1")
+    if candidate is None:
+        candidate = (store.read(path).records[1].champion_candidate + 1) % 4
+    capfd.readouterr()
+    assert main([str(path), "--generation", "1", "--candidate", str(candidate)]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_a_log_that_was_changed_is_told(command, record, tmp_path):
+    path = tmp_path / "seed-0.h5"
+    shutil.copy(record("CartPole-v1"), path)
+    with h5py.File(path, "r+") as file:
+        best = int(file["champion/candidate"][1])
+        file["generation/returns"][1, best, 0] = np.nextafter(file["generation/returns"][1, best, 0], 0)
+    done = command("replay", path)
+    assert done.code == 1
+    assert "has a return of" in done.err

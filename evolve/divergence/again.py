@@ -8,12 +8,12 @@ import numpy as np
 from evolve import store
 from evolve.cluster import Coordinator, Task, keys_of
 from evolve.divergence.causes import explain
-from evolve.divergence.episode import newborn
 from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Log, differs, of_evaluation, of_record
 from evolve.divergence.verdict import Side, Verdict, flat
 from evolve.evolution import Experiment, held_out
 from evolve.genome import DIGEST_START, Genomes, chain_digest
+from evolve.playback import newborn
 from evolve.rng import Purpose
 from evolve.store import Run
 

@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from evolve import store, strategies
 from evolve.divergence.logs import Log, parting
 from evolve.divergence.verdict import Side
 from evolve.environments import Recorder, Recording
@@ -58,20 +55,3 @@ def enact(run: Run, experiment: Experiment, place: tuple[int, int, int], genome:
     finally:
         recorder.close()
     return Enacted(recorder.running[0], outcomes)
-
-
-def genome_of(run: Run, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
-    """Return a candidate's genome (P = 1): it is stored, or newborn; None for others."""
-    record, one = run.records[generation], np.array([candidate])
-    if run.has_population:
-        return store.population(run.path, generation).take(one)
-    if candidate == record.champion_candidate:
-        return Genomes(record.champion_weights[None], record.champion_mask[None])
-    return newborn(run, experiment).take(one) if generation == 0 else None
-
-
-def newborn(run: Run, experiment: Experiment) -> Genomes:
-    """Return the candidates of generation 0, as the seed of a run has them."""
-    config = experiment.config
-    strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
-    return strategy.ask(strategy.start(), 0)

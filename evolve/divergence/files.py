@@ -2,11 +2,12 @@
 
 from evolve.config import differences
 from evolve.divergence.causes import explain
-from evolve.divergence.episode import Enacted, enact, genome_of
+from evolve.divergence.episode import Enacted, enact
 from evolve.divergence.logs import Log, Place, first_difference, of_record, parting
 from evolve.divergence.verdict import Side, Verdict, flat
 from evolve.errors import EvolveError
 from evolve.evolution import load_config, reload
+from evolve.playback import genome_of
 from evolve.store import Run
 
 

@@ -1,11 +1,12 @@
 """An episode that did not go on this machine as a run file says."""
 
 from evolve.divergence.causes import explain
-from evolve.divergence.episode import enact, genome_of
+from evolve.divergence.episode import enact
 from evolve.divergence.logs import Log, episode_apart, of_record
 from evolve.divergence.verdict import Side, Verdict
 from evolve.evolution import Experiment
 from evolve.genome import Genomes
+from evolve.playback import genome_of
 from evolve.store import Run
 
 HERE = "this machine"

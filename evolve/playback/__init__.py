@@ -2,7 +2,7 @@
 
 from evolve.playback.filming import Camera, clip
 from evolve.playback.playing import EachStep, make_engine, play
-from evolve.playback.selection import Episode, choose, choose_champions, environment_seed
+from evolve.playback.selection import Episode, choose, choose_champions, environment_seed, genome_of, newborn
 
 __all__ = [
     "Camera",
@@ -12,6 +12,8 @@ __all__ = [
     "choose_champions",
     "clip",
     "environment_seed",
+    "genome_of",
     "make_engine",
+    "newborn",
     "play",
 ]

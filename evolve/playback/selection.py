@@ -1,7 +1,8 @@
 """Which episodes of a run can be played again.
 
-Of a told generation the champion is stored. Of the generation that comes next every candidate can be played, since the
-strategy asks for the same ones again: so an episode at which a run failed can be looked at alone.
+Of a told generation the champion is stored, and every candidate where the experiment says so (`output.genomes`).
+Newborn ones can always be had, and so can those of the generation that comes next, since the strategy asks for the same
+ones again: so an episode at which a run failed can be looked at alone.
 """
 
 import re
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evolve import store, strategies
 from evolve.cluster import keys_of
 from evolve.errors import InputError
 from evolve.evolution import Experiment, restore
@@ -27,13 +29,15 @@ class Episode:
     candidate: int
     episode: int
     logged: float | None
+    champion: bool = True
+    """Whether it is its generation's best, as far as that is known."""
 
     @property
     def title(self) -> str:
         """What it is, in words."""
         if self.purpose is Purpose.HELD_OUT:
             return f"held-out episode {self.episode}"
-        candidate = "" if self.logged is not None else f", candidate {self.candidate}"
+        candidate = "" if self.champion else f", candidate {self.candidate}"
         return f"generation {self.generation}{candidate}{f', episode {self.episode}' if self.episode else ''}"
 
 
@@ -52,23 +56,48 @@ def choose(
         raise InputError("--generation", f"one of 0 to {told} (the next to be told)", generation)
     if generation == told:
         return _coming(run, experiment, generation, candidate, episode)
-    record = run.records[generation]
-    if candidate not in (None, record.champion_candidate):
-        expected = f"the champion of generation {generation}, {record.champion_candidate}, which alone is stored"
-        raise InputError("--candidate", expected, candidate)
-    chosen = record.champion_candidate
-    genome = Genomes(record.champion_weights[None], record.champion_mask[None])
-    return Episode(genome, Purpose.EPISODE, generation, chosen, episode, float(record.returns[chosen, episode]))
+    best = int(run.records[generation].champion_candidate)
+    chosen = best if candidate is None else candidate
+    _check_candidate(chosen, config.population)
+    genome = genome_of(run, experiment, generation, chosen)
+    if genome is None:
+        expected = f"the champion of generation {generation}, {best}, which alone is stored"
+        cure = "To keep all genomes: --set output.genomes=all (in a new run)."
+        raise InputError("--candidate", expected, candidate, cure)
+    logged = float(run.records[generation].returns[chosen, episode])
+    return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
+
+
+def genome_of(run: Run, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
+    """Return the genome (P = 1) of a candidate of a told generation; None where it is neither stored nor newborn."""
+    record, one = run.records[generation], np.array([candidate])
+    if run.has_population:
+        return store.population(run.path, generation).take(one)
+    if candidate == record.champion_candidate:
+        return Genomes(record.champion_weights[None], record.champion_mask[None])
+    return newborn(run, experiment).take(one) if generation == 0 else None
+
+
+def newborn(run: Run, experiment: Experiment) -> Genomes:
+    """Return the candidates of generation 0, as the seed of a run has them."""
+    config = experiment.config
+    strategy = strategies.make(config.strategy, experiment.network, config.population, run.header.seed)
+    newborn: Genomes = strategy.ask(strategy.start(), 0)
+    return newborn
+
+
+def _check_candidate(candidate: int, population: int) -> None:
+    if not 0 <= candidate < population:
+        raise InputError("--candidate", f"one of the {population} candidates (0 to {population - 1})", candidate)
 
 
 def _coming(run: Run, experiment: Experiment, generation: int, candidate: int | None, episode: int) -> Episode:
     """Return an episode of the generation that has not been told yet; its candidates are asked for once more."""
-    config, candidate = experiment.config, candidate or 0
-    if not 0 <= candidate < config.population:
-        raise InputError("--candidate", f"one of the {config.population} candidates", candidate)
+    candidate = candidate or 0
+    _check_candidate(candidate, experiment.config.population)
     strategy, state = restore(experiment, run)
     genome = strategy.ask(state, generation).take(np.array([candidate]))
-    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None)
+    return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 
 def _held_out(run: Run, experiment: Experiment, episode: int) -> Episode:
