@@ -1,35 +1,90 @@
-"""python -m evolve.report: all that is known of runs, on one page that needs nothing else to be read."""
+"""python -m evolve.report: all that is known of runs, on one page that needs nothing else to be read.
+
+Their champions are filmed for it, and evaluated again, over however many ranks there are.
+"""
 
 import sys
+import tempfile
 from pathlib import Path
 
-from evolve import pages
+import numpy as np
+
+from evolve import divergence, environments, pages
 from evolve.cluster import World
-from evolve.commands import Parser, launch
+from evolve.commands import Parser, coordinator, launch
 from evolve.drawings import gather
-from evolve.errors import InputError
+from evolve.errors import EvolveError, InputError, Stopped
+from evolve.evolution import Experiment, reload
+from evolve.manifest import manifest
+from evolve.numerics import backend
+from evolve.playback import choose, clip
 from evolve.stopping import StopFlag
+from evolve.store import Run
+
+_CHECKED = 10
+"""Generations whose champions are evaluated again."""
+_QUICK = "No film was made (--quick)."
 
 
 def _parser() -> Parser:
     parser = Parser(
         "evolve.report",
-        "Make a page of run files, complete or not: curves, network, held-out evaluation, configuration. It needs "
-        "no network to be read.",
+        "Make a page of run files, complete or not: curves, network, film, held-out evaluation, verification, load, "
+        "configuration. It needs no network to be read.",
         "python -m evolve.report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
+    quick = "say what the files hold, and play no episode: no film, no verification"
+    parser.add_argument("--quick", action="store_true", help=quick)
     return parser
 
 
-def _body(_world: World, _stop: StopFlag, argv: list[str]) -> int:
+def _story(run: Run, world: World, stop: StopFlag) -> pages.Story:
+    """Return what can be found out about a run by playing its episodes again."""
+    try:
+        experiment = reload(run)
+        verdict = _verify(run, experiment, world, stop)
+    except Stopped:
+        raise
+    except EvolveError as wrong:
+        return pages.Story(run, no_film=str(wrong), verdict=pages.Verdict(False, f"It cannot be checked here: {wrong}"))
+    try:
+        return pages.Story(run, film=_film(run, experiment), verdict=verdict)
+    except EvolveError as wrong:
+        return pages.Story(run, no_film=f"No film: {wrong}", verdict=verdict)
+
+
+def _verify(run: Run, experiment: Experiment, world: World, stop: StopFlag) -> pages.Verdict:
+    config = experiment.config
+    some = np.unique(np.linspace(0, run.told - 1, _CHECKED).round().astype(int)).tolist()
+    here = manifest(world, kernel=backend(config.compute.backend))
+    found = divergence.again(run, experiment, coordinator(world, config, stop), here, some)
+    machine = f"on {here['cpu']}, {here['libc']}"
+    return pages.Verdict(found.equal, f"{found.told}, {machine}" if found.equal else _apart(found))
+
+
+def _apart(found: divergence.Verdict) -> str:
+    return f"{found.told}. {str(found.cause).capitalize()}: {found.why}."
+
+
+def _film(run: Run, experiment: Experiment) -> bytes:
+    """Return a short film of the last champion."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        clip(run, experiment, choose(run, experiment, run.told - 1, None, 0, held_out=False), path)
+        return path.read_bytes()
+
+
+def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     output: Path = arguments.output
     if output.suffix not in pages.FORMATS:
         raise InputError("-o/--output", f"a name that ends with {' or '.join(pages.FORMATS)}", str(output))
+    environments.without_display()
     runs, experiments = gather(arguments.files)
-    stories = [pages.Story(run) for experiment in experiments for run in experiment.runs]
+    told = [run for experiment in experiments for run in experiment.runs]
+    stories = [pages.Story(run, no_film=_QUICK) if arguments.quick else _story(run, world, stop) for run in told]
     pages.save(pages.render(experiments, stories, [run.path for run in runs if not run.told]), output)
     print(output)
     return 0

@@ -1,6 +1,6 @@
 """One run file against this machine: its champions are evaluated again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,25 +18,35 @@ from evolve.rng import Purpose
 from evolve.store import Run
 
 
-def again(run: Run, experiment: Experiment, farm: Coordinator, here: Mapping[str, Any]) -> Verdict:
-    """Evaluate the champion of every generation again, on the very episodes it was scored on.
+def again(
+    run: Run,
+    experiment: Experiment,
+    farm: Coordinator,
+    here: Mapping[str, Any],
+    generations: Sequence[int] | None = None,
+) -> Verdict:
+    """Evaluate the champions of all generations, or of those named, again, on the very episodes they were scored on.
 
     Held-out episodes are played again too, and where all genomes are kept, their digests are computed again. here: the
     manifest of this process.
     """
-    config, records = experiment.config, run.records
+    config = experiment.config
+    numbers = range(run.told) if generations is None else generations
+    records = [run.records[g] for g in numbers]
     chosen = [record.champion_candidate for record in records]
-    keys = np.concatenate([keys_of(g, c + 1, config.common_random_numbers)[-1:] for g, c in enumerate(chosen)])
+    keyed = zip(numbers, chosen, strict=True)
+    keys = np.concatenate([keys_of(g, c + 1, config.common_random_numbers)[-1:] for g, c in keyed])
     genomes = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
     task = Task(run.header.seed, Purpose.EPISODE, keys, np.array(chosen))
     made = farm.evaluate(task, genomes, config.episodes, experiment.network.traces)
     prints, traces = genomes.fingerprints(), made.trace_fingerprints()
-    for generation in range(run.told):
-        what = _genomes(run, experiment, generation, int(prints[generation]))
-        found = _champion(run, experiment, generation, of_evaluation(made, generation, traces), what, here)
+    for row, generation in enumerate(numbers):
+        what = _genomes(run, experiment, generation, int(prints[row]))
+        found = _champion(run, experiment, generation, of_evaluation(made, row, traces), what, here)
         if found is not None:
             return found
-    told = f"the champions of {run.told} generations, {made.returns.size} episodes evaluated again"
+    part = "" if len(numbers) == run.told else f"{len(numbers)} of "
+    told = f"the champions of {part}{run.told} generations, {made.returns.size} episodes evaluated again"
     told += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
     return _rest(run, experiment, farm) or Verdict(True, told)
 
