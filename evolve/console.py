@@ -47,7 +47,7 @@ def interval(returns: Float64) -> tuple[float, float]:
 
 
 def shares(record: Record) -> tuple[float, float]:
-    """Return the share of the work that was spent in environments, and how many ranks had nothing to do, in the mean.
+    """Return the share of the work that was spent in environments, and how many workers had nothing to do, in the mean.
 
     Rank 0 works only where there is nobody else; ranks that were lost are not counted.
     """
@@ -114,7 +114,8 @@ def _words(record: Record) -> tuple[str, str]:
     connections, rate = int(np.median(record.connections)), record.steps / record.seconds
     environments, idle = shares(record)
     fitness = f"best {best:.2f}  mean {mean:.2f}  connections {connections:,}"
-    return fitness, f"{rate:,.0f} steps/s, {environments:.0%} in environments, {idle:.1f} ranks idle"
+    waiting = f", {idle:.1f} of {len(record.busy_seconds) - 1} workers idle" if len(record.busy_seconds) > 1 else ""
+    return fitness, f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}"
 
 
 class _Display(Progress):

@@ -98,11 +98,31 @@ def test_one_run(command, runs, tmp_path):
     steps = f"{sum(record.steps for record in run.records):,}"
     for text in ("CartPole-v1", "hebbian-dag, hidden 2", "prune", "3 of 3, complete", left, best, steps,
                  f"{run.held_out.returns.mean():.2f} (", "95 % interval", run.records[-1].digest.decode(),
-                 "not checked", "python -m evolve.verify seed-1.h5", "No film:", "pole angle", "positive weight",
-                 "rank 0", "max_episode_steps = 30", "packages.numpy", run.header.manifest["host"]):  # fmt: skip
+                 "equal", "3 generations, 6 episodes evaluated again, and 6 held-out ones", "pole angle",
+                 "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy", run.header.manifest["host"]):  # fmt: skip
         assert text in page.text, text
     assert "differs" not in page.text
+    assert len([a for a in page.addresses if a.startswith("data:video/mp4;base64,")]) == 1
     assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
+
+
+def test_quickly_no_episode_is_played(command, runs, tmp_path):
+    done = command("report", runs / "a" / "seed-1.h5", "--quick")
+    assert done.code == 0
+    page = Page(tmp_path / "report.html")
+    for text in ("not checked", f"python -m evolve.verify {runs / 'a' / 'seed-1.h5'}", "No film was made (--quick)."):
+        assert text in page.text, text
+
+
+def test_a_run_that_was_tampered_with_is_told_on_its_page_by_three_ranks_too(command, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "seed-1.h5")
+    with h5py.File(tmp_path / "seed-1.h5", "r+") as file:
+        file.attrs["seed"] = 4
+    done = command("report", "seed-1.h5", ranks=3)
+    assert done.code == 0, done.err
+    text = Page(tmp_path / "report.html").text
+    assert "generation 0: candidate" in text
+    assert "Random stream: these are not the genomes that seed 4 gives birth to" in text
 
 
 def test_experiments_and_seeds_are_told_apart(made, runs):

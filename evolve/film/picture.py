@@ -1,4 +1,7 @@
-"""One picture of a film: what the environment drew, and below it a strip that says what is seen."""
+"""One picture of a film: a strip that says what is seen, and below it what the environment drew.
+
+Players put their controls over the lower edge.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -45,16 +48,15 @@ class Painter:
             larger = self._within[0] > seen.size[0]
             seen = seen.resize(self._within, image.Resampling.NEAREST if larger else image.Resampling.LANCZOS)
         page = image.new("RGB", self.size, _PAPER)
-        page.paste(seen, (self.size[0] - self._within[0], 0))
-        page.paste(seen, (0, 0))
+        page.paste(seen, (self.size[0] - self._within[0], self._strip))
+        page.paste(seen, (0, self._strip))
         self._write(library("PIL.ImageDraw").Draw(page), label)
         return page
 
     def _write(self, draw: Any, label: Label) -> None:
-        wide, high = self.size
-        top, margin, font = high - self._strip, self._text * 3 // 4, _font(self._text)
-        draw.line([(0, top), (wide, top)], _LINE)
-        first = top + 1.05 * self._text
+        wide, margin, font = self.size[0], self._text * 3 // 4, _font(self._text)
+        draw.line([(0, self._strip - 1), (wide, self._strip - 1)], _LINE)
+        first = 1.05 * self._text
         last = first + 1.3 * self._text * (self._rows - 1)
         values = {"step": f"{label.step}", "return": f"{label.returned:.2f}"}
         # Each has a place of its own, so that nothing moves when a value grows.
