@@ -99,7 +99,8 @@ def test_one_run(command, runs, tmp_path):
     for text in ("CartPole-v1", "hebbian-dag, hidden 2", "prune", "3 of 3, complete", left, best, steps,
                  f"{run.held_out.returns.mean():.2f} (", "95 % interval", run.records[-1].digest.decode(),
                  "equal", "3 generations, 6 episodes evaluated again, and 6 held-out ones", "pole angle",
-                 "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy", run.header.manifest["host"]):  # fmt: skip
+                 "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",
+                 run.header.manifest["host"]):  # fmt: skip
         assert text in page.text, text
     assert "differs" not in page.text
     assert len([a for a in page.addresses if a.startswith("data:video/mp4;base64,")]) == 1
