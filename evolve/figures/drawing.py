@@ -63,7 +63,7 @@ def draw(
     """
     places = _places(wires)
     tallest = max(len(places[0]), len(places[-1]), *map(len, places))
-    drawn = figure(sheet.width, min(max(2.6, 0.24 * tallest + 1.2), _TALLEST))
+    drawn = figure(sheet.width, min(max(3.2, 0.24 * tallest + 1.2), _TALLEST))
     panel = drawn.subplots()
     panel.set_axis_off()
     _edges(panel, wires, places, sheet)
@@ -110,7 +110,8 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
     alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size[order] ** 1.5) + 0.02
     colours = matplotlib("colors").to_rgba_array(np.where(wires.strength[order] > 0, POSITIVE, NEGATIVE).tolist())
     colours[:, 3] = np.clip(alpha, 0.02, 1)
-    curves, shape = _curves(np.array(begin), np.array(end)), matplotlib("path").Path
+    rows = max(map(len, places[1:-1]), default=1)  # of hidden neurons, to be passed at half a row's distance
+    curves, shape = _curves(np.array(begin), np.array(end), max(0.07, 0.7 / (rows + 1))), matplotlib("path").Path
     codes = [shape.MOVETO, shape.CURVE4, shape.CURVE4, shape.CURVE4]
     lines = matplotlib("collections").PathCollection(
         [shape(points, codes) for points in curves],
@@ -123,10 +124,13 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
     panel.update_datalim((curves[:, 0] + 3 * curves[:, 1] + 3 * curves[:, 2] + curves[:, 3]) / 8)  # where they reach
 
 
-def _curves(begin: Float64, end: Float64) -> Float64:
-    """Return [n, 4, 2]: Bézier curves from points [n, 2] to points; those that skip a layer pass beside it."""
+def _curves(begin: Float64, end: Float64, beside: float) -> Float64:
+    """Return [n, 4, 2]: Bézier curves from points [n, 2] to points; those that skip a layer pass beside it.
+
+    beside: by how much, on the scale of the heights.
+    """
     reach = (end - begin)[:, :1]
-    lift = np.where(reach > 1.5, 0.07 * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
+    lift = np.where(reach > 1.5, beside * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
     first = begin + np.concatenate([0.45 * reach, lift], axis=1)
     second = end - np.concatenate([0.45 * reach, -lift], axis=1)
     return np.stack([begin, first, second, end], axis=1)
