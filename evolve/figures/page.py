@@ -8,7 +8,7 @@ import numpy as np
 from evolve.errors import plain
 from evolve.figures import curves
 from evolve.figures.curves import Experiment
-from evolve.figures.style import COLOURS, DASHES, FAINT, FILE, INK, Sheet, figure
+from evolve.figures.style import COLOURS, DASHES, FAINT, FILE, INK, Sheet, figure, matplotlib
 from evolve.shapes import Float64
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
@@ -45,6 +45,8 @@ def _finish(drawn: Any, panels: Any, shown: list[Experiment], axis: str, sheet: 
     panels[-1].set_xlabel(AXES[axis])
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    elif axis == "steps":
+        panels[-1].xaxis.set_major_formatter(matplotlib("ticker").EngFormatter(sep=""))  # 500k, 2M
     drawn.align_ylabels(panels)
     if sheet.titled:
         drawn.suptitle(plain(_title(shown)), x=0.01, ha="left", fontsize=12.5)
@@ -108,7 +110,7 @@ def _idle(drawn: Any, panel: Any, experiment: Experiment, axis: str) -> None:
         for worker, column in enumerate(idle.T):
             panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
         panel.set_ylim(bottom=0)
-        panel.legend(loc="upper right", ncols=_MOST_LINES, fontsize=8.5)
+        panel.legend(loc="best", ncols=_MOST_LINES, fontsize=8.5, frameon=True, framealpha=0.85, edgecolor="none")
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
     shades = panel.pcolormesh(
