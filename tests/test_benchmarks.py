@@ -41,3 +41,9 @@ def test_fuzz():
 def test_soak():
     code, out, err = bench("soak", "--for", "100s", "--ranks", 3, limit=200)
     assert code == 0, out + err
+
+
+def test_fingerprints():
+    code, out, err = bench("fingerprints", "-e", "CartPole-v1", "-p", 8, "-r", 1, "--pairs", 2)
+    assert code == 0, out + err
+    assert "2 pairs: fingerprints cost" in out

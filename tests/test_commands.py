@@ -1,0 +1,41 @@
+"""What all commands share: a list of them, and help with examples."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, environment
+
+COMMANDS = ("run", "verify", "replay", "evaluate", "plot", "report", "bench")
+
+
+def evolve(*words):
+    words = [sys.executable, "-m", *words]
+    return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_the_commands_are_listed():
+    done = evolve("evolve")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert tuple(re.findall(r"^  python -m evolve\.(\w+) ", done.stdout, re.M)) == COMMANDS
+    runnable = {p.stem for p in Path(ROOT / "evolve").glob("*.py") if 'if __name__ == "__main__"' in p.read_text()}
+    assert runnable - {"__main__"} | {"bench"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("word", "cure"), [("verify", "python -m evolve.verify --help"), ("walk", "Known: run verify")]
+)
+def test_a_command_is_not_an_argument(word, cure):
+    done = evolve("evolve", word)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert cure in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_ends_with_an_example(name):
+    done = evolve(f"evolve.{name}", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    examples = done.stdout.rpartition("\nexample")[2]
+    assert f"python -m evolve.{name} " in examples
