@@ -33,12 +33,12 @@ import numpy as np
 
 from evolve import networks, store, strategies
 from evolve.config import Config, parse, read_table
+from evolve.divergence import compare
 from evolve.errors import EvolveError, InputError
 from evolve.evolution import Experiment, load_config, prepare, restore
 from evolve.playback import choose
 from evolve.run import load
 from evolve.run import main as run_main
-from evolve.verify import first_difference
 
 MOST_MEMORY = 500e6
 MOST_SECONDS = 10
@@ -249,7 +249,7 @@ def open_run(path: Path, base: store.Run, experiment: Experiment) -> str:
     """Do with a run file what the commands do before they evaluate; return how it ended."""
     try:
         run = store.read(path)
-        first_difference(base, run)
+        compare(base, run, play=False).to_text()
         load_config(run.header.config, str(path))
         restore(experiment, run)
         choose(run, experiment, None, None, 0, False)

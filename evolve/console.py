@@ -78,6 +78,7 @@ class Watch:
 
     def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
         if self._progress is not None:
+            self._progress.update(self._bar, now="", left="")
             self._progress.stop()
 
     def __call__(self, record: Record) -> None:
@@ -99,10 +100,11 @@ class Watch:
             return
         self._looked = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
-        completed = self._told + done / units
-        left = f"ETA {_clock(self._eta(completed))}" if completed > self._first else ""
-        now = f"generation {self._told + 1}: {done / units:.0%}{waiting}"
-        self._progress.update(self._bar, completed=completed, now=now, left=left)
+        held_out = self._told >= self._generations  # nothing else is evaluated after the last generation
+        completed = self._generations if held_out else self._told + done / units
+        left = f"ETA {_clock(self._eta(completed))}" if completed > self._first and not held_out else ""
+        what = "held-out" if held_out else f"generation {self._told + 1}"
+        self._progress.update(self._bar, completed=completed, now=f"{what}: {done / units:.0%}{waiting}", left=left)
 
     def _eta(self, completed: float) -> float:
         """Return the seconds that are left when so many generations are done, as far as the past tells."""
@@ -124,6 +126,7 @@ class _Display(Progress):
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks)
         yield from (Text(f"  {task.fields[name]}") for task in self.tasks for name in ("fitness", "work"))
+        yield Text("")  # mpirun keeps back what no newline ends
 
 
 def _progress() -> Progress:

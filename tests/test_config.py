@@ -140,7 +140,7 @@ def test_differences_name_what_defines_the_experiment_only():
     )  # fmt: skip
     assert differences(base, base) == []
     assert differences(base, other) == [
-        ("env.kwargs", {}, None), ("env.kwargs.g", None, 1), ("network.plasticity", None, 0.5), ("population", 64, 65),
+        ("env.kwargs.g", None, 1), ("network.plasticity", None, 0.5), ("population", 64, 65),
     ]  # fmt: skip
 
 

@@ -1,5 +1,8 @@
 """Two run files against each other."""
 
+from dataclasses import replace
+from typing import Any
+
 from evolve.config import differences
 from evolve.divergence.causes import explain
 from evolve.divergence.episode import Enacted, enact
@@ -11,44 +14,39 @@ from evolve.playback import genome_of
 from evolve.store import Run
 
 
-def compare(a: Run, b: Run) -> Verdict:
-    """Return whether two runs are equal in every stored value; if not, where and why they part."""
-    place = next(
-        (
-            found
-            for g, pair in enumerate(zip(a.records, b.records, strict=False))
-            if (found := first_difference(g, *pair))
-        ),
-        None,
-    )
+def compare(a: Run, b: Run, play: bool = True) -> Verdict:
+    """Return whether two runs are equal in every stored value; if not, where and why they part.
+
+    play: whether the episode in which they part may be played here.
+    """
+    pairs = enumerate(zip(a.records, b.records, strict=False))
+    place = next((found for g, pair in pairs if (found := first_difference(g, *pair))), None)
     if place is None and a.told == b.told:
-        return Verdict(True, f"{a.told} generations, digest {a.records[-1].digest.decode()}")
-    apart = _configuration(a, b)
-    manifests = flat(dict(a.header.manifest)), flat(dict(b.header.manifest))
-    if place is None:
-        told = f"equal for {min(a.told, b.told)} generations, but {a.path} has {a.told} and {b.path} {b.told}"
-        return Verdict(
-            False, told, configuration=apart, manifests=manifests, sides=(Side(str(a.path)), Side(str(b.path)))
-        )
-    step, what, sides = _look_closer(a, b, place)
-    cause, why = explain(what, step)
-    if apart:
-        keys = ", ".join(key for key, _, _ in apart)
-        cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
-    return Verdict(
+        digest = a.records[-1].digest.decode() if a.records else "none"
+        return Verdict(True, f"{a.told} generations, digest {digest}")
+    both = Verdict(
         False,
-        place.told,
-        cause,
-        why,
-        place.generation,
-        place.candidate,
-        place.episode,
-        step,
-        what,
-        sides,
-        apart,
-        manifests,
+        f"equal for {min(a.told, b.told)} generations, but {a.path} has {a.told} and {b.path} {b.told}",
+        sides=(Side(str(a.path)), Side(str(b.path))),
+        configuration=_configuration(a, b),
+        manifests=(flat(dict(a.header.manifest)), flat(dict(b.header.manifest))),
     )
+    return both if place is None else _apart(a, b, place, both, play)
+
+
+def _apart(a: Run, b: Run, place: Place, both: Verdict, play: bool) -> Verdict:
+    step, what, sides = _look_closer(a, b, place, play)
+    cause, why = explain(what, step)
+    keys = ", ".join(key for key, _, _ in both.configuration)
+    if keys:
+        cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
+    at: dict[str, Any] = {
+        "generation": place.generation,
+        "candidate": place.candidate,
+        "episode": place.episode,
+        "step": step,
+    }
+    return replace(both, told=place.told, cause=cause, why=why, what=what, sides=sides or both.sides, **at)
 
 
 def _configuration(a: Run, b: Run) -> tuple[tuple[str, object, object], ...]:
@@ -57,14 +55,13 @@ def _configuration(a: Run, b: Run) -> tuple[tuple[str, object, object], ...]:
     return (*((("seed", *seeds),) if len(set(seeds)) == 2 else ()), *differences(*configs))
 
 
-def _look_closer(a: Run, b: Run, place: Place) -> tuple[int | None, str, tuple[Side, Side]]:
+def _look_closer(a: Run, b: Run, place: Place, play: bool) -> tuple[int | None, str, tuple[Side, ...]]:
     """Return the step at which an episode parts, what does, and what both have there."""
-    nothing = Side(str(a.path)), Side(str(b.path))
     if place.what != "episode" or place.candidate is None or place.episode is None:
-        return None, place.what, nothing
+        return None, place.what, ()
     key, runs = (place.generation, place.candidate, place.episode), (a, b)
     logs = [of_record(run.records[key[0]], key[1]) for run in runs]
-    played = [_enact(run, key) for run in runs]
+    played = [_enact(run, key) if play else None for run in runs]
     agrees = [found is not None and found.agrees(log, key[2]) for found, log in zip(played, logs, strict=True)]
     step, what = _step(logs, played, agrees, key[2])
     sides = []
@@ -74,7 +71,7 @@ def _look_closer(a: Run, b: Run, place: Place) -> tuple[int | None, str, tuple[S
         returned, length = float(log.returns[key[2]]), int(log.lengths[key[2]])
         seen = found.side("", step) if found is not None and known else Side("")
         sides.append(Side(str(run.path), returned, length, seen.step_observation, seen.step_action))
-    return step, what, (sides[0], sides[1])
+    return step, what, tuple(sides)
 
 
 def _enact(run: Run, key: tuple[int, int, int]) -> Enacted | None:

@@ -1,0 +1,63 @@
+"""What a run shows while it goes on."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evolve import console
+from evolve.console import Watch, shares
+
+
+def record(busy, environments, seconds=2.0):
+    return SimpleNamespace(
+        busy_seconds=np.array(busy), environment_seconds=np.array(environments), seconds=seconds, steps=1000,
+        fitness=np.array([1.0, np.nan, 3.0]), champion_fitness=3.0, connections=np.array([7, 8, 9]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("busy", "environments", "expected"),
+    [
+        ([0.0, 2.0, 1.0], [0.0, 1.5, 0.75], (0.75, 0.5)),
+        ([0.0, 2.0, 0.0], [0.0, 1.0, 0.0], (0.5, 0.0)),  # rank 2 was lost
+        ([0.0, 2.0, np.nan], [0.0, 1.0, np.nan], (0.5, 0.0)),  # or never there
+        ([1.5], [1.2], (0.8, 0.25)),
+        ([0.0, 0.0], [0.0, 0.0], (0.0, 0.0)),
+    ],
+)
+def test_shares(busy, environments, expected):
+    assert shares(record(busy, environments)) == pytest.approx(expected)
+
+
+def test_lines_where_nobody_watches(capsys, monkeypatch):
+    monkeypatch.setattr(console, "on_terminal", lambda: False)
+    with Watch(4, 1, 3) as watch:
+        watch(record([0.0, 2.0, 1.0], [0.0, 1.5, 0.75]))
+        watch.within(1, 10, 1)
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "seed 4  generation 2/3  best 3.00  mean 2.00  connections 8  500 steps/s, 75% in environments"
+    )
+    assert ", 0.5 of 2 workers idle  ETA 0:00:0" in said
+    assert said.count("\n") == 1
+    with Watch(4, 1, 3, quiet=True) as watch:
+        watch(record([1.5], [1.2]))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_display_where_somebody_does(capsys, monkeypatch):
+    monkeypatch.setattr(console, "on_terminal", lambda: True)
+    monkeypatch.setattr(console, "_OFTEN", 0.0)
+    with Watch(4, 0, 2) as watch:
+        shown = watch._progress.tasks[0]
+        watch.within(5, 10, 2)
+        assert (shown.completed, shown.fields["now"]) == (0.5, "generation 1: 50%, 2 idle")
+        watch(record([1.5], [1.2]))
+        assert shown.fields["work"] == "500 steps/s, 80% in environments"
+        watch(record([1.5], [1.2]))
+        watch.within(30, 100, 0)
+        assert (shown.completed, shown.fields["now"], shown.fields["left"]) == (2, "held-out: 30%", "")
+    said = capsys.readouterr().out
+    assert "seed 4" in said
+    assert "best 3.00" in said
