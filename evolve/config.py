@@ -143,6 +143,7 @@ class Config(Options):
     population: int = Field(64, ge=2, lt=2**31)
     episodes: int = Field(4, ge=1, lt=2**31)
     common_random_numbers: bool = False
+    normalize_observations: bool = False
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
     env: EnvOptions = EnvOptions()
     network: Table = {"name": "hebbian-dag"}

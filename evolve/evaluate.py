@@ -11,7 +11,7 @@ from evolve import store
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.errors import InputError, RunError
-from evolve.evolution import held_out, reload, restore
+from evolve.evolution import held_out, normalizer_of, reload, restore
 from evolve.statistics import summary
 from evolve.stopping import StopFlag
 
@@ -40,7 +40,8 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         strategy, state = restore(experiment, run)
         farm = coordinator(world, experiment.config, stop)
         seed, champion = run.header.seed, strategy.champion(state)
-        judged = held_out(experiment, farm, champion, seed, arguments.episodes)
+        normalizer = normalizer_of(experiment, run, run.told)
+        judged = held_out(experiment, farm, champion, seed, arguments.episodes, normalizer)
         if run.held_out is None or len(run.held_out.returns) <= len(judged.returns):
             file.held_out = judged
             file.flush()

@@ -17,7 +17,8 @@ class Outcomes:
     """What N episodes came to.
 
     candidates, episodes: [N], whose they are; returns: [N]; lengths: [N], environment steps; traces: [N, T];
-    fingerprints: [N, 2], of observations and of network outputs; trails: [Σ min(length, LONGEST_TRAIL), 2], end to end.
+    fingerprints: [N, 2], of observations and of network outputs; trails: [Σ min(length, LONGEST_TRAIL), 2], end to end;
+    moments: [N, 2, O], sums and sums of squares of observations where these are normalized, otherwise O = 0 here.
     """
 
     candidates: Int32
@@ -27,6 +28,7 @@ class Outcomes:
     traces: Float32
     fingerprints: UInt64
     trails: UInt8
+    moments: Float64
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -68,6 +70,7 @@ class Evaluation:
     """What P candidates came to in E episodes each.
 
     returns [P, E]; lengths [P, E], environment steps; traces [P, T], means over episodes; fingerprints [P, E, 2];
+    moments [P, E, 2, O], of observations where these are normalized, otherwise O = 0 here;
     busy_seconds, environment_seconds [R], how long each rank was at work, and in environments.
     """
 
@@ -75,6 +78,7 @@ class Evaluation:
     lengths: Int32
     traces: Float32
     fingerprints: UInt64
+    moments: Float64
     trails: Trails
     busy_seconds: Float64
     environment_seconds: Float64
@@ -85,13 +89,13 @@ class Evaluation:
 
 
 class Ledger:
-    """The evaluation so far of P candidates × E episodes, with T trace values each.
+    """The evaluation so far of P candidates × E episodes, with T trace values and moments of O observations each.
 
     Traces are added up as whole multiples of 2**-20: integer addition is associative, so any order of arrival
     gives the same bits without keeping P·E traces.
     """
 
-    def __init__(self, P: int, E: int, T: int) -> None:
+    def __init__(self, P: int, E: int, T: int, O: int = 0) -> None:
         self.units = P * E
         self.waiting = P * E
         """Units without an outcome."""
@@ -99,6 +103,7 @@ class Ledger:
         self._returns, self._lengths = np.full((P, E), np.nan), np.zeros((P, E), np.int32)
         self._done, self._trace_sums = np.zeros((P, E), np.bool_), np.zeros((P, T), np.int64)
         self._fingerprints, self._trails = np.zeros((P, E, 2), np.uint64), Trails()
+        self._moments = np.zeros((P, E, 2, O))
 
     def put(self, outcomes: Outcomes) -> None:
         """Enter the outcomes of different units; known units change nothing."""
@@ -109,7 +114,7 @@ class Ledger:
         self._done[at] = True
         self.waiting -= len(new)
         self._returns[at], self._lengths[at] = outcomes.returns[new], outcomes.lengths[new]
-        self._fingerprints[at] = outcomes.fingerprints[new]
+        self._fingerprints[at], self._moments[at] = outcomes.fingerprints[new], outcomes.moments[new]
         self._trails.put(outcomes)
         self._add_traces(at[0], outcomes.traces, new)
 
@@ -117,8 +122,8 @@ class Ledger:
         """Enter that a unit has failed, with nothing known of it."""
         at = np.array([candidate], np.int32), np.array([episode], np.int32)
         traces, fingerprints = np.zeros((1, self.traces), np.float32), np.zeros((1, 2), np.uint64)
-        no_trail = np.zeros((0, 2), np.uint8)
-        self.put(Outcomes(*at, np.array([np.nan]), np.zeros(1, np.int32), traces, fingerprints, no_trail))
+        no_trail, moments = np.zeros((0, 2), np.uint8), np.zeros((1, *self._moments.shape[2:]))
+        self.put(Outcomes(*at, np.array([np.nan]), np.zeros(1, np.int32), traces, fingerprints, no_trail, moments))
 
     def _add_traces(self, candidates: Int32, traces: Float32, new: NDArray[np.intp]) -> None:
         """Add rows `new` [n] of traces [N, T] to the sums of candidates [n]."""
@@ -147,7 +152,8 @@ class Ledger:
         means = (self._trace_sums.astype(np.float64) * (_TRACE_UNIT / self._done.shape[1])).astype(np.float32)
         if means.shape[1]:
             means[~mask] = 0
-        return Evaluation(self._returns, self._lengths, means, self._fingerprints, self._trails, *seconds)
+        kept = self._fingerprints, self._moments, self._trails
+        return Evaluation(self._returns, self._lengths, means, *kept, *seconds)
 
 
 def _whole(traces: Float32) -> Int64:

@@ -18,10 +18,11 @@ from evolve.errors import InputError
 from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.networks import Network
+from evolve.normalization import Moments
 from evolve.numerics import backend, ordered_sum
 from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Rollout
-from evolve.shapes import Float64, Int64
+from evolve.shapes import Float32, Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def make_rollout(text: str) -> Rollout:
     slots = config.compute.slots or 1
     engine = environments.make(config.env, slots)
     network = networks.make(config.network, engine.observation_size, engine.action_size)
-    return Rollout(engine, network, slots, backend(config.compute.backend), config.env.max_episode_seconds)
+    seconds, normalize = config.env.max_episode_seconds, config.normalize_observations
+    return Rollout(engine, network, slots, backend(config.compute.backend), seconds, normalize)
 
 
 def prepare(config: Config) -> Experiment:
@@ -145,6 +147,32 @@ def restore(experiment: Experiment, run: store.Run | RunLog) -> tuple[Any, Any]:
     return strategy, state
 
 
+def moments_of(experiment: Experiment, run: store.Run | RunLog) -> Moments:
+    """Return the moments of what was seen in all told generations. Raises InputError when the checkpoint lacks them."""
+    size = experiment.network.observation_size
+    if not (experiment.config.normalize_observations and run.told):
+        return Moments.none(size)
+    try:
+        return Moments.from_arrays(run.checkpoint, size)
+    except ValueError as wrong:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({wrong})") from None
+
+
+def normalizer_of(experiment: Experiment, run: store.Run, generation: int) -> Float32 | None:
+    """Return [2, O]: with what a generation's observations are normalized, up to the next one; None for not at all.
+
+    Raises InputError when the file lacks it.
+    """
+    if not experiment.config.normalize_observations:
+        return None
+    if generation >= run.told:
+        return moments_of(experiment, run).normalizer()
+    normalizer = run.records[generation].normalizer
+    if normalizer is None or normalizer.shape[1] != experiment.network.observation_size:
+        raise InputError(str(run.path), f"the normalizer of generation {generation}", "none that fits")
+    return normalizer
+
+
 def mean_return(returns_pe: Float64) -> Float64:
     """Return [P]: the mean over episodes, added up in a fixed order. NaN where an episode's return is NaN."""
     means: Float64 = ordered_sum(returns_pe) / returns_pe.shape[1]
@@ -164,29 +192,41 @@ def evolve(
     """
     config, seed = experiment.config, file.header.seed
     strategy, state = restore(experiment, file)
+    moments = moments_of(experiment, file)
     try:
         for generation in range(file.told, config.generations):
             begin = time.perf_counter()
             genomes = strategy.ask(state, generation)
             keys = keys_of(generation, config.population, config.common_random_numbers)
-            task = Task(seed, Purpose.EPISODE, keys)
+            normalizer = moments.normalizer() if config.normalize_observations else None
+            task = Task(seed, Purpose.EPISODE, keys, normalizers=for_each(normalizer, len(genomes)))
             evaluation = coordinator.evaluate(task, genomes, config.episodes, experiment.network.traces)
             fitness = mean_return(evaluation.returns)
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
             previous = bytes.fromhex(file.last.digest.decode()) if file.last else DIGEST_START
-            record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin)
-            file.append(record, strategy.to_arrays(state), genomes if config.output.genomes == "all" else None)
+            checkpoint = strategy.to_arrays(state)
+            if normalizer is not None:
+                moments = moments.merged(evaluation.lengths, evaluation.moments)
+                checkpoint |= moments.to_arrays()
+            record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin, normalizer)
+            file.append(record, checkpoint, genomes if config.output.genomes == "all" else None)
             watch(record)
         if config.held_out_episodes:
             champion = strategy.champion(state)
-            file.held_out = held_out(experiment, coordinator, champion, seed, config.held_out_episodes)
+            normalizer = moments.normalizer() if config.normalize_observations else None
+            file.held_out = held_out(experiment, coordinator, champion, seed, config.held_out_episodes, normalizer)
         file.complete = True
     finally:
         file.flush()
 
 
 def _record(
-    previous: bytes, genomes: Genomes, evaluation: Evaluation, fitness: Float64, seconds: float
+    previous: bytes,
+    genomes: Genomes,
+    evaluation: Evaluation,
+    fitness: Float64,
+    seconds: float,
+    normalizer: Float32 | None,
 ) -> store.Record:
     best = int(strategies.ranking(fitness)[0])
     return store.Record(
@@ -207,14 +247,25 @@ def _record(
         genome_fingerprints=genomes.fingerprints(),
         trace_fingerprints=evaluation.trace_fingerprints(),
         environment_seconds=evaluation.environment_seconds,
+        normalizer=normalizer,
     )
 
 
+def for_each(normalizer: Float32 | None, candidates: int) -> Float32 | None:
+    """Return [P, 2, O]: the same normalizer [2, O] for each of P candidates."""
+    return None if normalizer is None else np.broadcast_to(normalizer, (candidates, *normalizer.shape))
+
+
 def held_out(
-    experiment: Experiment, coordinator: Coordinator, champion: Genomes, seed: int, episodes: int
+    experiment: Experiment,
+    coordinator: Coordinator,
+    champion: Genomes,
+    seed: int,
+    episodes: int,
+    normalizer: Float32 | None,
 ) -> store.HeldOut:
     """Evaluate a champion (P = 1) on episodes that training never meets; more of them begin with the same ones."""
-    task = Task(seed, Purpose.HELD_OUT, keys_of(0, population=1))
+    task = Task(seed, Purpose.HELD_OUT, keys_of(0, population=1), normalizers=for_each(normalizer, 1))
     evaluation = coordinator.evaluate(task, champion, episodes, experiment.network.traces)
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))

@@ -11,7 +11,7 @@ from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
 from evolve.drawings import draw_champion, gather
 from evolve.errors import InputError, RunError
-from evolve.evolution import reload
+from evolve.evolution import for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.stopping import StopFlag
@@ -58,7 +58,8 @@ def draw_network(run: Run, generation: int | None, traces: bool, output: Path, w
     config, network = experiment.config, experiment.network
     if traces:
         keys = keys_of(generation, record.champion_candidate + 1, config.common_random_numbers)[-1:]
-        task = Task(run.header.seed, Purpose.EPISODE, keys, np.array([record.champion_candidate]))
+        given = for_each(normalizer_of(experiment, run, generation), 1)
+        task = Task(run.header.seed, Purpose.EPISODE, keys, np.array([record.champion_candidate]), given)
         genome = Genomes(record.champion_weights[None], record.champion_mask[None])
         traced = coordinator(world, config, stop).evaluate(task, genome, config.episodes, network.traces).traces[0]
     figures.save(draw_champion(run, experiment, generation, traced), output)

@@ -8,7 +8,7 @@ environment step of each live slot. When the queue has run dry, live slots move 
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from evolve.environments import Engine
 from evolve.evaluation import Outcomes
 from evolve.genome import Genomes
 from evolve.networks import Network
-from evolve.numerics import Backend, EpisodeFingerprints
-from evolve.shapes import Bool, Float64, Int32, Int64, Slots
+from evolve.numerics import Backend, EpisodeFingerprints, Normalizing
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Units:
     """N units of work, each one episode of one candidate.
 
     candidates, episodes: [N], what each unit is; seeds: [N], of their environments; rows: [N], which of `genomes` each
-    candidate has.
+    candidate has, and which of `normalizers` [C, 2, O] (O = 0 where observations are not normalized).
     """
 
     candidates: Int32
@@ -33,6 +33,7 @@ class Units:
     seeds: Int64
     rows: Int32
     genomes: Genomes
+    normalizers: Float32 = field(default_factory=lambda: np.zeros((0, 2, 0), np.float32))
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -40,7 +41,8 @@ class Units:
     def cut(self, begin: int, end: int | None = None) -> "Units":
         """Return the units from `begin` up to `end`."""
         span = slice(begin, end)
-        return Units(self.candidates[span], self.episodes[span], self.seeds[span], self.rows[span], self.genomes)
+        numbers = self.candidates[span], self.episodes[span], self.seeds[span], self.rows[span]
+        return Units(*numbers, self.genomes, self.normalizers)
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,19 @@ class Fault:
 
 
 class Rollout:
-    """B slots that work through a queue of units; `episode_seconds` is how long one may take."""
+    """B slots that work through a queue of units.
+
+    episode_seconds: how long an episode may take. normalize: whether networks see normalized observations.
+    """
 
     def __init__(
-        self, engine: Engine, network: Network, slots: int, backend: Backend, episode_seconds: float = math.inf
+        self,
+        engine: Engine,
+        network: Network,
+        slots: int,
+        backend: Backend,
+        episode_seconds: float = math.inf,
+        normalize: bool = False,
     ) -> None:
         self._engine, self._batch = engine, network.batch(slots, backend)
         self._faults: list[Fault] = []
@@ -78,6 +89,7 @@ class Rollout:
         self._observations = np.zeros((slots, engine.observation_size), np.float32)
         self._returns, self._lengths = np.zeros(slots), np.zeros(slots, np.int32)
         self._fingerprints = EpisodeFingerprints(self._observations, engine.action_size, backend)
+        self._normalizing = Normalizing(self._observations, backend) if normalize else None
 
     @property
     def pending(self) -> int:
@@ -106,7 +118,8 @@ class Rollout:
     def tick(self) -> Outcomes | None:
         """Advance every live slot by one step; return the episodes that ended, None for none."""
         rows = self._rows
-        outputs = self._batch.step(self._observations[: self._span])
+        normalizing, n = self._normalizing, self._span
+        outputs = self._batch.step(self._observations[:n] if normalizing is None else normalizing.see(n))
         self._fingerprints.note(outputs)
         begin = time.perf_counter()
         rewards, ended = self._engine.step(self._live, outputs[rows], self._observations)
@@ -179,7 +192,9 @@ class Rollout:
         self._free[slots] = True
         self._look()
         came_to = self._candidates[slots], self._episodes[slots], self._returns[slots], self._lengths[slots]
-        return Outcomes(*came_to, self._batch.traces(slots), *self._fingerprints.of(slots, self._lengths[slots]))
+        left = self._batch.traces(slots), *self._fingerprints.of(slots, self._lengths[slots])
+        moments = np.zeros((len(slots), 2, 0)) if self._normalizing is None else self._normalizing.of(slots)
+        return Outcomes(*came_to, *left, moments)
 
     def _fill(self) -> None:
         """Begin queued units in free slots, if there are enough of these or nothing else to do; else close up."""
@@ -198,6 +213,8 @@ class Rollout:
             part = slice(done, done + len(units))
             at, genomes = slots[part], units.genomes
             self._batch.load(at, genomes.weights[units.rows], genomes.mask[units.rows])
+            if self._normalizing is not None:
+                self._normalizing.begin(at, units.normalizers[units.rows])
             self._candidates[at], self._episodes[at], seeds[part] = units.candidates, units.episodes, units.seeds
             done += len(units)
         self._returns[slots], self._lengths[slots], self._free[slots] = 0.0, 0, False
@@ -231,6 +248,8 @@ class Rollout:
         self._batch.move(sources, targets)
         self._engine.move(sources, targets)
         self._fingerprints.move(sources, targets)
+        if self._normalizing is not None:
+            self._normalizing.move(sources, targets)
         for array in (self._observations, self._returns, self._lengths, self._candidates, self._episodes,
                       self._seeds, self._begun):  # fmt: skip
             array[targets] = array[sources]

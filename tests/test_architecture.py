@@ -20,6 +20,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
     {"figures", "film"},
     {"strategies", "store"},
     {"networks", "environments"},
+    {"normalization"},
     {"numerics"},
     {"registry"},
     {"evaluation", "genome", "rng", "config"},

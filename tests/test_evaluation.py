@@ -20,7 +20,8 @@ def outcomes():
     traces = (draw.normal(size=(P * E, T)) * 10).astype(np.float32)
     prints = np.stack([p, e], axis=1).astype(np.uint64)
     trails = np.repeat(np.arange(P * E, dtype=np.uint8)[:, None], 2, axis=1).repeat(lengths, axis=0)
-    return Outcomes(p, e, draw.normal(size=P * E), lengths, traces, prints, trails)
+    moments = np.arange(P * E * 4.0).reshape(P * E, 2, 2)
+    return Outcomes(p, e, draw.normal(size=P * E), lengths, traces, prints, trails, moments)
 
 
 def some(units):
@@ -28,12 +29,12 @@ def some(units):
     whole, begin = outcomes(), np.cumsum(outcomes().lengths) - outcomes().lengths
     trails = [whole.trails[begin[n] : begin[n] + whole.lengths[n]] for n in units]
     columns = (whole.candidates, whole.episodes, whole.returns, whole.lengths, whole.traces, whole.fingerprints)
-    return Outcomes(*(c[units] for c in columns), np.concatenate([whole.trails[:0], *trails]))
+    return Outcomes(*(c[units] for c in columns), np.concatenate([whole.trails[:0], *trails]), whole.moments[units])
 
 
 def filed(*parcels):
     """A ledger that got the outcomes of these units, parcel by parcel."""
-    ledger = Ledger(P, E, T)
+    ledger = Ledger(P, E, T, O=2)
     for parcel in parcels:
         ledger.put(some(np.array(parcel, np.intp)))
     return ledger
@@ -46,7 +47,7 @@ def test_order_repetition_and_parcels_do_not_matter(order, repeated, cuts):
     ledger = filed(*(list(dict.fromkeys(units[a:b])) for a, b in pairwise(edges)))
     assert ledger.waiting == 0
     ours = ledger.evaluation(MASK, np.zeros((2, 1)))
-    for name in ("returns", "lengths", "traces", "fingerprints"):
+    for name in ("returns", "lengths", "traces", "fingerprints", "moments"):
         assert np.array_equal(getattr(ours, name), getattr(expected, name))
     for candidate in range(P):
         assert np.array_equal(ours.trails.of(candidate, E), expected.trails.of(candidate, E))
@@ -66,6 +67,7 @@ def test_values_stand_at_their_key():
         assert evaluation.lengths[p, e] == length
         traces[p] += trace / E
     assert np.allclose(evaluation.traces, traces, atol=1e-5)
+    assert np.array_equal(evaluation.moments, done.moments.reshape(P, E, 2, 2))
     assert evaluation.busy_seconds.tolist() == [1.5]
     assert evaluation.environment_seconds.tolist() == [0.5]
 
@@ -77,10 +79,8 @@ def test_waiting_counts_units_once():
 
 def test_a_trace_that_is_no_number_spoils_nothing_else():
     ledger, zero = Ledger(1, 1, 3), np.zeros(1, np.int32)
-    traces, nothing = (
-        np.array([[np.nan, np.inf, 2.0]], np.float32),
-        (np.zeros((1, 2), np.uint64), np.zeros((0, 2), np.uint8)),
-    )
+    traces = np.array([[np.nan, np.inf, 2.0]], np.float32)
+    nothing = np.zeros((1, 2), np.uint64), np.zeros((0, 2), np.uint8), np.zeros((1, 2, 0))
     ledger.put(Outcomes(zero, zero, np.ones(1), zero, traces, *nothing))
     assert ledger.evaluation(np.ones((1, 3), np.bool_), np.zeros((2, 1))).traces.tolist() == [[0, 0, 2]]
 

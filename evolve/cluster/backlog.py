@@ -8,7 +8,7 @@ import numpy as np
 from evolve.cluster.messages import Chunk
 from evolve.genome import Genomes
 from evolve.rng import Purpose
-from evolve.shapes import Int64
+from evolve.shapes import Float32, Int64
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,19 @@ class Task:
     """What keys the episodes of an evaluation: `keys` [P, 2] int64 are generation and candidate of each genome.
 
     Genomes with equal keys meet the same episodes (common random numbers). candidates: [P], what to call them when one
-    fails, if not 0 … P - 1.
+    fails, if not 0 … P - 1. normalizers: [P, 2, O], None where observations are not normalized.
     """
 
     seed: int
     purpose: Purpose
     keys: Int64
     candidates: Int64 | None = None
+    normalizers: Float32 | None = None
+
+    @property
+    def normalized(self) -> int:
+        """O where observations are normalized, 0 where not."""
+        return 0 if self.normalizers is None else self.normalizers.shape[2]
 
     def name(self, row: int, episode: int) -> tuple[str, str]:
         """Return what to call an episode of the genome in `row`, and the options that evolve.replay finds it by."""
@@ -60,6 +66,8 @@ class Backlog:
     def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int) -> None:
         self._words = np.array([serial, task.seed, task.purpose], np.int64)
         self._keys, self._genomes, self._E = task.keys, genomes, episodes
+        none = np.zeros((len(genomes), 2, 0), np.float32)
+        self._normalizers = none if task.normalizers is None else task.normalizers
         self._waiting: Int64 = np.arange(len(genomes) * episodes, dtype=np.int64)
         self.suspects = 0
         """How many of the first units are to be handed out alone."""
@@ -76,7 +84,8 @@ class Backlog:
         needed, rows = np.unique(candidates, return_inverse=True)
         numbers = np.stack([rows, candidates, episodes], axis=1).astype(np.int32)
         genomes = self._genomes.take(needed)
-        return units, Chunk(self._words, self._keys[needed], genomes.weights, genomes.mask, numbers)
+        given = genomes.weights, genomes.mask, self._normalizers[needed]
+        return units, Chunk(self._words, self._keys[needed], *given, numbers)
 
     def put_last(self, units: Int64) -> None:
         """Let units be handed out again, after all others, and none of them alone."""

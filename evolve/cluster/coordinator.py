@@ -66,7 +66,7 @@ class Coordinator:
         self._serial += 1
         self._faults = 0
         backlog = Backlog(self._serial, task, genomes, episodes)
-        ledger = Ledger(len(genomes), episodes, traces)
+        ledger = Ledger(len(genomes), episodes, traces, task.normalized)
         seconds = np.zeros((2, self._world.size))
         if self._workers:
             self._farm_out(task, backlog, ledger, seconds)

@@ -29,13 +29,15 @@ class Chunk:
     """To a worker: units to evaluate.
 
     task: [3] = serial, seed, purpose. keys: [C, 2], weights: [C, W], mask: [C, W]: the genomes needed and what keys
-    their episodes: generation, candidate. units: [N, 3] = row among these C, candidate to report, episode.
+    their episodes: generation, candidate. normalizers: [C, 2, O], or [C, 2, 0] for none. units: [N, 3] = row among
+    these C, candidate to report, episode.
     """
 
     task: Int64
     keys: Int64
     weights: Float32
     mask: Bool
+    normalizers: Float32
     units: Int32
 
 

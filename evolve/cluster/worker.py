@@ -29,7 +29,7 @@ def units_of(chunk: Chunk) -> Units:
     rows, candidates, episodes = chunk.units.T
     generations, keys = chunk.keys[rows].T
     seeds = environment_seeds(seed, Purpose(purpose), generations, keys, episodes.astype(np.int64))
-    return Units(candidates, episodes, seeds, rows, Genomes(chunk.weights, chunk.mask))
+    return Units(candidates, episodes, seeds, rows, Genomes(chunk.weights, chunk.mask), chunk.normalizers)
 
 
 def fault_message(serial: int, fault: Fault) -> EpisodeFault:

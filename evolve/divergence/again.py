@@ -11,7 +11,7 @@ from evolve.divergence.causes import explain
 from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Log, differs, of_evaluation, of_record
 from evolve.divergence.verdict import Side, Verdict, flat
-from evolve.evolution import Experiment, held_out
+from evolve.evolution import Experiment, held_out, normalizer_of
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.playback import newborn
 from evolve.rng import Purpose
@@ -37,7 +37,9 @@ def again(
     keyed = zip(numbers, chosen, strict=True)
     keys = np.concatenate([keys_of(g, c + 1, config.common_random_numbers)[-1:] for g, c in keyed])
     genomes = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
-    task = Task(run.header.seed, Purpose.EPISODE, keys, np.array(chosen))
+    normalizers = [normalizer_of(experiment, run, g) for g in numbers]
+    given = np.stack([n for n in normalizers if n is not None]) if config.normalize_observations else None
+    task = Task(run.header.seed, Purpose.EPISODE, keys, np.array(chosen), given)
     made = farm.evaluate(task, genomes, config.episodes, experiment.network.traces)
     prints, traces = genomes.fingerprints(), made.trace_fingerprints()
     for row, generation in enumerate(numbers):
@@ -95,7 +97,9 @@ def _rest(run: Run, experiment: Experiment, farm: Coordinator) -> Verdict | None
     if kept is None:
         return None
     champion = Genomes(kept.weights[None], kept.mask[None])
-    made = held_out(experiment, farm, champion, run.header.seed, len(kept.returns))
+    made = held_out(
+        experiment, farm, champion, run.header.seed, len(kept.returns), normalizer_of(experiment, run, run.told)
+    )
     same = np.array_equal(made.returns, kept.returns, equal_nan=True) and np.array_equal(made.seeds, kept.seeds)
     told = f"the champion's returns on {len(kept.returns)} held-out episodes are not those of {HERE}"
     return None if same else Verdict(False, told, *explain("held-out", None), what="held-out")

@@ -7,11 +7,13 @@ reduction whose order a library chooses.
 
 from evolve.numerics.fingerprints import EpisodeFingerprints
 from evolve.numerics.native import Backend, aligned, backend
+from evolve.numerics.normalizing import Normalizing
 from evolve.numerics.portable import exp, normal_quantile, ordered_sum, sequential_sum, sigmoid, tanh
 
 __all__ = [
     "Backend",
     "EpisodeFingerprints",
+    "Normalizing",
     "aligned",
     "backend",
     "exp",

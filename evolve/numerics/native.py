@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve.errors import InputError
-from evolve.shapes import Float32, Int32, Int64, UInt8, UInt64
+from evolve.shapes import Float32, Float64, Int32, Int64, UInt8, UInt64
 
 Backend = Literal["numpy", "native"]
 _ALIGNMENT = 64
@@ -39,6 +39,8 @@ def _library() -> ctypes.CDLL | None:
     library.evolve_hebbian_dag_settle.restype = None
     library.evolve_fingerprint.argtypes = [address, address, ctypes.c_int64]
     library.evolve_fingerprint.restype = None
+    library.evolve_normalize.argtypes = [address, ctypes.c_int64]
+    library.evolve_normalize.restype = None
     return library
 
 
@@ -164,6 +166,26 @@ def fingerprint(
     addresses = (array.ctypes.data for array in (observations, coefficients, states, steps, trails))
     sizes = (ctypes.c_int64 * 2)(observations.shape[1], action_size)
     return _loaded().evolve_fingerprint, _Fingerprints(sizes, trails.shape[1], *addresses)
+
+
+class _Normalization(ctypes.Structure):
+    """`normalization` of kernels.c."""
+
+    _fields_ = (
+        ("size", ctypes.c_int64),
+        ("observations", ctypes.c_void_p),
+        ("normalizers", ctypes.c_void_p),
+        ("moments", ctypes.c_void_p),
+        ("seen", ctypes.c_void_p),
+    )
+
+
+def normalize(
+    observations: Float32, normalizers: Float32, moments: Float64, seen: Float32
+) -> tuple[Any, ctypes.Structure]:
+    """Return the kernel that normalizes, and its first argument, which is bound to the arrays but keeps none."""
+    addresses = (array.ctypes.data for array in (observations, normalizers, moments, seen))
+    return _loaded().evolve_normalize, _Normalization(observations.shape[1], *addresses)
 
 
 def _loaded() -> ctypes.CDLL:

@@ -10,10 +10,12 @@ from evolve.cluster import Watchdog
 from evolve.environments import Engine, Mode
 from evolve.errors import EpisodeError
 from evolve.evaluation import Outcomes
-from evolve.evolution import Experiment
+from evolve.evolution import Experiment, for_each, normalizer_of
 from evolve.numerics import backend
 from evolve.playback.selection import Episode, environment_seed
+from evolve.rng import Purpose
 from evolve.rollout import Fault, Rollout, Units
+from evolve.shapes import Float32
 from evolve.store import Run
 
 EachStep = Callable[[int, float], None]
@@ -36,10 +38,12 @@ def play(
     """
     env = experiment.config.env
     seconds = env.max_episode_seconds if each_step is None else math.inf
-    rollout = Rollout(engine, experiment.network, 1, backend(experiment.config.compute.backend), seconds)
+    kernel, normalize = backend(experiment.config.compute.backend), experiment.config.normalize_observations
+    rollout = Rollout(engine, experiment.network, 1, kernel, seconds, normalize)
     one, outcomes = np.zeros(1, np.int32), None
     with Watchdog(env.max_episode_seconds, fatal=True) as watchdog:
-        rollout.submit(Units(one, one, np.array([environment_seed(run, experiment, chosen)]), one, chosen.genome))
+        seeds = np.array([environment_seed(run, experiment, chosen)])
+        rollout.submit(Units(one, one, seeds, one, chosen.genome, _normalizers(run, experiment, chosen)))
         failed = bool(engine.faults)
         while True:
             if each_step is not None and not failed:
@@ -54,6 +58,13 @@ def play(
     if faults:
         _judge(faults[0], chosen)
     return outcomes
+
+
+def _normalizers(run: Run, experiment: Experiment, chosen: Episode) -> Float32:
+    """Return [1, 2, O], with O = 0 where observations are not normalized."""
+    generation = run.told if chosen.purpose is Purpose.HELD_OUT else chosen.generation
+    found = for_each(normalizer_of(experiment, run, generation), 1)
+    return np.zeros((1, 2, 0), np.float32) if found is None else found
 
 
 def _judge(fault: Fault, chosen: Episode) -> None:

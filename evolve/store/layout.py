@@ -43,6 +43,8 @@ class Record:
     genome_fingerprints: UInt64
     trace_fingerprints: UInt64
     environment_seconds: Float64
+    normalizer: Float32 | None = None
+    """[2, O], with which this generation was evaluated, where observations are normalized."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ COLUMNS = {
 }
 """One for each field of `Record`, with generations along the first axis."""
 
+
+NORMALIZER = Place("generation/normalizer", np.float32, "G 2 O")
+"""Of runs that normalize observations."""
 
 POPULATION = {
     "weights": Place("population/weights", np.float32, "G P W", chunk=2**16),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.shapes import expect
-from evolve.store.layout import COLUMNS, HELD_OUT, POPULATION, SCHEMA, Header, HeldOut, Place, Record, Run
+from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, Header, HeldOut, Place, Record, Run
 
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
@@ -73,13 +73,18 @@ class _Reader:
         header = Header(self._text("config"), manifest, self._integer(self._file, "seed"), self._text("env"))
         if not 0 <= header.seed < 2**63:
             raise ValueError("seed: not in [0, 2**63)")
-        columns = self._columns(COLUMNS) if "generation" in self._file else {}
+        columns = self._columns(self._kept()) if "generation" in self._file else {}
         _check(columns)
         records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
         checkpoint = self._checkpoint(len(records))
         held_out = HeldOut(**self._columns(HELD_OUT)) if "evaluation" in self._file else None
         complete = bool(self._number(self._file, "complete", "b"))
         return Run(path, header, complete, records, checkpoint, held_out, "population" in self._file)
+
+    def _kept(self) -> Mapping[str, Place]:
+        """Return the columns of this run."""
+        normalizer = {"normalizer": NORMALIZER} if NORMALIZER.path in self._file else {}
+        return COLUMNS | normalizer
 
     def generation(self, place: Place, generation: int) -> NDArray[Any]:
         """Return one generation of a column."""

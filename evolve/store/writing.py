@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes
-from evolve.store.layout import COLUMNS, HELD_OUT, POPULATION, SCHEMA, Header, HeldOut, Place, Record
+from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, Header, HeldOut, Place, Record
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, read, unwritable
 
@@ -114,7 +114,11 @@ class RunFile:
         if file.attrs["config"] != self.header.config:  # the old text stays in the file, so not every time
             file.attrs["config"] = self.header.config
         file.attrs.modify("complete", self.complete)
-        for columns, added in ((COLUMNS, self._pending), (POPULATION, self._genomes)):
+        normalizers = [record for record in self._pending if record.normalizer is not None]
+        kept: tuple[tuple[Mapping[str, Place], list[Any]], ...] = (
+            (COLUMNS, self._pending), (POPULATION, self._genomes), ({"normalizer": NORMALIZER}, normalizers),
+        )  # fmt: skip
+        for columns, added in kept:
             for name, place in columns.items():
                 if added:
                     _extend(file, place, self.on_disk, _stack([getattr(part, name) for part in added], place.dtype))

@@ -27,7 +27,7 @@ def equal(a, b):
     arrays(np.int32, shapes),
 )
 def test_chunks_survive_the_wire_to_the_bit(task, keys, weights, mask, units):
-    chunk = Chunk(task, keys, weights, mask, units)
+    chunk = Chunk(task, keys, weights, mask, weights, units)
     equal(messages.decode(messages.encode(chunk)), chunk)
 
 
@@ -37,7 +37,7 @@ def test_results_survive_the_wire_to_the_bit(n, T):
     traces = np.full((n, T), -0.0, np.float32)
     lengths, prints = np.arange(n, dtype=np.int32), np.full((n, 2), 2**64 - 1, np.uint64)
     trails = np.zeros((int(lengths.sum()), 2), np.uint8)
-    told = keys[0], keys[1], np.full(n, np.nan), lengths, traces, prints, trails
+    told = keys[0], keys[1], np.full(n, np.nan), lengths, traces, prints, trails, np.ones((n, 2, T))
     results = Results(*told, np.array([7]), np.array([0.5, 0.25]))
     equal(messages.decode(messages.encode(results)), results)
 
@@ -57,6 +57,7 @@ def test_slices_are_framed_by_value():
         np.zeros((2, 2), np.int64),
         weights[1:, ::2],
         np.ones((2, 2), np.bool_),
+        np.zeros((2, 2, 0), np.float32),
         np.zeros((0, 3), np.int32),
     )
     assert messages.decode(messages.encode(chunk)).weights.tolist() == [[4, 6], [8, 10]]
