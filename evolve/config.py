@@ -106,6 +106,21 @@ class EnvOptions(Options):
     max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
 
 
+def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
+    if list(values) != sorted(set(values)):
+        raise ValueError("rising numbers of episodes")
+    return values
+
+
+class RacingOptions(Options):
+    """Racing: after so many episodes (`rounds`, of each candidate) only the best share (`keep`) plays on."""
+
+    rounds: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=64, strict=False), AfterValidator(_rising)
+    ] = ()
+    keep: float = Field(0.5, gt=0, lt=1)
+
+
 class ComputeOptions(Options):
     """How the work is done; nothing here can reach a fitness.
 
@@ -145,6 +160,7 @@ class Config(Options):
     common_random_numbers: bool = False
     normalize_observations: bool = False
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
+    racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
     network: Table = {"name": "hebbian-dag"}
     strategy: Table = {"name": "prune"}

@@ -117,7 +117,9 @@ def _words(record: Record) -> tuple[str, str]:
     environments, idle = shares(record)
     fitness = f"best {best:.2f}  mean {mean:.2f}  connections {connections:,}"
     waiting = f", {idle:.1f} of {len(record.busy_seconds) - 1} workers idle" if len(record.busy_seconds) > 1 else ""
-    return fitness, f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}"
+    played = np.count_nonzero(record.lengths) / record.lengths.size
+    race = f", {played:.0%} of the episodes played" if played < 1 else ""
+    return fitness, f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{race}"
 
 
 class _Display(Progress):

@@ -69,13 +69,14 @@ class Trails:
 class Evaluation:
     """What P candidates came to in E episodes each.
 
-    returns [P, E]; lengths [P, E], environment steps; traces [P, T], means over episodes; fingerprints [P, E, 2];
-    moments [P, E, 2, O], of observations where these are normalized, otherwise O = 0 here;
-    busy_seconds, environment_seconds [R], how long each rank was at work, and in environments.
+    returns [P, E]; lengths [P, E], environment steps; played [P, E], whether at all; traces [P, T], means over the
+    episodes played; fingerprints [P, E, 2]; moments [P, E, 2, O], of observations where these are normalized, otherwise
+    O = 0 here; busy_seconds, environment_seconds [R], how long each rank was at work, and in environments.
     """
 
     returns: Float64
     lengths: Int32
+    played: Bool
     traces: Float32
     fingerprints: UInt64
     moments: Float64
@@ -96,14 +97,20 @@ class Ledger:
     """
 
     def __init__(self, P: int, E: int, T: int, O: int = 0) -> None:
-        self.units = P * E
-        self.waiting = P * E
-        """Units without an outcome."""
+        self.units = 0
+        """Units that are to have an outcome."""
+        self.waiting = 0
+        """Those that have none yet."""
         self.traces = T
         self._returns, self._lengths = np.full((P, E), np.nan), np.zeros((P, E), np.int32)
         self._done, self._trace_sums = np.zeros((P, E), np.bool_), np.zeros((P, T), np.int64)
         self._fingerprints, self._trails = np.zeros((P, E, 2), np.uint64), Trails()
         self._moments = np.zeros((P, E, 2, O))
+
+    def expect(self, units: int) -> None:
+        """Wait for so many more units."""
+        self.units += units
+        self.waiting += units
 
     def put(self, outcomes: Outcomes) -> None:
         """Enter the outcomes of different units; known units change nothing."""
@@ -135,6 +142,11 @@ class Ledger:
         self._trace_sums[whose] += np.add.reduceat(_whole(traces[new[order]]), begin, axis=0)
 
     @property
+    def returns(self) -> Float64:
+        """[P, E]: the returns so far."""
+        return self._returns
+
+    @property
     def failed(self) -> int:
         """How many units have a return that is no number."""
         return int(np.count_nonzero(np.isnan(self._returns) & self._done))
@@ -149,11 +161,12 @@ class Ledger:
 
         seconds: [2, R], how long each rank was busy, and its environments.
         """
-        means = (self._trace_sums.astype(np.float64) * (_TRACE_UNIT / self._done.shape[1])).astype(np.float32)
+        unit = _TRACE_UNIT / np.maximum(np.count_nonzero(self._done, axis=1), 1)[:, None]
+        means = (self._trace_sums.astype(np.float64) * unit).astype(np.float32)
         if means.shape[1]:
             means[~mask] = 0
         kept = self._fingerprints, self._moments, self._trails
-        return Evaluation(self._returns, self._lengths, means, *kept, *seconds)
+        return Evaluation(self._returns, self._lengths, self._done, means, *kept, *seconds)
 
 
 def _whole(traces: Float32) -> Int64:

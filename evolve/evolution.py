@@ -19,7 +19,8 @@ from evolve.evaluation import Evaluation
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.networks import Network
 from evolve.normalization import Moments
-from evolve.numerics import backend, ordered_sum
+from evolve.numerics import backend
+from evolve.racing import mean_return
 from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Rollout
 from evolve.shapes import Float32, Float64, Int64
@@ -173,12 +174,6 @@ def normalizer_of(experiment: Experiment, run: store.Run, generation: int) -> Fl
     return normalizer
 
 
-def mean_return(returns_pe: Float64) -> Float64:
-    """Return [P]: the mean over episodes, added up in a fixed order. NaN where an episode's return is NaN."""
-    means: Float64 = ordered_sum(returns_pe) / returns_pe.shape[1]
-    return means
-
-
 def evolve(
     experiment: Experiment,
     coordinator: Coordinator,
@@ -190,7 +185,7 @@ def evolve(
     The run file is flushed however this ends, so that nothing told is lost. Raises Stopped and RunError as
     `Coordinator.evaluate` does.
     """
-    config, seed = experiment.config, file.header.seed
+    config, network, seed = experiment.config, experiment.network, file.header.seed
     strategy, state = restore(experiment, file)
     moments = moments_of(experiment, file)
     try:
@@ -200,8 +195,8 @@ def evolve(
             keys = keys_of(generation, config.population, config.common_random_numbers)
             normalizer = moments.normalizer() if config.normalize_observations else None
             task = Task(seed, Purpose.EPISODE, keys, normalizers=for_each(normalizer, len(genomes)))
-            evaluation = coordinator.evaluate(task, genomes, config.episodes, experiment.network.traces)
-            fitness = mean_return(evaluation.returns)
+            evaluation = coordinator.evaluate(task, genomes, config.episodes, network.traces, config.racing)
+            fitness = mean_return(evaluation.returns, evaluation.played)
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
             previous = bytes.fromhex(file.last.digest.decode()) if file.last else DIGEST_START
             checkpoint = strategy.to_arrays(state)

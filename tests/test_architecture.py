@@ -16,7 +16,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
     {"stopping"},
     {"evolution"},
     {"cluster"},
-    {"rollout"},
+    {"racing", "rollout"},
     {"figures", "film"},
     {"strategies", "store"},
     {"networks", "environments"},

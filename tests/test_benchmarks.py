@@ -15,7 +15,7 @@ def bench(name, *words, limit=100):
 
 
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
-@pytest.mark.parametrize("kind", ["job", "workers"])
+@pytest.mark.parametrize("kind", [pytest.param("job", marks=pytest.mark.slow), "workers"])
 def test_torture(kind):
     code, out, err = bench("torture", "--kinds", kind, "--faults", 1, "--experiments", "sleep", "--json")
     assert code == 0, out + err

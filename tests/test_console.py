@@ -13,6 +13,7 @@ def record(busy, environments, seconds=2.0):
     return SimpleNamespace(
         busy_seconds=np.array(busy), environment_seconds=np.array(environments), seconds=seconds, steps=1000,
         fitness=np.array([1.0, np.nan, 3.0]), champion_fitness=3.0, connections=np.array([7, 8, 9]),
+        lengths=np.array([[5, 5], [4, 0]]),
     )  # fmt: skip
 
 
@@ -39,7 +40,7 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
     assert said.startswith(
         "seed 4  generation 2/3  best 3.00  mean 2.00  connections 8  500 steps/s, 75% in environments"
     )
-    assert ", 0.5 of 2 workers idle  ETA 0:00:0" in said
+    assert ", 0.5 of 2 workers idle, 75% of the episodes played  ETA 0:00:0" in said
     assert said.count("\n") == 1
     with Watch(4, 1, 3, quiet=True) as watch:
         watch(record([1.5], [1.2]))
@@ -54,7 +55,7 @@ def test_a_display_where_somebody_does(capsys, monkeypatch):
         watch.within(5, 10, 2)
         assert (shown.completed, shown.fields["now"]) == (0.5, "generation 1: 50%, 2 idle")
         watch(record([1.5], [1.2]))
-        assert shown.fields["work"] == "500 steps/s, 80% in environments"
+        assert shown.fields["work"] == "500 steps/s, 80% in environments, 75% of the episodes played"
         watch(record([1.5], [1.2]))
         watch.within(30, 100, 0)
         assert (shown.completed, shown.fields["now"], shown.fields["left"]) == (2, "held-out: 30%", "")

@@ -35,6 +35,7 @@ def some(units):
 def filed(*parcels):
     """A ledger that got the outcomes of these units, parcel by parcel."""
     ledger = Ledger(P, E, T, O=2)
+    ledger.expect(P * E)
     for parcel in parcels:
         ledger.put(some(np.array(parcel, np.intp)))
     return ledger

@@ -61,14 +61,16 @@ def shrinking(units: int, workers: int, most: int, least: int) -> Iterator[int]:
 
 
 class Backlog:
-    """The units of an evaluation that are to be handed out; unit n is episode n mod E of candidate n div E."""
+    """The units [n] of an evaluation that are to be handed out; unit n is episode n mod E of candidate n div E."""
 
-    def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int) -> None:
+    def __init__(self, serial: int, task: Task, genomes: Genomes, episodes: int, units: Int64) -> None:
         self._words = np.array([serial, task.seed, task.purpose], np.int64)
         self._keys, self._genomes, self._E = task.keys, genomes, episodes
         none = np.zeros((len(genomes), 2, 0), np.float32)
         self._normalizers = none if task.normalizers is None else task.normalizers
-        self._waiting: Int64 = np.arange(len(genomes) * episodes, dtype=np.int64)
+        self._waiting = units
+        self.all_units = len(genomes) * episodes
+        """P × E, be they to be handed out or not."""
         self.suspects = 0
         """How many of the first units are to be handed out alone."""
 

@@ -14,10 +14,11 @@ from evolve.cluster.messages import EpisodeFault, Failure, Kill, Results, Setup,
 from evolve.cluster.watchdog import Watchdog, kill, patience
 from evolve.cluster.worker import MakeRollout, failure_report, fault_message, units_of
 from evolve.cluster.world import World
-from evolve.config import Config
+from evolve.config import Config, RacingOptions
 from evolve.errors import FAILURES, EpisodeError, RunError, Stopped
 from evolve.evaluation import Evaluation, Ledger
 from evolve.genome import Genomes
+from evolve.racing import NO_RACE, rounds
 from evolve.rollout import Rollout
 from evolve.shapes import Float64, Int64
 
@@ -56,23 +57,27 @@ class Coordinator:
         for worker in self._workers:
             world.post(worker, messages.encode(Setup(messages.text(self._text))))
 
-    def evaluate(self, task: Task, genomes: Genomes, episodes: int, traces: int) -> Evaluation:
-        """Evaluate P genomes for E = `episodes` each; `traces` is T.
+    def evaluate(
+        self, task: Task, genomes: Genomes, episodes: int, traces: int, racing: RacingOptions = NO_RACE
+    ) -> Evaluation:
+        """Evaluate P genomes for E = `episodes` each, or for fewer where they leave the race; `traces` is T.
 
         A worker that dies, where MPI survives it, or no longer answers is done without; when none is left, this process
         does the rest. Raises Stopped when asked to stop, EpisodeError for an episode that failed (unless that is to
         count as the worst: then its return is NaN), and RunError when a worker cannot go on.
         """
-        self._serial += 1
         self._faults = 0
-        backlog = Backlog(self._serial, task, genomes, episodes)
         ledger = Ledger(len(genomes), episodes, traces, task.normalized)
         seconds = np.zeros((2, self._world.size))
-        if self._workers:
-            self._farm_out(task, backlog, ledger, seconds)
-        if not self._workers:
-            self._work_alone(task, backlog, ledger, seconds)
-        self._unit_seconds = float(seconds[0].sum()) / (len(genomes) * episodes)
+        for units in rounds(racing, ledger.returns):
+            self._serial += 1
+            ledger.expect(len(units))
+            backlog = Backlog(self._serial, task, genomes, episodes, units)
+            if self._workers:
+                self._farm_out(task, backlog, ledger, seconds)
+            if not self._workers:
+                self._work_alone(task, backlog, ledger, seconds)
+            self._unit_seconds = float(seconds[0].sum()) / ledger.units
         if self._faults > _TOLD:
             _LOG.warning("… and %d more", ledger.failed - _TOLD)
         return ledger.evaluation(genomes.mask, seconds)

@@ -20,8 +20,8 @@ class Farm:
         self, world: World, workers: list[int], backlog: Backlog, sizes: Callable[[int], Iterator[int]]
     ) -> None:
         self._world, self._workers, self._backlog, self._make_sizes = world, workers, backlog, sizes
-        self._owner = np.zeros(len(backlog), np.int32)
-        self._strikes = np.zeros(len(backlog), np.int8)
+        self._owner = np.zeros(backlog.all_units, np.int32)
+        self._strikes = np.zeros(backlog.all_units, np.int8)
         self._outstanding = dict.fromkeys(workers, 0)
         self._silence = dict.fromkeys(workers, 0.0)
         self.in_hand_at_the_end: Int64 = np.zeros(0, np.int64)

@@ -64,8 +64,15 @@ def choose(
         expected = f"the champion of generation {generation}, {best}, which alone is stored"
         cure = "To keep all genomes: --set output.genomes=all (in a new run)."
         raise InputError("--candidate", expected, candidate, cure)
-    logged = float(run.records[generation].returns[chosen, episode])
+    logged = _logged(run.records[generation], chosen, episode)
     return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
+
+
+def _logged(record: store.Record, candidate: int, episode: int) -> float | None:
+    """Return the return in the log, None for an episode that a candidate did not play, having left the race."""
+    returned = float(record.returns[candidate, episode])
+    played = record.lengths[candidate, episode] or record.fingerprints[candidate, episode].any()
+    return returned if played or not np.isnan(returned) else None
 
 
 def genome_of(run: Run, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:

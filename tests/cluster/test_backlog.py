@@ -33,7 +33,7 @@ def test_small_chunks_are_not_worth_it():
 def backlog(P=5, E=3):
     draw = np.random.Generator(np.random.Philox(0))
     genomes = Genomes(draw.normal(size=(P, 4)).astype(np.float32), draw.random((P, 4)) < 0.5)
-    return Backlog(7, Task(1, Purpose.EPISODE, keys_of(2, P)), genomes, E), genomes
+    return Backlog(7, Task(1, Purpose.EPISODE, keys_of(2, P)), genomes, E, np.arange(P * E)), genomes
 
 
 @given(st.lists(st.integers(1, 6), min_size=15, max_size=15), st.sets(st.integers(0, 14)))

@@ -27,7 +27,7 @@ class Post:
 def scene():
     world, workers = Post(), [1, 2, 3]
     genomes = Genomes(np.ones((P, 1), np.float32), np.ones((P, 1), np.bool_))
-    backlog = Backlog(1, Task(1, Purpose.EPISODE, keys_of(0, P)), genomes, E)
+    backlog = Backlog(1, Task(1, Purpose.EPISODE, keys_of(0, P)), genomes, E, np.arange(P * E))
     farm = Farm(world, workers, backlog, lambda units: iter([2] * units))
     return world, workers, farm, np.zeros((P, E), np.bool_)
 
@@ -84,7 +84,7 @@ def test_a_unit_that_hangs_is_found(scene):
 def test_dying_is_no_proof_until_it_has_happened_often():
     world, workers = Post(), [1, 2, 3, 4, 5]
     genomes = Genomes(np.ones((1, 1), np.float32), np.ones((1, 1), np.bool_))
-    backlog = Backlog(1, Task(1, Purpose.EPISODE, keys_of(0, 1)), genomes, 1)
+    backlog = Backlog(1, Task(1, Purpose.EPISODE, keys_of(0, 1)), genomes, 1, np.arange(1))
     farm, done, deaths = Farm(world, workers, backlog, lambda units: iter([2] * units)), np.zeros((1, 1), np.bool_), 0
     while True:
         victim = next(w for w in workers if world.hands.get(w))
