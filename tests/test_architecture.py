@@ -31,7 +31,12 @@ DOORS = {
     "mpi4py": {"cluster/world.py"},
     "h5py": {"store/"},
     "matplotlib": {"figures/style.py"},
-    "gymnasium": {"environments/spaces.py", "environments/gymnasium_engine.py", "environments/sleeping.py"},
+    "gymnasium": {
+        "environments/spaces.py",
+        "environments/gymnasium_engine.py",
+        "environments/sleeping.py",
+        "environments/function.py",
+    },
     "envpool": {"environments/envpool_engine.py"},
     "imageio": {"film/"},
     "av": {"film/"},

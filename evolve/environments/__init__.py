@@ -8,6 +8,7 @@ from evolve.environments.bare import replay
 from evolve.environments.contract import Engine
 from evolve.environments.drawing import Mode, drawn, has_display, without_display
 from evolve.environments.envpool_engine import EnvPoolEngine
+from evolve.environments.function import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recording import Recorder, Recording
 from evolve.environments.repeatable import check
@@ -23,6 +24,7 @@ __all__ = [
     "drawn",
     "has_display",
     "make",
+    "register_task",
     "replay",
     "without_display",
 ]
