@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from evolve import store
+from evolve import store, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
@@ -44,17 +44,34 @@ def _parser() -> Parser:
     return parser
 
 
-def load(argv: list[str]) -> tuple[Config, bool]:
-    """Return the configuration a command line asks for, and whether to resume. Raises InputError."""
+def load(argv: list[str]) -> tuple[list[Config], bool]:
+    """Return the experiments a command line asks for, and whether to resume. Raises InputError."""
     arguments = vars(_parser().parse_args(argv))
     path, assignments, resume = (arguments.pop(name) for name in ("experiment", "assignments", "resume"))
     table = _read_experiment(Path(path)) if path else {}
     for key, value in arguments.items():
         if value is not None:
-            set_key(table, key, value)
+            _override(table, key, value)
     for assignment in assignments:
-        set_key(table, *read_assignment(assignment))
-    return parse(Config, _with_defaults(table)), resume
+        _override(table, *read_assignment(assignment))
+    return _experiments(table, Path(path).stem if path else "sweep"), resume
+
+
+def _override(table: dict[str, Any], key: str, value: object) -> None:
+    sweep.without(table, key)
+    set_key(table, key, value)
+
+
+def _experiments(table: dict[str, Any], title: str) -> list[Config]:
+    """Return the experiments of a table; those of a sweep have a directory each."""
+    configs = []
+    for name, point in sweep.points(table):
+        config = parse(Config, _with_defaults(point))
+        if name:
+            directory = str(Path(config.output.directory or f"runs/{title}") / name)
+            config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
+        configs.append(config)
+    return configs
 
 
 def _read_experiment(path: Path) -> dict[str, Any]:
@@ -124,19 +141,25 @@ def _summary(file: store.RunFile) -> str:
 
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
-    config, resume = load(argv)
-    if config.compute.time_limit is not None:
-        stop.limit(seconds(config.compute.time_limit))
-    experiment = prepare(config)
+    configs, resume = load(argv)
+    limit = configs[0].compute.time_limit
+    if limit is not None:
+        stop.limit(seconds(limit))
+    experiments = [prepare(config) for config in configs]
     with ExitStack() as opened:
-        files = [opened.enter_context(closing(_open(experiment, seed, resume, world))) for seed in config.seeds]
-        return _run(experiment, files, world, stop)
+        queued = [
+            (made, [opened.enter_context(closing(_open(made, seed, resume, world))) for seed in made.config.seeds])
+            for made in experiments
+        ]
+        if world.could_tolerate:
+            print(_HINT, file=sys.stderr, flush=True)
+        for made, files in queued:
+            _run(made, files, world, stop)
+    return 0
 
 
-def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop: StopFlag) -> int:
+def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop: StopFlag) -> None:
     generations = experiment.config.generations
-    if world.could_tolerate:
-        print(_HINT, file=sys.stderr, flush=True)
     farm = None
     for file in files:
         if file.complete:
@@ -158,7 +181,6 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
         except RunError as wrong:
             raise RunError(f"{wrong}\n{file.on_disk} generations are told in {file.path}.") from None
         print(_summary(file), flush=True)
-    return 0
 
 
 def main(argv: list[str] | None = None) -> int:

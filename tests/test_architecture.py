@@ -23,6 +23,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
     {"normalization"},
     {"numerics"},
     {"registry"},
+    {"sweep"},
     {"evaluation", "genome", "rng", "config"},
     {"fingerprint"},
     {"shapes", "errors"},

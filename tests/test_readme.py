@@ -42,12 +42,13 @@ def test_named_files_exist(path):
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.name)
 def test_experiments_are_valid_and_ask_a_question(path):
     assert re.match(r"# [A-Z].*\?$", path.read_text().splitlines()[0])
-    prepare(load([str(path)])[0])
+    [prepare(config) for config in load([str(path)])[0]]
 
 
 def test_the_ancestors_preset_is_the_ancestors_command():
     words = "-e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337"
     command, preset = (
-        prepare(load(arguments)[0]).config for arguments in (words.split(), [str(ROOT / "experiments/ancestor.toml")])
+        prepare(load(arguments)[0][0]).config
+        for arguments in (words.split(), [str(ROOT / "experiments/ancestor.toml")])
     )
     assert command == preset

@@ -1,0 +1,79 @@
+"""Sweeps: one experiment file that stands for a grid of experiments.
+
+Its table `[sweep]` lists values for keys; there is one experiment for each combination, in the order of the file, the
+last key changing fastest:
+
+    [sweep]
+    strategy.survivors = [1, 8]
+    network.plasticity = [0.0, 0.1]
+"""
+
+import copy
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from evolve.config import Table, set_key
+from evolve.errors import InputError
+
+MOST = 1000
+"""Experiments of one sweep."""
+
+
+def points(table: Table) -> list[tuple[str, Table]]:
+    """Return the name and the table of each experiment of a sweep; without one the table itself, its name empty.
+
+    Raises InputError for a sweep that is none.
+    """
+    table = copy.deepcopy(table)
+    grid = table.pop("sweep", {})
+    if not isinstance(grid, dict):
+        raise InputError("sweep", "a table of lists", grid)
+    lists = _lists(grid, "")
+    if math.prod(len(values) for _, values in lists) > MOST:
+        raise InputError("sweep", f"at most {MOST} combinations", " × ".join(str(len(v)) for _, v in lists))
+    found = []
+    for values in itertools.product(*(values for _, values in lists)):
+        chosen = dict(zip((key for key, _ in lists), values, strict=True))
+        point = copy.deepcopy(table)
+        for key, value in chosen.items():
+            set_key(point, key, value)
+        found.append((_name(chosen), point))
+    return found
+
+
+def without(table: Table, key: str) -> None:
+    """Let a key that is given otherwise not be swept over."""
+    *sections, last = key.split(".")
+    grid: Any = table.get("sweep", {})
+    if isinstance(grid, dict):
+        grid.pop(key, None)
+    for section in sections:
+        grid = grid.get(section, {}) if isinstance(grid, dict) else {}
+    if isinstance(grid, dict):
+        grid.pop(last, None)
+
+
+def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
+    found = []
+    for name, value in grid.items():
+        key = prefix + name
+        if isinstance(value, dict):
+            found += _lists(value, f"{key}.")
+        elif isinstance(value, list) and value:
+            found.append((key, value))
+        else:
+            raise InputError(f"sweep.{key}", "a list of values", value)
+        if key.partition(".")[0] in ("seeds", "output", "compute", "sweep"):
+            raise InputError(f"sweep.{key}", "a key that defines an experiment", key, "List seeds as `seeds`.")
+    return found
+
+
+def _name(chosen: Mapping[str, Any]) -> str:
+    """Return what sets an experiment apart, fit for a directory: survivors=8,plasticity=0.1."""
+    last = [key.rpartition(".")[2] for key in chosen]
+    names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
+    texts = ("-".join(map(str, v)) if isinstance(v, list) else str(v) for v in chosen.values())
+    return ",".join(f"{name}={re.sub(r'[^A-Za-z0-9.+-]', '-', text)}" for name, text in zip(names, texts, strict=True))

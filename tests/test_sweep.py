@@ -1,0 +1,80 @@
+"""Sweeps: a grid of experiments from one file, queued over the same ranks."""
+
+import pytest
+
+from evolve import store
+from evolve.errors import InputError
+from evolve.run import load
+from evolve.sweep import points
+
+
+def test_every_combination_in_the_order_of_the_file():
+    table = {"population": 8, "sweep": {"strategy.survivors": [1, 8], "network": {"hidden": [[4], [8, 8]]}}}
+    found = points(table)
+    assert [name for name, _ in found] == [
+        "survivors=1,hidden=4", "survivors=1,hidden=8-8", "survivors=8,hidden=4", "survivors=8,hidden=8-8",
+    ]  # fmt: skip
+    assert found[1][1] == {"population": 8, "strategy": {"survivors": 1}, "network": {"hidden": [8, 8]}}
+    assert "sweep" in table  # it is left as it was
+
+
+def test_no_sweep_is_one_experiment():
+    assert points({"population": 8}) == [("", {"population": 8})]
+
+
+def test_names_tell_keys_of_one_name_apart_and_fit_into_a_path():
+    (name, _), *_ = points({"sweep": {"network.name": ["dag"], "strategy.name": ["../x y"]}})
+    assert name == "network.name=dag,strategy.name=..-x-y"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [(3, "a table of lists"), ({"population": 3}, "sweep.population: expected a list"), ({"episodes": []}, "a list"),
+     ({"seeds": [1]}, "List seeds as"), ({"output": {"directory": ["a"]}}, "defines an experiment"),
+     ({"population": list(range(40)), "episodes": list(range(40))}, "at most 1000 combinations, got 40 × 40")],
+)  # fmt: skip
+def test_what_is_no_sweep_is_refused(sweep, message):
+    with pytest.raises(InputError, match=message):
+        points({"sweep": sweep})
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "pole.toml"
+    path.write_text(
+        "seeds = [1, 2]\ngenerations = 2\npopulation = 6\nepisodes = 1\nheld_out_episodes = 2\n"
+        "[network]\nhidden = [2]\n[sweep]\nstrategy.survivors = [1, 3]\nnetwork.plasticity = [0.0, 0.1]\n"
+    )
+    return path
+
+
+def test_flags_override_what_is_swept_over(file):
+    configs, _ = load([str(file), "--set", "network.plasticity=0.5"])
+    assert [c.output.directory for c in configs] == ["runs/pole/survivors=1", "runs/pole/survivors=3"]
+    assert {c.network["plasticity"] for c in configs} == {0.5}
+
+
+def test_a_sweep_is_run_over_the_same_ranks_and_resumed(command, file, tmp_path):
+    done = command("run", file, "-o", "grid", ranks=3)
+    assert done.code == 0, done.err
+    made = sorted(p.relative_to(tmp_path / "grid") for p in tmp_path.glob("grid/*/*.h5"))
+    assert [str(p) for p in made] == [
+        f"survivors={s},plasticity={m}/seed-{seed}.h5" for s in (1, 3) for m in (0.0, 0.1) for seed in (1, 2)
+    ]
+    alone = ("--set", "strategy.survivors=3", "--set", "network.plasticity=0.1", "-s", 2, "-o", "alone")
+    assert command("run", file, *alone).code == 0
+    runs = [store.read(tmp_path / p) for p in ("grid/survivors=3,plasticity=0.1/seed-2.h5", "alone/seed-2.h5")]
+    assert runs[0].records[-1].digest == runs[1].records[-1].digest
+    (tmp_path / "grid" / made[5]).unlink()
+    done = command("run", file, "-o", "grid", "--resume")
+    assert (done.code, done.out.count("already complete")) == (0, 7)
+    assert command("plot", *(tmp_path / "grid" / p for p in made), "-o", "grid.svg").code == 0
+    assert "plasticity 0.1, survivors 3: median" in (tmp_path / "grid.svg").read_text()
+
+
+def test_a_wrong_point_is_refused_before_anything_is_written(command, file, tmp_path):
+    file.write_text(file.read_text().replace("[1, 3]", "[1, 0]"))
+    done = command("run", file, "-o", "grid")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "strategy.survivors" in done.err
+    assert not (tmp_path / "grid").exists()
