@@ -14,6 +14,7 @@ from evolve.errors import InputError, RunError
 from evolve.evolution import for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
+from evolve.standings import standings
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -34,6 +35,8 @@ def _parser() -> Parser:
     add("-x", "--over", choices=("generation", "steps", "time"), default="generation", help="the axis (generation)")
     live = "wait for the files, and draw again whenever one changes, until all are complete"
     add("--live", action="store_true", help=live)
+    final = "draw instead where experiments stand: seeds, mean, interval, and a rank test against the best"
+    add("--final", action="store_true", help=final)
     add("--network", action="store_true", help="draw the network of a champion instead")
     add("--generation", type=int, metavar="G", help="whose champion (the last told one)")
     add("--traces", action="store_true", help="its mean Hebbian traces over its episodes, instead of the weights")
@@ -45,6 +48,20 @@ def draw(files: list[Path], output: Path, over: str) -> bool:
     runs, experiments = gather(files)
     figures.save(figures.plot(experiments, over), output)
     return all(run.complete for run in runs)
+
+
+def draw_final(files: list[Path], output: Path) -> None:
+    """Draw where the experiments of run files stand, and print it. Raises InputError, and RunError when all are empty.
+
+    Without SciPy interval and test are left out.
+    """
+    _, experiments = gather(files)
+    axis, found = standings(experiments)
+    figures.save(figures.stand([(s.label, s.scores, s.interval, s.p) for s in found], axis, figures.FILE), output)
+    for s in found:
+        between = "" if s.interval is None else f" (95 % interval {s.interval[0]:.2f} to {s.interval[1]:.2f})"
+        against = "" if s.p is None else f", p = {s.p:.2g} against the best"
+        print(f"{s.label}: {axis} {s.mean:.2f}{between} over {len(s.scores)} seeds{against}")
 
 
 def draw_network(run: Run, generation: int | None, traces: bool, output: Path, world: World, stop: StopFlag) -> None:
@@ -86,6 +103,9 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
             raise InputError("FILE", "one run file with --network", f"{len(arguments.files)} of them")
         run = store.read(arguments.files[0])
         draw_network(run, arguments.generation, arguments.traces, arguments.output, world, stop)
+        print(arguments.output)
+    elif arguments.final:
+        draw_final(arguments.files, arguments.output)
         print(arguments.output)
     elif arguments.live:
         _follow(arguments.files, arguments.output, arguments.over, stop)

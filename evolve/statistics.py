@@ -32,6 +32,11 @@ def interval(returns: Float64) -> tuple[float, float]:
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
+def rank_test(one: Float64, other: Float64) -> float:
+    """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m]. Raises InputError without SciPy."""
+    return float(_scipy_stats().mannwhitneyu(one, other, alternative="two-sided").pvalue)
+
+
 def summary(returns: Float64) -> str:
     """Return mean, interval, median, worst and best of returns [N] in words; failed episodes (NaN) are counted."""
     known = returns[~np.isnan(returns)]

@@ -165,3 +165,16 @@ def test_networks_of_any_size_can_be_drawn(command, tmp_path):
         assert command("run", *run).code == 0
         done = command("plot", f"{hidden[0]}/seed-0.h5", "--network", "-o", f"{hidden[0]}.png")
         assert done.code == 0, done.err
+
+
+def test_where_experiments_stand(command, runs, tmp_path):
+    files = [*sorted((runs / "a").glob("*.h5")), *sorted((runs / "b").glob("*.h5"))]
+    done = command("plot", *files, "--final", "-o", "final.svg")
+    assert done.code == 0, done.err
+    drawn = (tmp_path / "final.svg").read_text()
+    assert "fitness of the last champion" in drawn
+    assert drawn.count("p = ") == 1  # of all but the best
+    assert "3 seeds" in done.out
+    assert done.out.count("against the best") == 1
+    done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
+    assert (done.code, "interval" in done.out) == (0, False)

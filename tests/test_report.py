@@ -137,6 +137,8 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
         assert text in page.text, text
     assert page.source.count('aria-label="Network of the champion of ') == 4  # wide and narrow, of two experiments
     assert page.source.count('aria-label="Histogram') == 2
+    assert "Where they stand: fitness of the last champion" in page.text
+    assert page.source.count('aria-label="fitness of the last champion"') == 2
 
 
 def test_films_and_verdicts(runs, tmp_path):

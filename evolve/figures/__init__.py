@@ -4,9 +4,10 @@ from evolve.figures.bars import judged, load
 from evolve.figures.curves import Experiment, experiments
 from evolve.figures.drawing import draw, wires
 from evolve.figures.page import plot
+from evolve.figures.standing import stand
 from evolve.figures.style import FILE, FORMATS, NARROW, WIDE, Sheet, save, svg
 
 __all__ = [
     "FILE", "FORMATS", "NARROW", "WIDE", "Experiment", "Sheet", "draw", "experiments", "judged", "load", "plot", "save",
-    "svg", "wires",
+    "stand", "svg", "wires",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from evolve.errors import InputError, plain
 from evolve.figures import Experiment
 from evolve.pages.words import duration, number, words
 from evolve.shapes import Float64
+from evolve.standings import Standing
 from evolve.statistics import interval
 from evolve.store import Run
 
@@ -107,6 +108,19 @@ def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config]
                ("held-out mean,\n95 % interval", "number"), ("connections left", "number"),
                ("environment steps", "number"), ("wall time", "number"), ("ranks", ""))  # fmt: skip
     return Table("What came of it", columns, tuple(rows))
+
+
+def stands(axis: str, found: Sequence[Standing]) -> Table:
+    """Return where experiments stand."""
+    rows = []
+    for each in found:
+        low, high = each.interval or (math.nan, math.nan)
+        between = f"{number(low)} to {number(high)}" if each.interval else "not known"
+        p = "best" if each.p is None and each.interval else "not known" if each.p is None else f"{each.p:.2g}"
+        rows.append((plain(each.label), f"{len(each.scores)}", number(each.mean), between, p))
+    columns = (("experiment", ""), ("seeds", "number"), ("mean", "number"), ("95 % interval", "number"),
+               ("p against the best", "number"))  # fmt: skip
+    return Table(f"Where they stand: {axis}", columns, tuple(rows))
 
 
 def digests(names: Sequence[str], runs: Sequence[Run]) -> Table:

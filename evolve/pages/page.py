@@ -17,6 +17,7 @@ from evolve.figures import NARROW, WIDE, Experiment, Sheet
 from evolve.pages import facts
 from evolve.pages.facts import Judged, Story, Table
 from evolve.pages.settings import manifests, settings_apart
+from evolve.standings import standings
 from evolve.store import Run
 
 FORMATS = (".html", ".htm")
@@ -47,6 +48,7 @@ def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: S
         runs=named,
         empty=[str(path) for path in empty],
         summary=_summary(experiments, names, runs, list(judged.values())),
+        standing=_standing(experiments),
         curves=_picture("curves", "Curves over generations", lambda on: figures.plot(list(experiments), sheet=on)),
         networks=[_network(number, experiment) for number, experiment in enumerate(experiments)],
         films=[(name, _data(story.film)) for name, story in zip(names, stories, strict=True) if story.film],
@@ -98,6 +100,15 @@ def _summary(
     configs = {run.path: experiment.config for experiment in experiments for run in experiment.runs}
     results = facts.came_to(names, runs, [configs[run.path] for run in runs], judged)
     return [facts.evolved(experiments), results, facts.digests(names, runs)]
+
+
+def _standing(experiments: Sequence[Experiment]) -> tuple[Table, Picture] | None:
+    """Return where experiments stand, if there are several."""
+    if len(experiments) < 2:
+        return None
+    axis, found = standings(experiments)
+    rows = [(each.label, each.scores, each.interval, each.p) for each in found]
+    return facts.stands(axis, found), _picture("standing", axis, lambda on: figures.stand(rows, axis, on))
 
 
 def _picture(name: str, words: str, draw: Callable[[Sheet], Any]) -> Picture:
