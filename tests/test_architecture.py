@@ -101,13 +101,16 @@ def test_no_hidden_randomness_and_no_pickle():
 
 
 def test_the_native_kernels_call_no_libm_and_contract_nothing():
-    code = re.sub(r"/\*.*?\*/", "", (SOURCE / "numerics/kernels.c").read_text(), flags=re.S)
+    headers = sorted((SOURCE / "numerics/kernels").iterdir())
+    written = "".join(path.read_text() for path in [SOURCE / "numerics/kernels.c", *headers])
+    code = re.sub(r"/\*.*?\*/", "", written, flags=re.S)
     called = set(re.findall(r"\b([a-z]\w*)\s*\(", code))
     written_here = set(re.findall(r"(?:void|int|uint64_t) (\w+)\(", code))
     syntax = {"if", "for", "float", "defined", "sizeof", "target_clones", "name"}
     assert called - written_here - syntax == {"fabsf", "copysignf", "memcpy"}  # exact, all of them
     assert "fma" not in code
     flags = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
+    assert [SOURCE.parent / path for path in flags["depends"]] == headers  # else they would not travel in an sdist
     assert "-ffp-contract=off" in flags["extra-compile-args"]
     assert not {"-ffast-math", "-Ofast", "-march=native"} & set(flags["extra-compile-args"])
 
