@@ -101,7 +101,7 @@ def _prepare(config: Config) -> Experiment:
 def _check_size(config: Config, network: Network) -> None:
     """Raise InputError for an experiment that cannot fit into this machine's memory."""
     P, E, W, slots = config.population, config.episodes, network.weights, config.compute.slots or 1
-    needed = 40 * P * W + 32 * max(P * E, config.held_out_episodes) + 12 * slots * W  # bytes, about
+    needed = 40 * P * W + 32 * max(P * E, config.held_out_episodes) + 4 * slots * network.slot_size  # bytes, about
     there = _memory()
     if needed > there:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"

@@ -212,7 +212,7 @@ class Rollout:
             units = self._dequeue(len(slots) - done)
             part = slice(done, done + len(units))
             at, genomes = slots[part], units.genomes
-            self._batch.load(at, genomes.weights[units.rows], genomes.mask[units.rows])
+            self._batch.load(at, genomes.weights[units.rows], genomes.mask[units.rows], units.seeds)
             if self._normalizing is not None:
                 self._normalizing.begin(at, units.normalizers[units.rows])
             self._candidates[at], self._episodes[at], seeds[part] = units.candidates, units.episodes, units.seeds

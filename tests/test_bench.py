@@ -65,7 +65,7 @@ def test_the_prototype_does_the_same_work():
     if step is None:
         pytest.skip("no C compiler")
     batch = network.batch(1, "numpy")
-    batch.load(np.arange(1), g.weights, g.mask)
+    batch.load(np.arange(1), g.weights, g.mask, np.zeros(1, np.int64))
     for _ in range(3):
         step()
         actions = batch.step(observations)

@@ -29,7 +29,7 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
     for name in names:
         batch = network.batch(slots, name)
-        batch.load(np.arange(slots), genomes.weights, genomes.mask)
+        batch.load(np.arange(slots), genomes.weights, genomes.mask, np.arange(slots))
         found[name] = partial(batch.step, observations)
     if isinstance(network, HebbianDag) and not network.options.plasticity and not network.options.neuromodulated:
         prototype = stepper(network.sizes, genomes.weights, observations)

@@ -11,7 +11,7 @@ from typing import Protocol
 from evolve.genome import Genomes
 from evolve.numerics import Backend
 from evolve.rng import Stream
-from evolve.shapes import Bool, Float32, Slots
+from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,11 @@ class Block:
 class Batch(Protocol):
     """The running state of B slots; k of them are named by their numbers [k], all different."""
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool) -> None:
-        """Put genomes (weights [k, W], mask [k, W]) into slots and clear every other state of these."""
+    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
+        """Put genomes (weights [k, W], mask [k, W]) into slots and clear every other state of these.
+
+        seeds: [k], those of the episodes' environments, for what a network draws at the start of an episode.
+        """
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy the genomes and the state of slots onto as many others."""
@@ -64,6 +67,10 @@ class Network(Protocol):
     @property
     def traces(self) -> int:
         """T, the trace values one episode leaves: W, one for each connection, or 0."""
+
+    @property
+    def slot_size(self) -> int:
+        """How many float32 numbers one slot of a batch holds, about."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:

@@ -22,9 +22,11 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import Genomes, pruned
 from evolve.networks.contract import Block
-from evolve.numerics import Backend, aligned, native, normal_quantile, sequential_sum, tanh
+from evolve.networks.slots import SlotArrays
+from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
+from evolve.numerics.steps import HebbianDagStep
 from evolve.rng import Stream
-from evolve.shapes import Bool, Float32, Slots
+from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 class HebbianDagOptions(Options):
@@ -71,6 +73,11 @@ class HebbianDag:
         """T = W: one trace per connection."""
         return self.weights
 
+    @property
+    def slot_size(self) -> int:
+        """Weights, traces and gains."""
+        return 3 * self.weights
+
     def birth(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1): weights N(0, 1), a share of `birth_pruning` of them pruned."""
         weights = normal_quantile(stream.uniform(1, self.weights))
@@ -81,36 +88,26 @@ class HebbianDag:
         return _NativeBatch(self, slots) if backend == "native" else _ArrayBatch(self, slots)
 
 
-class HebbianDagBatch:
-    """The genomes and traces of B slots, laid out [tiles, W, lanes]: slots run along the last axis, so that each
-    operation is wide.
-    """
+class HebbianDagBatch(SlotArrays):
+    """The genomes and traces of B slots, [tiles, W, lanes]."""
 
-    def __init__(self, network: HebbianDag, slots: int, lanes: int) -> None:
-        self._network, self._lanes = network, lanes
-        tiles, W = -(-slots // lanes), network.weights
-        self._weights, self._traces = aligned(tiles, W, lanes), aligned(tiles, W, lanes)
+    def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
+        super().__init__(slots, backend)
+        self._network, W = network, network.weights
+        self._weights, self._traces = self._hold(W), self._hold(W)
         # m where a connection is left, 0 where it is not
-        self._gains = aligned(tiles, W, lanes) if network.options.plasticity else None
+        self._gains = self._hold(W) if network.options.plasticity else None
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool) -> None:
+    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots and clear their traces."""
-        tile, lane = np.divmod(slots, self._lanes)
-        self._weights[tile, :, lane], self._traces[tile, :, lane] = weights, 0
+        at = self._at(slots)
+        self._weights[at], self._traces[at] = weights, 0
         if self._gains is not None:
-            self._gains[tile, :, lane] = np.float32(self._network.options.plasticity) * mask
-
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy slots onto others."""
-        (from_tile, from_lane), (tile, lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
-        for array in (self._weights, self._traces, self._gains):
-            if array is not None:
-                array[tile, :, lane] = array[from_tile, :, from_lane]
+            self._gains[at] = np.float32(self._network.options.plasticity) * mask
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, W]: the traces of slots."""
-        tile, lane = np.divmod(slots, self._lanes)
-        return self._traces[tile, :, lane]
+        return self._traces[self._at(slots)]
 
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
@@ -121,15 +118,15 @@ class _NativeBatch(HebbianDagBatch):
     """Steps by the native kernel."""
 
     def __init__(self, network: HebbianDag, slots: int) -> None:
-        super().__init__(network, slots, native.lanes())
+        super().__init__(network, slots, "native")
         o = network.options
-        self._kernel = native.HebbianDagKernel(
+        self._kernel = HebbianDagStep(
             network.sizes, self._weights, self._traces, self._gains, o.trace_rate, o.trace_limit, o.neuromodulated
         )
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool) -> None:
+    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         self._settle(slots)
-        super().load(slots, weights, mask)
+        super().load(slots, weights, mask, seeds)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         self._settle(np.concatenate([sources, targets]))
@@ -163,7 +160,7 @@ class _ArrayBatch(HebbianDagBatch):
     """Steps by array operations: the reference, and the definition."""
 
     def __init__(self, network: HebbianDag, slots: int) -> None:
-        super().__init__(network, slots, lanes=slots)
+        super().__init__(network, slots, "numpy")
         self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
         self._scratch = np.zeros((network.weights, slots), np.float32)
         self._views: tuple[_Layer, ...] = ()

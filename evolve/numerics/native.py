@@ -1,5 +1,7 @@
 """The native CPU kernels: `kernels.c`, compiled by the package's own build where there is a compiler.
 
+The steps of networks are in `steps`.
+
 Loaded with ctypes, so that the same file serves every Python. Where it was not built, the array reference does the work
 and gives the same bits.
 """
@@ -14,12 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve.errors import InputError
-from evolve.shapes import Float32, Float64, Int32, Int64, UInt8, UInt64
+from evolve.shapes import Float32, Float64, Int32, UInt8, UInt64
 
 Backend = Literal["numpy", "native"]
 _ALIGNMENT = 64
 _BYTE = ctypes.c_char
-_INT64_P, _FLOAT_P = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_float)
+FLOAT_P = ctypes.POINTER(ctypes.c_float)
+_FUNCTIONS = {"fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2}  # how many addresses they take
 
 
 @cache
@@ -30,17 +33,11 @@ def _library() -> ctypes.CDLL | None:
     except OSError:
         return None
     for name in ("tanh", "exp", "sigmoid"):
-        getattr(library, f"evolve_{name}").argtypes = [_FLOAT_P, _FLOAT_P, ctypes.c_int64]
+        getattr(library, f"evolve_{name}").argtypes = [FLOAT_P, FLOAT_P, ctypes.c_int64]
         getattr(library, f"evolve_{name}").restype = None
-    address = ctypes.c_void_p
-    library.evolve_hebbian_dag.argtypes = [address, address, address, ctypes.c_int64]
-    library.evolve_hebbian_dag.restype = None
-    library.evolve_hebbian_dag_settle.argtypes = [address, address, ctypes.c_int64]
-    library.evolve_hebbian_dag_settle.restype = None
-    library.evolve_fingerprint.argtypes = [address, address, ctypes.c_int64]
-    library.evolve_fingerprint.restype = None
-    library.evolve_normalize.argtypes = [address, ctypes.c_int64]
-    library.evolve_normalize.restype = None
+    for name, addresses in _FUNCTIONS.items():
+        getattr(library, f"evolve_{name}").argtypes = [ctypes.c_void_p] * addresses + [ctypes.c_int64]
+        getattr(library, f"evolve_{name}").restype = None
     return library
 
 
@@ -51,7 +48,7 @@ def available() -> bool:
 
 def lanes() -> int:
     """Return the slots of one tile."""
-    return int(_loaded().evolve_lanes())
+    return int(loaded().evolve_lanes())
 
 
 def backend(name: str) -> Backend:
@@ -80,69 +77,8 @@ def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
     rows = -(-len(x) // lanes())
     padded, y = np.zeros(rows * lanes(), np.float32), np.zeros(rows * lanes(), np.float32)
     padded[: len(x)] = x
-    getattr(_loaded(), f"evolve_{name}")(_pointer(padded), _pointer(y), rows)
+    getattr(loaded(), f"evolve_{name}")(pointer(padded), pointer(y), rows)
     return y[: len(x)]
-
-
-class _HebbianDag(ctypes.Structure):
-    """`hebbian_dag` of kernels.c."""
-
-    _fields_ = (
-        ("layers", ctypes.c_int64),
-        ("sizes", _INT64_P),
-        ("weight_rows", ctypes.c_int64),
-        ("node_rows", ctypes.c_int64),
-        ("sum_rows", ctypes.c_int64),
-        ("delay", ctypes.c_int64),
-        ("weights", _FLOAT_P),
-        ("traces", _FLOAT_P),
-        ("gains", _FLOAT_P),
-        ("nodes", _FLOAT_P),
-        ("sums", _FLOAT_P),
-        ("due", _INT64_P),
-        ("trace_rate", ctypes.c_float),
-        ("trace_limit", ctypes.c_float),
-        ("neuromodulated", ctypes.c_int64),
-    )
-
-
-class HebbianDagKernel:
-    """The step of a hebbian-dag batch, bound to its arrays.
-
-    weights, traces, gains: [tiles, W, lanes] float32, on cache lines; gains None without plasticity. sizes: D.
-    Without plasticity traces are updated several steps at a time: `settle` before they are looked at or changed.
-    """
-
-    def __init__(
-        self, sizes: tuple[int, ...], weights: Float32, traces: Float32, gains: Float32 | None,
-        trace_rate: float, trace_limit: float, neuromodulated: bool,
-    ) -> None:  # fmt: skip
-        tiles, W, width = weights.shape
-        rows, sums = sum(sizes), sum((layer + 1) * size for layer, size in enumerate(sizes[1:]))
-        delay = 1 if gains is not None else int(_loaded().evolve_most_delay())
-        D, due = np.array(sizes, np.int64), np.zeros(tiles, np.int64)
-        node_history, sum_history = aligned(tiles, delay * rows, width), aligned(tiles, delay * sums, width)
-        # The structure holds bare addresses: what they point to must live as long.
-        self._kept = (D, due, node_history, sum_history, weights, traces, gains)
-        self._arguments = _HebbianDag(
-            len(sizes) - 1, D.ctypes.data_as(_INT64_P), W, rows, sums, delay, _pointer(weights), _pointer(traces),
-            _FLOAT_P() if gains is None else _pointer(gains), _pointer(node_history), _pointer(sum_history),
-            due.ctypes.data_as(_INT64_P), trace_rate, trace_limit, neuromodulated,
-        )  # fmt: skip
-        self._address, self._actions = ctypes.addressof(self._arguments), sizes[-1] - 1
-        self._step, self._settle = _loaded().evolve_hebbian_dag, _loaded().evolve_hebbian_dag_settle
-
-    def __call__(self, observations: Float32) -> Float32:
-        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
-        rows = np.ascontiguousarray(observations, np.float32)
-        actions = np.empty((len(rows), self._actions), np.float32)
-        self._step(self._address, address(rows), address(actions), len(rows))
-        return actions
-
-    def settle(self, tiles: Int64) -> None:
-        """Bring the traces of some tiles up to date."""
-        once: Int64 = tiles if len(tiles) == 1 else np.unique(tiles)
-        self._settle(self._address, once.ctypes.data, len(once))
 
 
 class _Fingerprints(ctypes.Structure):
@@ -165,7 +101,7 @@ def fingerprint(
     """Return the kernel that takes in a step, and its first argument, which is bound to the arrays but keeps none."""
     addresses = (array.ctypes.data for array in (observations, coefficients, states, steps, trails))
     sizes = (ctypes.c_int64 * 2)(observations.shape[1], action_size)
-    return _loaded().evolve_fingerprint, _Fingerprints(sizes, trails.shape[1], *addresses)
+    return loaded().evolve_fingerprint, _Fingerprints(sizes, trails.shape[1], *addresses)
 
 
 class _Normalization(ctypes.Structure):
@@ -185,10 +121,11 @@ def normalize(
 ) -> tuple[Any, ctypes.Structure]:
     """Return the kernel that normalizes, and its first argument, which is bound to the arrays but keeps none."""
     addresses = (array.ctypes.data for array in (observations, normalizers, moments, seen))
-    return _loaded().evolve_normalize, _Normalization(observations.shape[1], *addresses)
+    return loaded().evolve_normalize, _Normalization(observations.shape[1], *addresses)
 
 
-def _loaded() -> ctypes.CDLL:
+def loaded() -> ctypes.CDLL:
+    """Return the kernels. Raises RuntimeError where they were not built."""
     library = _library()
     if library is None:
         raise RuntimeError("the native kernels were not built")
@@ -203,5 +140,6 @@ def address(array: Any) -> int:
         return int(array.ctypes.data)
 
 
-def _pointer(array: Float32) -> Any:
-    return array.ctypes.data_as(_FLOAT_P)
+def pointer(array: Float32) -> Any:
+    """Return the C pointer to an array, which does not keep it alive."""
+    return array.ctypes.data_as(FLOAT_P)

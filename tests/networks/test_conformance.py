@@ -43,15 +43,16 @@ def observations(n, steps):
     return np.random.Generator(np.random.Philox(2)).normal(size=(steps, n, O)).astype(np.float32) * 2
 
 
-def loaded(network, backend, born):
+def loaded(network, backend, born, seed=3):
+    """Return a batch of the episodes `seed`, `seed` + 1, …"""
     batch, all_of_them = network.batch(len(born), backend), concatenate(*born)
-    batch.load(np.arange(len(born)), all_of_them.weights, all_of_them.mask)
+    batch.load(np.arange(len(born)), all_of_them.weights, all_of_them.mask, np.arange(seed, seed + len(born)))
     return batch
 
 
-def play(network, backend, born, inputs):
+def play(network, backend, born, inputs, seed=3):
     """Return actions [steps, n, A] and traces [n, T] of n genomes in one batch."""
-    batch = loaded(network, backend, born)
+    batch = loaded(network, backend, born, seed)
     actions = np.stack([batch.step(x) for x in inputs])
     return actions, batch.traces(np.arange(len(born)))
 
@@ -87,7 +88,7 @@ def test_batch_equals_loop(network, backend, n):
     born, inputs = genomes(network, n), observations(n, 6)
     together, traces = play(network, backend, born, inputs)
     for slot in range(n):
-        alone, trace = play(network, backend, born[slot : slot + 1], inputs[:, slot : slot + 1])
+        alone, trace = play(network, backend, born[slot : slot + 1], inputs[:, slot : slot + 1], 3 + slot)
         assert np.array_equal(together[:, slot], alone[:, 0])
         assert np.array_equal(traces[slot], trace[0])
 
@@ -98,7 +99,7 @@ def test_load_clears_all_state(network, backend):
     batch = loaded(network, backend, [a])
     for x in inputs:
         batch.step(x)
-    batch.load(np.arange(1), b.weights, b.mask)
+    batch.load(np.arange(1), b.weights, b.mask, np.array([3]))
     again = np.stack([batch.step(x) for x in inputs])
     fresh, trace = play(network, backend, [b], inputs)
     assert np.array_equal(again, fresh)
@@ -121,7 +122,7 @@ def test_pruned_connections_do_nothing(network, backend):
     (g,) = genomes(network, 1)
     inputs = observations(1, 4)
     batch = network.batch(1, backend)
-    batch.load(np.arange(1), np.zeros_like(g.weights), np.zeros_like(g.mask))
+    batch.load(np.arange(1), np.zeros_like(g.weights), np.zeros_like(g.mask), np.array([3]))
     assert not np.stack([batch.step(x) for x in inputs]).any()
 
 
@@ -140,7 +141,7 @@ def test_native_equals_reference_to_the_bit(network, n, seed, scale):
     weights = (draw.normal(size=(n, network.weights)) * scale).astype(np.float32)
     mask = draw.random(weights.shape) < 0.8
     for batch in both:
-        batch.load(np.arange(n), np.where(mask, weights, np.float32(0)), mask)
+        batch.load(np.arange(n), np.where(mask, weights, np.float32(0)), mask, np.arange(n))
     for live in (n, n, (n + 1) // 2, (n + 1) // 2):
         x = (draw.normal(size=(live, O)) * scale).astype(np.float32)
         reference, kernel = (batch.step(x) for batch in both)

@@ -73,7 +73,7 @@ def test_equals_the_formula_to_the_bit(hidden, O, A, m, modulated, limit, seed):
     inputs = np.random.Generator(np.random.Philox(seed)).normal(size=(4, O)).astype(f) * 3
     actions, traces = scalar_episode(network, g.weights[0], g.mask[0], inputs)
     batch = network.batch(3, "numpy")
-    batch.load(np.arange(3), np.repeat(g.weights, 3, axis=0), np.repeat(g.mask, 3, axis=0))
+    batch.load(np.arange(3), np.repeat(g.weights, 3, axis=0), np.repeat(g.mask, 3, axis=0), np.zeros(3, np.int64))
     ours = np.stack([batch.step(np.repeat(x[None], 2, axis=0)) for x in inputs])
     assert np.array_equal(ours[:, 0], actions)
     assert np.array_equal(ours[:, 1], actions)
@@ -85,7 +85,7 @@ def test_golden_by_hand():
     network = HebbianDag(HebbianDagOptions(hidden=(1,), trace_rate=1.0), 1, 1)
     weights = np.array([0.5, 0.25, -1.0, 2.0, 1.0], f)
     batch = network.batch(1, "numpy")
-    batch.load(np.arange(1), weights[None], np.ones((1, 5), np.bool_))
+    batch.load(np.arange(1), weights[None], np.ones((1, 5), np.bool_), np.zeros(1, np.int64))
     (action,) = batch.step(np.array([[2.0]], f))
     hidden = np.tanh(1.0)  # x1 = tanh(2·0.5)
     assert action[0] == pytest.approx(np.tanh(2.0 * -1.0 + hidden * 1.0), rel=1e-6)
@@ -112,7 +112,7 @@ def test_traces_are_bounded():
     network = HebbianDag(HebbianDagOptions(hidden=(3,), trace_limit=0.75), 2, 1)
     g = network.birth(Stream(0, Purpose.BIRTH))
     batch = network.batch(1, "numpy")
-    batch.load(np.arange(1), g.weights, g.mask)
+    batch.load(np.arange(1), g.weights, g.mask, np.zeros(1, np.int64))
     for _ in range(50):
         batch.step(np.full((1, 2), 5, f))
     assert np.abs(batch.traces(np.arange(1))).max() == f(0.75)
