@@ -6,12 +6,20 @@ the same conformance suite.
 
 from evolve.config import Table
 from evolve.networks.contract import Batch, Block, Network
+from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.registry import Registry
 
 __all__ = ["NETWORKS", "Batch", "Block", "Network", "make", "options"]
 
-NETWORKS = Registry("network", "-a/--agent", {"hebbian-dag": (HebbianDagOptions, HebbianDag)})
+NETWORKS = Registry(
+    "network",
+    "-a/--agent",
+    {
+        "hebbian-dag": (HebbianDagOptions, HebbianDag),
+        "dag": (DagOptions, Dag),
+    },
+)
 options = NETWORKS.options
 
 

@@ -19,7 +19,8 @@ class Block:
     """One weight matrix inside a genome: weights[start:stop] is [rows, columns], row-major.
 
     layer: the layer it feeds; the blocks of one layer are contiguous, so a run of them can be swapped whole.
-    source: the layer it reads. Layer 0 is fed by the observation, which is source 0; source l + 1 is what layer l says.
+    source: the layer it reads. Layer 0 is fed by the observation, which is source 0; source l + 1 is what layer l says,
+    or said in the step before where l is not an earlier layer. A row more than the source has is its biases.
     """
 
     layer: int
@@ -32,6 +33,16 @@ class Block:
     def stop(self) -> int:
         """End of the block inside a genome."""
         return self.start + self.rows * self.columns
+
+
+def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
+    """Return the matrices of a network in which each layer reads all earlier ones; sizes from the observation on."""
+    blocks, start = [], 0
+    for layer, columns in enumerate(sizes[1:]):
+        for source in range(layer + 1):
+            blocks.append(Block(layer, source, start, sizes[source], columns))
+            start = blocks[-1].stop
+    return tuple(blocks)
 
 
 class Batch(Protocol):

@@ -14,14 +14,14 @@ zero when an episode starts. All of it is float32.
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import Genomes, pruned
-from evolve.networks.contract import Block
+from evolve.networks.contract import Block, all_earlier
+from evolve.networks.settings import Hidden, Share
 from evolve.networks.slots import SlotArrays
 from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
 from evolve.numerics.steps import HebbianDagStep
@@ -32,12 +32,12 @@ from evolve.shapes import Bool, Float32, Int64, Slots
 class HebbianDagOptions(Options):
     """Settings of `[network]` for hebbian-dag; `birth_pruning` is the share of connections missing at birth."""
 
-    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64, strict=False)] = (8, 8)
+    hidden: Hidden = (8, 8)
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
     trace_limit: float = Field(10.0, gt=0, le=1e6)
     neuromodulated: bool = False
-    birth_pruning: float = Field(0.025, ge=0, lt=1)
+    birth_pruning: Share = 0.025
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,7 @@ class HebbianDag:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
-        D, blocks, start = self.sizes, [], 0
-        for layer in range(len(D) - 1):
-            for source in range(layer + 1):
-                blocks.append(Block(layer, source, start, rows=D[source], columns=D[layer + 1]))
-                start = blocks[-1].stop
-        return tuple(blocks)
+        return all_earlier(self.sizes)
 
     @property
     def weights(self) -> int:

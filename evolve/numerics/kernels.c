@@ -31,6 +31,7 @@
 #include "kernels/exact.h"
 #include "kernels/sums.h"
 #include "kernels/hebbian_dag.h"
+#include "kernels/layers.h"
 #include "kernels/fingerprints.h"
 #include "kernels/normalization.h"
 

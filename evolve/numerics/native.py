@@ -22,7 +22,8 @@ Backend = Literal["numpy", "native"]
 _ALIGNMENT = 64
 _BYTE = ctypes.c_char
 FLOAT_P = ctypes.POINTER(ctypes.c_float)
-_FUNCTIONS = {"fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2}  # how many addresses they take
+# How many addresses they take.
+_FUNCTIONS = {"fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2, "layered": 3}
 
 
 @cache

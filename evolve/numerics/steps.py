@@ -80,3 +80,36 @@ class HebbianDagStep(NativeStep):
         """Bring the traces of some tiles up to date."""
         once: Int64 = tiles if len(tiles) == 1 else np.unique(tiles)
         self._settle(self._address, once.ctypes.data, len(once))
+
+
+class _Layered(ctypes.Structure):
+    """`layered` of kernels/layers.h."""
+
+    _fields_ = (
+        ("layers", ctypes.c_int64),
+        ("weight_rows", ctypes.c_int64),
+        ("node_rows", ctypes.c_int64),
+        ("observations", ctypes.c_int64),
+        ("wiring", _INT64_P),
+        ("feedback", ctypes.c_int64 * 3),
+        ("weights", FLOAT_P),
+        ("nodes", FLOAT_P),
+    )
+
+
+class LayeredStep(NativeStep):
+    """The step of a layered batch.
+
+    O: the observation's size. wiring: of each layer the first node and the number of those it reads, and of those it
+    says. feedback: the nodes that a step copies. weights: [tiles, W, lanes] float32; nodes: [tiles, nodes, lanes].
+    """
+
+    def __init__(
+        self, O: int, wiring: list[tuple[int, int, int, int]], feedback: tuple[int, int, int],
+        weights: Float32, nodes: Float32,
+    ) -> None:  # fmt: skip
+        rows = np.array(wiring, np.int64)
+        sizes = len(wiring), weights.shape[1], nodes.shape[1], O
+        copied = (ctypes.c_int64 * 3)(*feedback)
+        structure = _Layered(*sizes, rows.ctypes.data_as(_INT64_P), copied, pointer(weights), pointer(nodes))
+        super().__init__("layered", structure, wiring[-1][3], rows, weights, nodes)

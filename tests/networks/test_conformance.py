@@ -15,6 +15,9 @@ VARIANTS = [
     {"name": "hebbian-dag", "hidden": []},
     {"name": "hebbian-dag", "hidden": [5, 3, 4], "plasticity": 0.3, "trace_limit": 1.0, "birth_pruning": 0.4},
     {"name": "hebbian-dag", "hidden": [6], "plasticity": -0.2, "neuromodulated": True},
+    {"name": "dag"},
+    {"name": "dag", "hidden": []},
+    {"name": "dag", "hidden": [5, 3, 4], "birth_pruning": 0.4},
 ]
 O, A = 7, 3
 

@@ -5,7 +5,7 @@
 INLINE void weighted_sums(const float *x, const float *w, const float *h, const float *g, float *z,
                           int64_t rows, int64_t columns, int width)
 {
-    float total[ABREAST][LANES];
+    float total[ABREAST][LANES] = {{0}};
     for (int64_t r = 0; r < rows; r++)
         for (int k = 0; k < width; k++) {
             const int64_t at = (r * columns + k) * LANES;

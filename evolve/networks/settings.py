@@ -1,0 +1,19 @@
+"""Types of settings that several networks have."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+_Size = Annotated[int, Field(ge=1, le=65536)]
+
+Hidden = Annotated[tuple[_Size, ...], Field(max_length=64, strict=False)]
+"""The sizes of hidden layers, from the observation on."""
+
+OneHidden = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=1, strict=False)]
+"""The size of the one hidden layer."""
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+"""A share of connections."""
+
+Scale = Annotated[float, Field(gt=0, le=1e6)]
+"""A factor of weights."""

@@ -1,0 +1,69 @@
+"""dag against its formula to the bit, against values worked out by hand, and against its sibling with traces."""
+
+import numpy as np
+import pytest
+from episodes import born, noise, ordered, play
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve.networks.dag import Dag, DagOptions
+from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
+from evolve.numerics import tanh
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    hidden=st.lists(st.integers(1, 4), max_size=3).map(tuple),
+    O=st.integers(1, 5),
+    A=st.integers(1, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
+    network = Dag(DagOptions(hidden=hidden, birth_pruning=0.3), O, A)
+    weights, mask = born(network, seed)
+    inputs = noise(seed, 3, O) * 3
+    expected = []
+    for x in inputs:
+        seen, at = x, 0
+        for size in (*hidden, A):
+            matrix = weights[at : at + len(seen) * size].reshape(len(seen), size)
+            at += matrix.size
+            said = tanh(ordered(seen, matrix))
+            seen = np.concatenate([seen, said])
+        expected.append(said)
+        assert at == network.weights
+    for name in ("numpy", "auto"):
+        actions, traces = play(network, weights, inputs, mask, name=name)
+        assert np.array_equal(actions, expected)
+        assert traces.shape == (0,)
+
+
+def test_golden_by_hand():
+    # O = 2, h = (1), A = 2: W_00 [2, 1], then W_10 [2, 2] and W_11 [1, 2]
+    network = Dag(DagOptions(hidden=(1,)), 2, 2)
+    assert network.weights == 8
+    x, W00, W10, W11 = np.array([2.0, -1.0]), [[0.5], [0.25]], [[0.1, -0.2], [0.3, 0.4]], [[2.0, -3.0]]
+    hidden = np.tanh(0.75)
+    ((one, two),), _ = play(network, [*np.ravel(W00), *np.ravel(W10), *np.ravel(W11)], [x])
+    assert one == pytest.approx(np.tanh(2 * 0.1 - 0.3 + 2 * hidden), rel=1e-6)
+    assert two == pytest.approx(np.tanh(2 * -0.2 - 0.4 - 3 * hidden), rel=1e-6)
+
+
+def test_is_its_sibling_without_the_modulator():
+    """hebbian-dag with m = 0 says the same, but for rounding, once its output 0 is left out."""
+    ours, theirs = Dag(DagOptions(hidden=(4, 3)), 5, 2), HebbianDag(HebbianDagOptions(hidden=(4, 3)), 5, 2)
+    weights, _ = born(theirs)
+    parts = []
+    for block in theirs.blocks:
+        matrix = weights[block.start : block.stop].reshape(block.rows, block.columns)
+        parts.append((matrix[:, 1:] if block.layer == 2 else matrix).ravel())
+    inputs = noise(1, 6, 5)
+    assert np.allclose(play(ours, np.concatenate(parts), inputs)[0], play(theirs, weights, inputs)[0], atol=1e-6)
+
+
+def test_size_of_the_walkers_network():
+    network = Dag(DagOptions(hidden=(8, 8)), 24, 4)
+    assert network.weights == 24 * 8 + 32 * 8 + 40 * 4
+    assert [(b.layer, b.source, b.rows, b.columns) for b in network.blocks] == [
+        (0, 0, 24, 8), (1, 0, 24, 8), (1, 1, 8, 8), (2, 0, 24, 4), (2, 1, 8, 4), (2, 2, 8, 4),
+    ]  # fmt: skip
