@@ -8,6 +8,7 @@ from evolve.config import Table
 from evolve.networks.contract import Batch, Block, Network
 from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
+from evolve.networks.mlp import Mlp, MlpOptions
 from evolve.registry import Registry
 
 __all__ = ["NETWORKS", "Batch", "Block", "Network", "make", "options"]
@@ -18,6 +19,7 @@ NETWORKS = Registry(
     {
         "hebbian-dag": (HebbianDagOptions, HebbianDag),
         "dag": (DagOptions, Dag),
+        "mlp": (MlpOptions, Mlp),
     },
 )
 options = NETWORKS.options

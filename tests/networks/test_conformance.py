@@ -18,6 +18,9 @@ VARIANTS = [
     {"name": "dag"},
     {"name": "dag", "hidden": []},
     {"name": "dag", "hidden": [5, 3, 4], "birth_pruning": 0.4},
+    {"name": "mlp"},
+    {"name": "mlp", "hidden": []},
+    {"name": "mlp", "hidden": [5, 3, 4], "birth_scale": 3.0, "birth_pruning": 0.4},
 ]
 O, A = 7, 3
 
