@@ -7,6 +7,7 @@ the same conformance suite.
 from evolve.config import Table
 from evolve.networks.contract import Batch, Block, Network
 from evolve.networks.dag import Dag, DagOptions
+from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.networks.mlp import Mlp, MlpOptions
 from evolve.registry import Registry
@@ -20,6 +21,7 @@ NETWORKS = Registry(
         "hebbian-dag": (HebbianDagOptions, HebbianDag),
         "dag": (DagOptions, Dag),
         "mlp": (MlpOptions, Mlp),
+        "elman": (ElmanOptions, Elman),
     },
 )
 options = NETWORKS.options

@@ -21,6 +21,9 @@ VARIANTS = [
     {"name": "mlp"},
     {"name": "mlp", "hidden": []},
     {"name": "mlp", "hidden": [5, 3, 4], "birth_scale": 3.0, "birth_pruning": 0.4},
+    {"name": "elman"},
+    {"name": "elman", "hidden": [1], "birth_scale": 3.0},
+    {"name": "elman", "hidden": [5], "birth_pruning": 0.4},
 ]
 O, A = 7, 3
 
