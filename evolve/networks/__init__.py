@@ -10,6 +10,7 @@ from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.networks.prunable_mlp import PrunableMlp, PrunableMlpOptions
 from evolve.registry import Registry
 
 __all__ = ["NETWORKS", "Batch", "Block", "Network", "make", "options"]
@@ -21,6 +22,7 @@ NETWORKS = Registry(
         "hebbian-dag": (HebbianDagOptions, HebbianDag),
         "dag": (DagOptions, Dag),
         "mlp": (MlpOptions, Mlp),
+        "prunable-mlp": (PrunableMlpOptions, PrunableMlp),
         "elman": (ElmanOptions, Elman),
     },
 )

@@ -24,6 +24,9 @@ VARIANTS = [
     {"name": "elman"},
     {"name": "elman", "hidden": [1], "birth_scale": 3.0},
     {"name": "elman", "hidden": [5], "birth_pruning": 0.4},
+    {"name": "prunable-mlp"},
+    {"name": "prunable-mlp", "hidden": []},
+    {"name": "prunable-mlp", "hidden": [5, 3, 4], "birth_pruning": 0.6},
 ]
 O, A = 7, 3
 

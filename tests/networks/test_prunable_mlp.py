@@ -1,0 +1,51 @@
+"""prunable-mlp against values worked out by hand: connections weigh one, or are not there."""
+
+import numpy as np
+import pytest
+from episodes import born, noise, ordered, play
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve.networks.prunable_mlp import PrunableMlp, PrunableMlpOptions
+from evolve.numerics import tanh
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    hidden=st.lists(st.integers(1, 4), max_size=3).map(tuple),
+    O=st.integers(1, 5),
+    A=st.integers(1, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
+    network = PrunableMlp(PrunableMlpOptions(hidden=hidden, birth_pruning=0.5), O, A)
+    weights, mask = born(network, seed)
+    inputs = noise(seed, 3, O)
+    expected = []
+    for x in inputs:
+        said, at = x, 0
+        for size in (*hidden, A):
+            matrix = mask[at : at + len(said) * size].reshape(len(said), size).astype(np.float32)
+            at += matrix.size
+            said = tanh(ordered(said, matrix))
+        expected.append(said)
+        assert at == network.weights
+    for name in ("numpy", "auto"):
+        assert np.array_equal(play(network, weights, inputs, mask, name=name)[0], expected)
+
+
+def test_golden_by_hand():
+    # O = 2, h = (2), A = 2: M_0 = [[1, 0], [1, 1]], M_1 = [[0, 1], [1, 1]]
+    network = PrunableMlp(PrunableMlpOptions(hidden=(2,)), 2, 2)
+    mask = [True, False, True, True, False, True, True, True]
+    ((one, two),), traces = play(network, np.where(mask, 7.0, 0.0), [[0.5, -0.25]], mask)  # the weight plays no part
+    first, second = np.tanh(0.5 - 0.25), np.tanh(-0.25)
+    assert one == pytest.approx(np.tanh(second), rel=1e-6)
+    assert two == pytest.approx(np.tanh(first + second), rel=1e-6)
+    assert traces.shape == (0,)
+
+
+def test_a_quarter_of_the_ones_is_pruned_at_birth():
+    weights, mask = born(PrunableMlp(PrunableMlpOptions(hidden=(64, 64)), 105, 8))
+    assert np.array_equal(weights, mask.astype(np.float32))
+    assert mask.mean() == pytest.approx(0.75, abs=0.01)
