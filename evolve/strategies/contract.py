@@ -5,12 +5,14 @@ arrays, and a run resumed from stored arrays asks the same questions.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.genome import Genomes
+from evolve.genome import Genomes, concatenate
+from evolve.networks import Network
+from evolve.rng import Purpose, Stream
 from evolve.shapes import Float32, Float64
 
 State = TypeVar("State")
@@ -18,7 +20,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Strategy(Protocol[State]):
-    """A strategy for P candidates of one network."""
+    """A strategy for P candidates of one network.
+
+    portable: whether ask and tell give the same bits on every machine; if not, then only on machines of one kind.
+    """
+
+    portable: ClassVar[bool]
 
     def start(self) -> State:
         """Return the state before generation 0."""
@@ -43,3 +50,8 @@ def ranking(fitness: Float64) -> NDArray[np.intp]:
     """Return [P]: candidates from best to worst; equals keep their order, NaN comes last."""
     missing = np.isnan(fitness)
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
+
+
+def newborns(network: Network, seed: int, generation: int, candidates: range) -> Genomes:
+    """Return the genomes that the given candidates of a generation are born with."""
+    return concatenate(*(network.birth(Stream(seed, Purpose.BIRTH, generation, p)) for p in candidates))

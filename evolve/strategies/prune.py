@@ -17,7 +17,7 @@ Survivors are evaluated again in every generation, so their luck does not last; 
 the others on the leaderboard keep their first score until they lead.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ from evolve.genome import Genomes, concatenate, pruned
 from evolve.networks import Network
 from evolve.numerics import exp, normal_quantile, ordered_sum
 from evolve.rng import Purpose, Stream
-from evolve.shapes import Bool, Float32, Float64, Int64, expect
-from evolve.strategies.contract import Arrays, ranking
+from evolve.shapes import Bool, Float32, Float64, expect
+from evolve.strategies.contract import Arrays, newborns
+from evolve.strategies.elite import Elite, evaluated, from_arrays, join, nobody, to_arrays
 
 
 class PruneOptions(Options):
@@ -46,29 +47,6 @@ class PruneOptions(Options):
 
 
 @dataclass(frozen=True)
-class Elite:
-    """N evaluated genomes: traces [N, W] float32; total [N], the sum of fitness over `count` [N] evaluations."""
-
-    genomes: Genomes
-    traces: Float32
-    total: Float64
-    count: Int64
-
-    @property
-    def score(self) -> Float64:
-        """Mean fitness over all evaluations, [N]."""
-        return self.total / self.count
-
-    def take(self, which: NDArray[np.intp]) -> "Elite":
-        """Return the chosen members, in that order."""
-        return Elite(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
-
-    def best(self, n: int) -> "Elite":
-        """Return the n best by score, best first."""
-        return self.take(ranking(self.score)[:n])
-
-
-@dataclass(frozen=True)
 class PruneState:
     """What the strategy remembers: the best ever, best first, and the best of the last generation."""
 
@@ -76,17 +54,10 @@ class PruneState:
     recent: Elite
 
 
-def _join(*elites: Elite) -> Elite:
-    return Elite(
-        concatenate(*(e.genomes for e in elites)),
-        np.concatenate([e.traces for e in elites]),
-        np.concatenate([e.total for e in elites]),
-        np.concatenate([e.count for e in elites]),
-    )
-
-
 class Prune:
     """The pruning strategy for P = `population` candidates of `network`."""
+
+    portable = True
 
     def __init__(self, options: PruneOptions, network: Network, population: int, seed: int) -> None:
         self._options, self._network, self._P, self._seed = options, network, population, seed
@@ -94,18 +65,15 @@ class Prune:
 
     def start(self) -> PruneState:
         """Return the state before generation 0: nobody is known."""
-        W = self._network.weights
-        none = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
-        nobody = Elite(none, np.zeros((0, W), np.float32), np.zeros(0), np.zeros(0, np.int64))
-        return PruneState(nobody, nobody)
+        none = nobody(self._network.weights, self._network.weights)
+        return PruneState(none, none)
 
     def ask(self, state: PruneState, generation: int) -> Genomes:
         """Return P candidates: newborn in generation 0, later the survivors and then the children."""
         if len(state.leaderboard.genomes) == 0:
-            born = (Stream(self._seed, Purpose.BIRTH, 0, p) for p in range(self._P))
-            return concatenate(*(self._network.birth(stream) for stream in born))
+            return newborns(self._network, self._seed, generation, range(self._P))
         survivors = state.leaderboard.take(np.arange(self._survivors(state)))
-        pool = _join(state.leaderboard.take(np.zeros(1, np.intp)), state.leaderboard, state.recent)
+        pool = join(state.leaderboard.take(np.zeros(1, np.intp)), state.leaderboard, state.recent)
         N, first_child = len(pool.count), len(survivors.count)
         children = pool.best(N).take(self._draw_parents(N, self._P - first_child, generation))
         return concatenate(survivors.genomes, self._vary(children, generation, first_child))
@@ -119,16 +87,10 @@ class Prune:
         if traces.shape[1] == 0:
             traces = np.zeros((P, W), np.float32)
         known = self._survivors(state)
-        generation = Elite(genomes, traces, fitness, np.ones(P, np.int64))
-        newcomers = self._shrunk(generation.take(np.arange(known, P)).best(self._K), fitness)
-        leaderboard = _join(_score_again(state.leaderboard, generation, known), newcomers).best(self._K)
+        generation = evaluated(genomes, fitness, traces)
+        newcomers = generation.take(np.arange(known, P)).best(self._K).shrunk(self._options.prior_evaluations, fitness)
+        leaderboard = join(state.leaderboard.evaluated_again(generation, known), newcomers).best(self._K)
         return PruneState(leaderboard, generation.best(self._K))
-
-    def _shrunk(self, newcomers: Elite, fitness: Float64) -> Elite:
-        """Return newcomers as if they had been evaluated `prior_evaluations` times at the generation's mean before."""
-        n, finite = self._options.prior_evaluations, fitness[np.isfinite(fitness)]
-        prior = float(ordered_sum(finite)) / max(len(finite), 1)
-        return replace(newcomers, total=newcomers.total + n * prior, count=newcomers.count + n)
 
     def champion(self, state: PruneState) -> Genomes:
         """Return the leader of the leaderboard."""
@@ -136,31 +98,12 @@ class Prune:
 
     def to_arrays(self, state: PruneState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return {
-            f"{name}_{part}": array
-            for name, elite in (("leaderboard", state.leaderboard), ("recent", state.recent))
-            for part, array in (
-                ("weights", elite.genomes.weights), ("mask", elite.genomes.mask), ("traces", elite.traces),
-                ("total", elite.total), ("count", elite.count),
-            )
-        }  # fmt: skip
+        return to_arrays("leaderboard", state.leaderboard) | to_arrays("recent", state.recent)
 
     def from_arrays(self, arrays: Arrays) -> PruneState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        return PruneState(self._elite(arrays, "leaderboard"), self._elite(arrays, "recent"))
-
-    def _elite(self, arrays: Arrays, name: str) -> Elite:
-        sizes = {"W": self._network.weights}
-        spelled = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N W", np.float32),
-                   "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
-        parts = {}
-        for part, (symbols, dtype) in spelled.items():
-            if f"{name}_{part}" not in arrays:
-                raise ValueError(f"checkpoint: {name}_{part} is missing")
-            array = parts[part] = np.asarray(arrays[f"{name}_{part}"])
-            expect(array, f"{name}_{part}", symbols, dtype, **sizes)
-            sizes.setdefault("N", len(array))
-        return Elite(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
+        W = self._network.weights
+        return PruneState(*(from_arrays(arrays, name, W, W) for name in ("leaderboard", "recent")))
 
     def _survivors(self, state: PruneState) -> int:
         return min(self._options.survivors, len(state.leaderboard.count), self._P - 1)
@@ -233,12 +176,3 @@ class Prune:
         if self._options.weight_noise:
             noise = normal_quantile(Stream(self._seed, Purpose.WEIGHT_NOISE, *key).uniform(len(weights)))
             weights += np.float32(self._options.weight_noise) * noise
-
-
-def _score_again(leaderboard: Elite, generation: Elite, known: int) -> Elite:
-    """Return the leaderboard with the newest evaluation of its first `known` members added to their means."""
-    total, count, traces = leaderboard.total.copy(), leaderboard.count.copy(), leaderboard.traces.copy()
-    total[:known] += generation.total[:known]
-    count[:known] += 1
-    traces[:known] = generation.traces[:known]
-    return Elite(leaderboard.genomes, traces, total, count)
