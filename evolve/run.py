@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from evolve import store, sweep
+from evolve import store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
@@ -29,7 +29,7 @@ def _parser() -> Parser:
     add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add("-a", "--agent", dest="network.name", metavar="NAME", help="network (hebbian-dag)")
-    add("--strategy", dest="strategy.name", metavar="NAME", help="strategy (prune)")
+    add("--strategy", dest="strategy.name", metavar="NAME", help=f"strategy ({', '.join(strategies.STRATEGIES)})")
     add("-p", "--population", type=int, metavar="P", help="candidates per generation")
     add("-g", "--generations", type=int, metavar="G", help="generations")
     add("-r", "--episodes", type=int, metavar="E", help="episodes per candidate")

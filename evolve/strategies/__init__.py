@@ -11,10 +11,18 @@ from evolve.networks import Network
 from evolve.registry import Registry
 from evolve.strategies.contract import Strategy, ranking
 from evolve.strategies.prune import Prune, PruneOptions
+from evolve.strategies.random_search import Random, RandomOptions
 
 __all__ = ["STRATEGIES", "Strategy", "make", "options", "ranking"]
 
-STRATEGIES = Registry("strategy", "--strategy", {"prune": (PruneOptions, Prune)})
+STRATEGIES = Registry(
+    "strategy",
+    "--strategy",
+    {
+        "prune": (PruneOptions, Prune),
+        "random": (RandomOptions, Random),
+    },
+)
 options = STRATEGIES.options
 
 
