@@ -10,6 +10,7 @@ from evolve.config import Table
 from evolve.networks import Network
 from evolve.registry import Registry
 from evolve.strategies.contract import Strategy, ranking
+from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
 
@@ -19,6 +20,7 @@ STRATEGIES = Registry(
     "strategy",
     "--strategy",
     {
+        "ga": (GaOptions, Ga),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),
     },

@@ -10,6 +10,8 @@ VARIANTS = [
     {"name": "prune"},
     {"name": "prune", "survivors": 4, "regrowth": 0.1, "weight_noise": 0.2},
     {"name": "random"},
+    {"name": "ga"},
+    {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
 ]
 P = 20
 NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)

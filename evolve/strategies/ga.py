@@ -1,0 +1,42 @@
+"""ga: a simple genetic algorithm, after Such et al., "Deep Neuroevolution" (2017), algorithm 1; without crossover.
+
+    parents   the T best of the last generation (truncation selection)
+    child     a parent, drawn uniformly, whose every connection left moves by `weight_noise` · N(0, 1)
+
+Such et al. evaluate the ten best 30 times more to find the one that is kept. Here the survivors are evaluated again in
+every generation they stay in, and their score is the mean.
+"""
+
+import numpy as np
+from pydantic import Field
+
+from evolve.genome import Genomes, pruned
+from evolve.networks import Network
+from evolve.numerics import normal_quantile
+from evolve.rng import Purpose, Stream
+from evolve.strategies.elite import Elite
+from evolve.strategies.elitist import Elitist, ElitistOptions
+
+
+class GaOptions(ElitistOptions):
+    """Settings of `[strategy]` for ga. parents: T; weight_noise: the standard deviation of a mutation."""
+
+    parents: int = Field(20, ge=1)
+    weight_noise: float = Field(0.1, ge=0, le=1e6)
+
+
+class Ga(Elitist):
+    """The genetic algorithm for P = `population` candidates of `network`."""
+
+    def __init__(self, options: GaOptions, network: Network, population: int, seed: int) -> None:
+        super().__init__(options, network, population, seed, size=max(options.parents, options.survivors))
+        self._parents, self._weight_noise = options.parents, np.float32(options.weight_noise)
+
+    def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
+        T = min(self._parents, len(state.count))
+        chosen = Stream(self._seed, Purpose.PARENTS, generation).below(T, len(candidates))
+        children = state.genomes.take(chosen)
+        for child, candidate in enumerate(candidates):
+            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
+            children.weights[child] += self._weight_noise * normal_quantile(stream.uniform(self._network.weights))
+        return pruned(children.weights, children.mask)
