@@ -11,6 +11,7 @@ from evolve.networks import Network
 from evolve.registry import Registry
 from evolve.strategies.contract import Strategy, ranking
 from evolve.strategies.ga import Ga, GaOptions
+from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
 
@@ -21,6 +22,7 @@ STRATEGIES = Registry(
     "--strategy",
     {
         "ga": (GaOptions, Ga),
+        "openai-es": (OpenAiEsOptions, OpenAiEs),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),
     },

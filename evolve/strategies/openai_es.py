@@ -1,0 +1,129 @@
+"""openai-es: a gradient estimated from antithetic pairs, followed by Adam.
+
+Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
+mirrored sampling and fitness shaping of its section 2; Kingma & Ba, "Adam" (2015), algorithm 1; Loshchilov & Hutter,
+"Decoupled Weight Decay Regularization" (2019), algorithm 2. The centre θ is a newborn genome at first, and its mask is
+everybody's. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
+
+    candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; where P is odd, the last is θ itself, to be seen in the log
+    u            centred ranks of the fitness of the 2n, so that no outlier rules
+    g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
+    m, v         β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise
+    θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) in the t-th tell, λ the weight decay; as a
+                 part of g it would become steps of size α wherever fitness is flat
+    σ, α         times their decays, down to their smallest values
+
+ε_i is taken to be (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
+pair to pair. The champion is θ: it is an average over all that was told, so no lucky score can make it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.genome import Genomes, pruned
+from evolve.networks import Network
+from evolve.numerics import normal_quantile
+from evolve.rng import Purpose, Stream
+from evolve.shapes import Float32, Float64, expect
+from evolve.strategies.contract import Arrays, newborns
+from evolve.strategies.elite import stored
+from evolve.strategies.shaping import centred_ranks
+
+_EPSILON = 1e-8
+
+
+class OpenAiEsOptions(Options):
+    """Settings of `[strategy]` for openai-es. sigma: σ; learning_rate: Adam's step size α; weight_decay: λ."""
+
+    sigma: float = Field(0.1, gt=0, le=1e6)
+    sigma_decay: float = Field(1.0, gt=0, le=1)
+    smallest_sigma: float = Field(0.01, gt=0, le=1e6)
+    learning_rate: float = Field(0.05, gt=0, le=1e6)
+    learning_rate_decay: float = Field(1.0, gt=0, le=1)
+    smallest_learning_rate: float = Field(0.001, ge=0, le=1e6)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.999, ge=0, lt=1)
+    weight_decay: float = Field(0.005, ge=0, le=1e6)
+
+
+@dataclass(frozen=True)
+class OpenAiEsState:
+    """θ, m, v: [W] float64, zero where the mask is False; schedule: [4] float64, β1^t, β2^t, σ and α."""
+
+    centre: Float64
+    m: Float64
+    v: Float64
+    schedule: Float64
+
+
+class OpenAiEs:
+    """The evolution strategy for P = `population` candidates of `network`."""
+
+    portable = True
+
+    def __init__(self, options: OpenAiEsOptions, network: Network, population: int, seed: int) -> None:
+        self._options, self._W, self._P, self._seed = options, network.weights, population, seed
+        self._born = newborns(network, seed, 0, range(1))
+        self._pairs = population // 2
+
+    def start(self) -> OpenAiEsState:
+        """Return the state before generation 0: θ is a newborn genome."""
+        nothing = np.zeros(self._W)
+        schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate])
+        return OpenAiEsState(self._born.weights[0].astype(np.float64), nothing, nothing, schedule)
+
+    def ask(self, state: OpenAiEsState, generation: int) -> Genomes:
+        """Return P candidates: pairs on both sides of the centre, and the centre where P is odd."""
+        weights, sigma = np.empty((self._P, self._W), np.float32), state.schedule[2]
+        weights[-1] = state.centre
+        for pair in range(self._pairs):
+            uniform = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, pair).uniform(self._W)
+            step = sigma * normal_quantile(uniform).astype(np.float64)
+            weights[2 * pair] = state.centre + step
+            weights[2 * pair + 1] = state.centre - step
+        return pruned(weights, self._masks(self._P))
+
+    def tell(self, state: OpenAiEsState, genomes: Genomes, fitness: Float64, traces: Float32) -> OpenAiEsState:
+        """Move the centre along the estimated gradient."""
+        o = self._options
+        expect(genomes.weights, "genomes.weights", "P W", np.float32, P=self._P, W=self._W)
+        expect(fitness, "fitness", "P", np.float64, P=self._P)
+        g = self._gradient(state, genomes.weights, centred_ranks(fitness[: 2 * self._pairs]))
+        power1, power2, sigma, rate = (float(value) for value in state.schedule)
+        power1, power2 = power1 * o.beta1, power2 * o.beta2
+        m = o.beta1 * state.m + (1 - o.beta1) * g
+        v = o.beta2 * state.v + (1 - o.beta2) * (g * g)
+        step = (m / (1 - power1)) / (np.sqrt(v / (1 - power2)) + _EPSILON)
+        centre = state.centre + rate * (step - o.weight_decay * state.centre)
+        sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
+        rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
+        return OpenAiEsState(centre, m, v, np.array([power1, power2, sigma, rate]))
+
+    def champion(self, state: OpenAiEsState) -> Genomes:
+        """Return the centre."""
+        return pruned(state.centre[None].astype(np.float32), self._masks(1))
+
+    def to_arrays(self, state: OpenAiEsState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        return {"centre": state.centre, "m": state.m, "v": state.v, "schedule": state.schedule}
+
+    def from_arrays(self, arrays: Arrays) -> OpenAiEsState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        spelled = {"centre": "W", "m": "W", "v": "W", "schedule": "4"}
+        return OpenAiEsState(*(stored(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled))
+
+    def _masks(self, n: int) -> NDArray[np.bool_]:
+        return np.repeat(self._born.mask, n, axis=0)
+
+    def _gradient(self, state: OpenAiEsState, weights: Float32, shares: Float64) -> Float64:
+        """Return g [W], for the weights [P, W] and the shaped fitness [2n] of the pairs."""
+        total, sigma = np.zeros(self._W), float(state.schedule[2])
+        for plus in range(0, 2 * self._pairs, 2):
+            share = shares[plus] - shares[plus + 1]
+            total += share * np.subtract(weights[plus], weights[plus + 1], dtype=np.float64)
+        return total / (4 * self._pairs * sigma * sigma)

@@ -1,0 +1,122 @@
+"""openai-es and fitness shaping: the formulas of their docstrings, computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evolve import networks
+from evolve.numerics import normal_quantile
+from evolve.rng import Purpose, Stream
+from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
+from evolve.strategies.shaping import centred_ranks
+
+NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3], "birth_pruning": 0.2}), 4, 2)
+W = NETWORK.weights
+
+
+def made(P=6, **options):
+    return OpenAiEs(OpenAiEsOptions(**options), NETWORK, P, 5)
+
+
+def tell(strategy, state, generation, fitness):
+    genomes = strategy.ask(state, generation)
+    return strategy.tell(state, genomes, np.asarray(fitness, float), np.zeros((len(fitness), W), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("fitness", "expected"),
+    [
+        ([7.0, -1.0, 100.0], [0.0, -0.5, 0.5]),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], [-0.5, -0.25, 0.0, 0.25, 0.5]),
+        ([3.0, 3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]),
+        ([500.0, 9.0, 500.0, 8.0, 500.0], [0.25, -0.25, 0.25, -0.5, 0.25]),
+        ([np.nan, -np.inf, 0.0, np.inf, np.nan], [-0.375, 0.0, 0.25, 0.5, -0.375]),
+        ([2.0, 1.0], [0.5, -0.5]),
+    ],
+)
+def test_centred_ranks(fitness, expected):
+    assert centred_ranks(np.array(fitness)).tolist() == expected
+
+
+@pytest.mark.parametrize("P", [6, 7])
+def test_candidates_are_antithetic_pairs_and_the_centre(P):
+    es = made(P, sigma=0.25)
+    born = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0))
+    asked = es.ask(es.start(), 3)
+    assert (asked.mask == born.mask).all()
+    for pair in range(3):
+        noise = normal_quantile(Stream(5, Purpose.WEIGHT_NOISE, 3, pair).uniform(W)).astype(float)
+        for sign, candidate in ((1, 2 * pair), (-1, 2 * pair + 1)):
+            expected = (born.weights[0].astype(float) + sign * 0.25 * noise).astype(np.float32)
+            assert np.array_equal(asked.weights[candidate], np.where(born.mask[0], expected, np.float32(0)))
+    if P == 7:
+        assert np.array_equal(asked.weights[6], born.weights[0])
+
+
+def by_hand(theta, weights, fitness, options, m, v, t):
+    """One tell in plain Python, weight by weight, for fitness without ties."""
+    n, sigma = len(fitness) // 2, options["sigma"]
+    order = sorted(fitness[: 2 * n])
+    u = [order.index(f) / (2 * n - 1) - 0.5 for f in fitness[: 2 * n]]
+    b1, b2 = options["beta1"], options["beta2"]
+    for w in range(len(theta)):
+        noise = [(weights[2 * i][w] - weights[2 * i + 1][w]) / (2 * sigma) for i in range(n)]
+        g = sum((u[2 * i] - u[2 * i + 1]) * noise[i] for i in range(n)) / (2 * n * sigma)
+        m[w] = b1 * m[w] + (1 - b1) * g
+        v[w] = b2 * v[w] + (1 - b2) * g * g
+        step = (m[w] / (1 - b1**t)) / (math.sqrt(v[w] / (1 - b2**t)) + 1e-8)
+        theta[w] += options["learning_rate"] * (step - options["weight_decay"] * theta[w])
+
+
+@pytest.mark.parametrize("P", [6, 7])
+def test_tell_is_adam_on_the_estimated_gradient(P):
+    options = {"sigma": 0.2, "learning_rate": 0.03, "beta1": 0.8, "beta2": 0.95, "weight_decay": 0.1}
+    es = made(P, **options)
+    state = es.start()
+    theta, m, v = state.centre.tolist(), [0.0] * W, [0.0] * W
+    draw = np.random.Generator(np.random.Philox(2))
+    for t in range(1, 6):
+        fitness = draw.normal(size=P)
+        weights = es.ask(state, t).weights.astype(float).tolist()
+        by_hand(theta, weights, fitness.tolist(), options, m, v, t)
+        state = tell(es, state, t, fitness)
+        for ours, theirs in ((state.centre, theta), (state.m, m), (state.v, v)):
+            assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-13)
+
+
+def test_the_first_step_of_adam_is_the_learning_rate():
+    es = made(2, learning_rate=0.03, weight_decay=0.0)
+    state = es.start()
+    moved = tell(es, state, 0, [1.0, 0.0]).centre - state.centre
+    towards = np.sign(es.ask(state, 0).weights[0].astype(float) - state.centre)
+    assert moved == pytest.approx(0.03 * towards, rel=1e-6)
+
+
+def test_equal_fitness_moves_the_centre_by_weight_decay_only():
+    still = made(8, weight_decay=0.0)
+    assert np.array_equal(tell(still, still.start(), 0, [3.0] * 8).centre, still.start().centre)
+    decaying = made(8, weight_decay=0.1, learning_rate=0.01)
+    before, after = decaying.start().centre, tell(decaying, decaying.start(), 0, [3.0] * 8).centre
+    assert after == pytest.approx(before * (1 - 0.01 * 0.1))
+
+
+def test_step_sizes_decay_down_to_their_smallest():
+    es = made(2, sigma=1.0, sigma_decay=0.5, smallest_sigma=0.2,
+              learning_rate=0.8, learning_rate_decay=0.5, smallest_learning_rate=0.3)  # fmt: skip
+    state, seen = es.start(), []
+    for generation in range(4):
+        state = tell(es, state, generation, [1.0, 0.0])
+        seen.append(state.schedule[2:].tolist())
+    assert seen == [[0.5, 0.4], [0.25, 0.3], [0.2, 0.3], [0.2, 0.3]]
+    assert state.schedule[:2] == pytest.approx([0.9**4, 0.999**4])
+
+
+def test_it_climbs_a_sphere():
+    es = made(40)
+    state = es.start()
+    born = ((state.centre - 0.5) ** 2)[state.centre != 0].sum()
+    for generation in range(60):
+        weights = es.ask(state, generation).weights.astype(float)
+        state = tell(es, state, generation, -((weights - 0.5) ** 2).sum(axis=1))
+    assert ((state.centre - 0.5) ** 2)[state.centre != 0].sum() < 0.05 * born
