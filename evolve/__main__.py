@@ -24,7 +24,7 @@ def main() -> int:
     print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
     for name, what in _COMMANDS.items():
         print(f"  python -m evolve.{name:9} {what}")
-    print("\nEach says more with --help. In front of run, verify, evaluate and plot: mpirun -n RANKS.")
+    print("\nEach says more with --help. In front of run, verify, evaluate and report: mpirun -n RANKS.")
     print("\nexample:\n  mpirun -n 8 python -m evolve.run -e BipedalWalker-v3 -p 64 -g 50")
     return 0
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ class Trails:
 
     def __init__(self) -> None:
         self._parts: list[tuple[Int32, Int32, Int32, UInt8]] = []
+        self._places: dict[tuple[int, int], tuple[int, int, int]] = {}  # part, begin and end of each unit's trail
+        self._placed = 0
 
     def put(self, outcomes: Outcomes) -> None:
         """Keep the trails of some outcomes."""
@@ -52,17 +55,22 @@ class Trails:
         kept = outcomes.candidates.copy(), outcomes.episodes.copy(), lengths, outcomes.trails.copy()
         self._parts.append(kept)
 
-    def of(self, candidate: int, episodes: int) -> UInt8:
-        """Return [E, L, 2]: the trails of a candidate's E episodes; L is their greatest length, zero fills them up."""
-        found: dict[int, UInt8] = {}
-        for candidates, numbers, lengths, trails in self._parts:
-            for at in np.flatnonzero(candidates == candidate).tolist():
-                begin = int(lengths[:at].sum())
-                found[int(numbers[at])] = trails[begin : begin + int(lengths[at])]
-        whole = np.zeros((episodes, max([1, *map(len, found.values())]), 2), np.uint8)
-        for episode, trail in found.items():
-            whole[episode, : len(trail)] = trail
-        return whole
+    def of(self, candidate: int, episodes: int) -> list[UInt8]:
+        """Return the trails [length, 2] of a candidate's E episodes; those that were not played have none."""
+        self._place()
+        found = []
+        for episode in range(episodes):
+            part, begin, end = self._places.get((candidate, episode), (0, 0, 0))
+            found.append(self._parts[part][3][begin:end] if end else np.zeros((0, 2), np.uint8))
+        return found
+
+    def _place(self) -> None:
+        for part in range(self._placed, len(self._parts)):
+            candidates, episodes, lengths, _ = self._parts[part]
+            ends = accumulate(lengths.tolist())
+            units = zip(candidates.tolist(), episodes.tolist(), lengths.tolist(), ends, strict=True)
+            self._places |= {(c, e): (part, end - length, end) for c, e, length, end in units}
+        self._placed = len(self._parts)
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ def _record(
         champion_mask=genomes.mask[best],
         champion_candidate=best,
         champion_fitness=float(fitness[best]),
-        champion_trail=evaluation.trails.of(best, evaluation.returns.shape[1]),
+        champion_trail=np.concatenate(evaluation.trails.of(best, evaluation.returns.shape[1])),
         fingerprints=evaluation.fingerprints,
         genome_fingerprints=genomes.fingerprints(),
         trace_fingerprints=evaluation.trace_fingerprints(),

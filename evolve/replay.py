@@ -64,6 +64,8 @@ def _check(options: argparse.Namespace) -> Mode | None:
     """Return how environments are to draw themselves. Raises InputError for what can be refused before all else."""
     if options.generations is not None and (options.held_out or options.candidate is not None):
         raise InputError("--generations", "no --candidate and no --held-out with it", options.generations)
+    if options.held_out and (options.generation is not None or options.candidate is not None):
+        raise InputError("--held-out", "no --generation and no --candidate with it", "one of them")
     if options.window and not environments.has_display():
         cure = "Film it instead: --video OUT.mp4."
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)

@@ -44,15 +44,16 @@ def _story(run: Run, world: World, stop: StopFlag) -> pages.Story:
     """Return what can be found out about a run by playing its episodes again."""
     try:
         experiment = reload(run)
-        verdict = _verify(run, experiment, world, stop)
+        verdict = _verify(run, divergence.tolerant(experiment), world, stop)
     except Stopped:
         raise
     except EvolveError as wrong:
-        return pages.Story(run, no_film=str(wrong), verdict=pages.Verdict(False, f"It cannot be checked here: {wrong}"))
+        why = str(wrong).splitlines()[-1]
+        return pages.Story(run, no_film=f"No film: {why}", verdict=pages.Verdict(None, f"It cannot be: {why}"))
     try:
         return pages.Story(run, film=_film(run, experiment), verdict=verdict)
     except EvolveError as wrong:
-        return pages.Story(run, no_film=f"No film: {wrong}", verdict=verdict)
+        return pages.Story(run, no_film=f"No film: {str(wrong).splitlines()[-1]}", verdict=verdict)
 
 
 def _verify(run: Run, experiment: Experiment, world: World, stop: StopFlag) -> pages.Verdict:
@@ -65,7 +66,8 @@ def _verify(run: Run, experiment: Experiment, world: World, stop: StopFlag) -> p
 
 
 def _apart(found: divergence.Verdict) -> str:
-    return f"{found.told}. {str(found.cause).capitalize()}: {found.why}."
+    why = f" {found.cause.capitalize()}: {found.why}." if found.cause else ""
+    return f"{found.told}.{why}"
 
 
 def _film(run: Run, experiment: Experiment) -> bytes:

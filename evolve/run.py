@@ -1,5 +1,6 @@
 """python -m evolve.run: evolve an experiment, one seed after another, each into a run file of its own."""
 
+import math
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -123,6 +124,8 @@ def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) 
     if file.told and config.output.genomes != before.output.genomes:
         kept = f"{before.output.genomes!r} as in the run file"
         raise InputError(f"output.genomes, resuming {path}", kept, config.output.genomes, anew)
+    if file.told and config.output.genomes == "all" and not file.has_population:
+        raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", anew)
     if file.told > config.generations:
         told = f"at least {file.told}, the generations already told in {path}"
         raise InputError("generations (-g/--generations)", told, config.generations)
@@ -136,7 +139,8 @@ def _summary(file: store.RunFile) -> str:
              f"digest {last.digest.decode()}"]  # fmt: skip
     if file.held_out is not None:
         mean, half = interval(file.held_out.returns)
-        lines.append(f"champion on {len(file.held_out.returns)} held-out episodes: {mean:.2f} ± {half:.2f} (95 %)")
+        spread = f" ± {half:.2f} (95 %)" if math.isfinite(half) else ""
+        lines.append(f"champion on {len(file.held_out.returns)} held-out episodes: {mean:.2f}{spread}")
     return "\n".join(lines)
 
 

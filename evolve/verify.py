@@ -13,8 +13,8 @@ from evolve import store
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.console import Watch
-from evolve.divergence import Verdict, again, compare, from_the_beginning
-from evolve.errors import RunError
+from evolve.divergence import Verdict, again, compare, from_the_beginning, tolerant
+from evolve.errors import InputError, RunError
 from evolve.evolution import reload
 from evolve.manifest import manifest
 from evolve.numerics import backend
@@ -32,8 +32,7 @@ def _parser() -> Parser:
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="A.h5", help="a run file")
-    add("other", type=Path, nargs="?", metavar="B.h5", help="another; without it A is evaluated again")
+    add("files", type=Path, nargs="+", metavar="FILE", help="a run file, to be evaluated again; or two, to be compared")
     add("--full", action="store_true", help="with one file: run all of it again and compare everything")
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     return parser
@@ -41,7 +40,7 @@ def _parser() -> Parser:
 
 def _check(run: Run, full: bool, quiet: bool, world: World, stop: StopFlag) -> Verdict:
     """Evaluate a run again on this machine."""
-    experiment = reload(run)
+    experiment = tolerant(reload(run))
     here = manifest(world, kernel=backend(experiment.config.compute.backend))
     if not full:
         return again(run, experiment, coordinator(world, experiment.config, stop), here)
@@ -52,9 +51,12 @@ def _check(run: Run, full: bool, quiet: bool, world: World, stop: StopFlag) -> V
 
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
-    arguments = _parser().parse_args(argv)
-    run = store.read(arguments.file)
-    other = None if arguments.other is None else store.read(arguments.other)
+    arguments = _parser().parse_intermixed_args(argv)
+    if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):
+        expected = "one run file with --full" if arguments.full else "one run file, or two"
+        raise InputError("FILE", expected, f"{len(arguments.files)} of them")
+    run, *others = (store.read(path) for path in arguments.files)
+    other = others[0] if others else None
     if not run.records and (other is None or not other.records):
         what = "verify" if other is None else "compare"
         raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to {what}")

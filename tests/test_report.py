@@ -269,3 +269,16 @@ def test_a_browser_shows_it_without_complaint(made, tmp_path, width):
     measure = "document.body.dataset.width = this.contentDocument.documentElement.scrollWidth"
     page.write_text(f'<iframe style="border: 0" width="{width}" onload="{measure}" srcdoc="{inside}"></iframe>')
     assert re.search(r'data-width="(\d+)"', browse(page, 1400, "--dump-dom"))[1] == str(width)
+
+
+def test_a_run_that_fails_here_spoils_no_other(command, runs, tmp_path):
+    """Workers that were interrupted in one run's episodes begin anew with the next."""
+    from test_verify import ELSEWHERE
+
+    made = ("-p", 4, "-g", 2, "-r", 3, "-d", 2, "--set", "held_out_episodes=2", "-o", "e")
+    assert command("run", *ELSEWHERE, *made).code == 0
+    done = command("report", "e/seed-0.h5", runs / "a" / "seed-1.h5", ranks=2, TOY_GRAVITY="nan")
+    assert done.code == 0, done.err
+    text = Page(tmp_path / "report.html").text
+    assert "different" in text
+    assert "equal" in text

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -22,7 +23,7 @@ def record(g, ranks=R):
         connections=np.full(P, 4, np.int32), digest=f"{g:064x}".encode(), seconds=0.5, steps=7,
         busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
         champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
-        champion_trail=np.full((E, 1 + min(g, 2), 2), g + 1, np.uint8),
+        champion_trail=np.full((E * g, 2), g + 1, np.uint8),
         fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z),
         trace_fingerprints=np.full(P, Z),
         environment_seconds=np.full(ranks, 0.125),
@@ -70,7 +71,7 @@ def test_layout_is_the_contract(path):
         "fingerprint/traces": ((2, P), "<u8"),
         "champion/weights": ((2, W), "<f4"), "champion/mask": ((2, W), "|b1"),
         "champion/candidate": ((2,), "<i8"), "champion/fitness": ((2,), "<f8"),
-        "champion/trail": ((2, E, 2, 2), "|u1"),
+        "champion/trail": ((E, 2), "|u1"),
         "checkpoint/leaderboard": ((2,), "<i8"),
         "evaluation/returns": ((5,), "<f8"), "evaluation/seeds": ((5,), "<i8"),
         "evaluation/weights": ((W,), "<f4"), "evaluation/mask": ((W,), "|b1"),
@@ -87,7 +88,8 @@ def test_what_was_written_is_read(path):
     assert run.checkpoint["leaderboard"].tolist() == [0, 1]
     assert run.held_out is None
     assert run.records[1].fingerprints.tolist() == record(1).fingerprints.tolist()
-    assert run.records[0].champion_trail.tolist() == [[[1, 1], [0, 0]]] * E  # filled up to the longest
+    assert [len(r.champion_trail) for r in run.records] == [0, E]  # as many steps as the champions took
+    assert run.records[1].champion_trail.tolist() == [[2, 2]] * E
 
 
 def test_every_genome_is_kept_where_that_is_asked_for(path):
@@ -108,6 +110,38 @@ def test_every_genome_is_kept_where_that_is_asked_for(path):
         del f["population/mask"]
     with pytest.raises(InputError, match="population/mask: missing"):
         store.population(path, 0)
+
+
+def long(g, steps):
+    lengths = np.full((P, E), steps, np.int32)
+    return replace(record(g), lengths=lengths, champion_trail=np.full((E * min(steps, 4096), 2), g, np.uint8))
+
+
+def test_trails_of_any_length_are_read_back(path):
+    """Many short episodes, flushed one by one, and a long one: longer than trails are."""
+    file, steps = store.create(path, header()), [*[100] * 30, 5000, 1, 4096]
+    for g, n in enumerate(steps):
+        file.append(long(g, n), {})
+        file.flush()
+    file.close()
+    file = store.reopen(path)
+    file.append(long(len(steps), 7), {})
+    file.flush()
+    for g, (r, n) in enumerate(zip(store.read(path).records, [*steps, 7], strict=True)):
+        assert r.champion_trail.tolist() == [[g, g]] * (E * min(n, 4096))
+    with h5py.File(path, "r+") as f:
+        f["generation/lengths"][3] = 99
+    with pytest.raises(InputError, match="champion/trail: "):
+        store.read(path)
+
+
+def test_genomes_that_wait_are_bounded(path, monkeypatch):
+    monkeypatch.setattr("evolve.store.writing._MOST_WAITING", 100)
+    file, some = store.create(path, header()), Genomes(np.zeros((P, W), np.float32), np.ones((P, W), np.bool_))
+    file._flush_cost = 1e6  # it need not be flushed for a long time
+    for g in range(3):
+        file.append(record(g), {}, some)
+    assert file.on_disk == 3
 
 
 def test_champions_only_is_the_custom(path):
@@ -183,7 +217,7 @@ def test_a_flush_interrupted_after_the_replacing_is_repeated_without_harm(path, 
         patched.setattr(writing, "_sync", lambda _: (_ for _ in ()).throw(wrong))
         with pytest.raises((RunError, KeyboardInterrupt)):
             file.append(record(0), {"leaderboard": np.arange(2)})
-    file.on_disk, file._pending = 0, [record(0)]  # had the interrupt come even before this was noted
+    file.on_disk, file._trailed, file._pending = 0, 0, [record(0)]  # had the interrupt come even before this was noted
     file.append(record(1), {"leaderboard": np.arange(3)})
     file.flush()
     assert [r.digest for r in store.read(path).records] == [record(g).digest for g in range(2)]

@@ -218,6 +218,107 @@ def test_an_equal_pair_is_equal_for_machines_too(command, runs):
     assert (done.code, json.loads(done.out)["equal"]) == (0, True)
 
 
+def spoil(path, how):  # noqa: PLR0912 - one for each thing
+    """Change one thing of a run file that keeps all genomes and has held-out episodes; return its name."""
+    with h5py.File(path, "r+") as file:
+        best = int(file["champion/candidate"][1])
+        other = (best + 1) % 6
+        match how:
+            case "seed":
+                file.attrs["seed"] = 7
+            case "configuration":
+                file.attrs["config"] = file.attrs["config"].replace("plasticity = 0.0", "plasticity = 0.2")
+            case "champion's fitness":
+                file["champion/fitness"][1] += 1
+            case "trail":
+                file["champion/trail"][3, 1] ^= 4
+            case "trail's end":
+                file["champion/trail"][-1, 0] ^= 4
+            case "steps":
+                file["generation/steps"][2] += 1
+            case "connections":
+                file["generation/connections"][1, best] -= 1
+            case "genome fingerprint":
+                file["fingerprint/genomes"][1, other] ^= np.uint64(1)
+            case "newborn's fingerprint":
+                file["fingerprint/genomes"][0, (int(file["champion/candidate"][0]) + 1) % 6] ^= np.uint64(1)
+            case "action fingerprint":
+                file["fingerprint/episodes"][1, best, 0, 1] ^= np.uint64(1 << 60)
+            case "genome":
+                file["population/mask"][2, other, 0] ^= True
+            case "held-out return":
+                file["evaluation/returns"][1] += 1
+            case "held-out evaluation":
+                del file["evaluation"]
+
+
+SPOILED = ("seed", "configuration", "champion's fitness", "trail", "trail's end", "steps", "connections",
+           "genome fingerprint", "newborn's fingerprint", "action fingerprint", "genome", "held-out return",
+           "held-out evaluation")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    from evolve.run import main
+
+    folder = tmp_path_factory.mktemp("whole")
+    words = [*map(str, QUICK), "--set", "held_out_episodes=4", "--set", "output.genomes=all", "-o", str(folder)]
+    assert main([*words, "-s", "1"]) == 0
+    return folder / "seed-1.h5"
+
+
+@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("way", ["one", "two", "full"])
+def test_whatever_is_changed_is_found(whole, tmp_path, capfd, how, way):
+    from evolve.verify import main
+
+    path = tmp_path / "changed.h5"
+    shutil.copy(whole, path)
+    spoil(path, how)
+    capfd.readouterr()
+    code = main([str(path), "--json", *{"one": [], "two": [str(whole)], "full": ["--full"]}[way]])
+    said = capfd.readouterr()
+    assert said.err == ""
+    if (how, way) == ("held-out evaluation", "two"):  # one may know more than the other
+        assert code == 0
+        return
+    assert code == 1, said.out
+    expected = {"seed": "configuration" if way == "two" else "random stream", "held-out return": "environment",
+                "configuration": "configuration" if way == "two" else "network"}  # fmt: skip
+    if how == "genome fingerprint" and way == "full":
+        expected[how] = "random stream"  # the genomes that are asked for are not those of the log
+    if how in ("genome fingerprint", "newborn's fingerprint") and way in ("two", "full"):
+        expected[how] = "random stream"
+    if (how, way) == ("held-out return", "two"):
+        expected[how] = "log"
+    assert json.loads(said.out)["cause"] == expected.get(how, "log"), said.out
+
+
+def test_what_fails_here_only_is_told(command, runs):
+    """Elsewhere the third observation was a number."""
+    done = command("verify", runs["d"], "--json", TOY_GRAVITY="nan")
+    found = json.loads(done.out)
+    assert (done.code, found["cause"], found["what"]) == (1, "environment", "end")
+    assert 5 <= found["step"] <= 7
+
+
+def test_what_is_no_question_is_refused(command, runs):
+    for words in (("--full", runs["b"]), (runs["b"], runs["c"])):
+        done = command("verify", runs["a"], *words)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+    assert command("verify", runs["a"], "--json", runs["b"]).code == 0
+
+
+def test_a_manifest_cannot_forge_a_line(command, runs):
+    with h5py.File(runs["c"], "r+") as file:
+        file.attrs["manifest"] = json.dumps({"host": "\u001b[31mred\nequal: 9 generations", "x" * 500: "\ud800"})
+    done = command("verify", runs["a"], runs["c"])
+    assert done.code == 1
+    assert "\x1b" not in done.out
+    assert "\nequal" not in done.out
+    assert max(map(len, done.out.splitlines()[4:])) < 250
+
+
 def test_a_run_without_generations_is_not_called_equal(command, tmp_path):
     for name in "ab":
         store.create(store.path_of(tmp_path / name, 0), store.Header("", {}, 0, "x"))

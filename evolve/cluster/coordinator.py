@@ -25,6 +25,7 @@ from evolve.shapes import Float64, Int64
 _LOG = logging.getLogger("evolve")
 _LARGEST_CHUNK = 2048  # units, unless there are more slots
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
+_SERIALS = itertools.count(1)  # of all coordinators of this process: workers may still answer the last one
 _TOLD = 3  # failed episodes of an evaluation that are described
 
 
@@ -70,7 +71,7 @@ class Coordinator:
         ledger = Ledger(len(genomes), episodes, traces, task.normalized)
         seconds = np.zeros((2, self._world.size))
         for units in rounds(racing, ledger.returns):
-            self._serial += 1
+            self._serial = next(_SERIALS)
             ledger.expect(len(units))
             backlog = Backlog(self._serial, task, genomes, episodes, units)
             if self._workers:

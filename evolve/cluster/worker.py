@@ -61,6 +61,7 @@ class _Desk:
     def receive(self, message: messages.Message) -> None:
         match message:
             case Setup(config):
+                self._serial, self._finished, self._busy, self._faults = -1, [], 0.0, 0
                 self._rollout = self._make_rollout(config.tobytes().decode())
                 self._watchdog = Watchdog(self._rollout.episode_seconds, fatal=False)
                 self._silence = self._rollout.episode_seconds / 4
@@ -130,6 +131,7 @@ def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int |
         if signal is not None and not passed_on:
             passed_on = True
             world.post(COORDINATOR, messages.encode(StopRequest(np.array([signal]))))
+        failed = failed and not isinstance(message, Setup)  # another coordinator begins anew
         try:
             if message is not None and not failed:
                 desk.receive(message)

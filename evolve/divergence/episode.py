@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from evolve.divergence.logs import Log, parting
+import numpy as np
+
+from evolve.divergence.logs import Track
 from evolve.divergence.verdict import Side
 from evolve.environments import Recorder, Recording
 from evolve.evaluation import Outcomes
@@ -20,15 +22,15 @@ class Enacted:
     recording: Recording
     outcomes: Outcomes
 
-    def agrees(self, log: Log, episode: int) -> bool:
-        """Return whether it went as a log says."""
-        return bool((self.outcomes.fingerprints[0] == log.fingerprints[episode]).all())
+    @property
+    def track(self) -> Track:
+        """What is to be compared of it."""
+        returned, done = float(self.outcomes.returns[0]), self.outcomes
+        return Track(returned, self.length, done.fingerprints[0], done.trails)
 
-    def parts(self, log: Log, episode: int) -> tuple[int, str] | None:
-        """Return the first step at which a log with trails parts from it, and what does."""
-        if log.trail is None:
-            return None
-        return parting(self.outcomes.trails, log.trail[episode], (self.length, int(log.lengths[episode])))
+    def agrees(self, track: Track) -> bool:
+        """Return whether it went as a log says."""
+        return bool((self.outcomes.fingerprints[0] == track.fingerprint).all())
 
     @property
     def length(self) -> int:
@@ -46,9 +48,7 @@ class Enacted:
 
 def enact(run: Run, experiment: Experiment, place: tuple[int, int, int], genome: Genomes) -> Enacted:
     """Play the episode at a place (generation, candidate, episode) of a run with a genome (P = 1), here and alone."""
-    generation, candidate, episode = place
-    logged = float(run.records[generation].returns[candidate, episode]) if generation < run.told else None
-    chosen = Episode(genome, Purpose.EPISODE, generation, candidate, episode, logged)
+    chosen = Episode(genome, Purpose.EPISODE, *place, logged=np.nan)  # it may fail: that is compared, too
     recorder = Recorder(make_engine(experiment), 1, observations=True)
     try:
         outcomes = play(run, experiment, chosen, recorder)

@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from evolve.config import differences
 from evolve.divergence.causes import explain
 from evolve.divergence.episode import Enacted, enact
-from evolve.divergence.logs import Log, Place, first_difference, of_record, parting
+from evolve.divergence.logs import Place, Track, digests_apart, first_difference, of_record, parting, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
 from evolve.errors import EvolveError
 from evolve.evolution import load_config, reload
@@ -15,23 +17,47 @@ from evolve.store import Run
 
 
 def compare(a: Run, b: Run, play: bool = True) -> Verdict:
-    """Return whether two runs are equal in every stored value; if not, where and why they part.
+    """Return whether two runs are equal in all that they hold; if not, where and why they part.
 
+    Times, ranks and manifests may differ, and one may know more of held-out episodes, or of genomes, than the other.
     play: whether the episode in which they part may be played here.
     """
-    pairs = enumerate(zip(a.records, b.records, strict=False))
-    place = next((found for g, pair in pairs if (found := first_difference(g, *pair))), None)
-    if place is None and a.told == b.told:
-        digest = a.records[-1].digest.decode() if a.records else "none"
-        return Verdict(True, f"{a.told} generations, digest {digest}")
     both = Verdict(
         False,
         f"equal for {min(a.told, b.told)} generations, but {a.path} has {a.told} and {b.path} {b.told}",
         sides=(Side(str(a.path)), Side(str(b.path))),
         configuration=_configuration(a, b),
-        manifests=(flat(dict(a.header.manifest)), flat(dict(b.header.manifest))),
+        manifests=(flat(a.header.manifest), flat(b.header.manifest)),
     )
-    return both if place is None else _apart(a, b, place, both, play)
+    pairs = enumerate(zip(a.records, b.records, strict=False))
+    place = next((found for g, pair in pairs if (found := first_difference(g, *pair))), None)
+    if place is not None:
+        return _apart(a, b, place, both, play)
+    if both.configuration:
+        keys = ", ".join(key for key, _, _ in both.configuration)
+        told = f"equal in every generation, but set to something else: {keys}"
+        return replace(both, told=told, cause="configuration", why=f"{keys}, or one of the files was changed")
+    if a.told != b.told:
+        return both
+    beyond = _beyond(a, b)
+    if beyond is not None:
+        return replace(both, told=beyond, cause="log", why=explain("log", None)[1], what="log")
+    digest = a.records[-1].digest.decode() if a.records else "none"
+    return Verdict(True, f"{a.told} generations, digest {digest}")
+
+
+def _beyond(a: Run, b: Run) -> str | None:
+    """Return what differs beyond generations: checkpoints, held-out episodes that both have, genomes that are kept."""
+    if not same_arrays(a.checkpoint, b.checkpoint):
+        return "the checkpoints differ, though every generation is equal"
+    if a.held_out is not None and b.held_out is not None:
+        n = min(len(a.held_out.returns), len(b.held_out.returns))
+        for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
+            one, other = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
+            if not np.array_equal(one, other, equal_nan=name == "returns"):
+                return f"the {name} of the held-out evaluation differ, though every generation is equal"
+    found = digests_apart(a) or digests_apart(b)
+    return None if found is None else found.told
 
 
 def _apart(a: Run, b: Run, place: Place, both: Verdict, play: bool) -> Verdict:
@@ -60,18 +86,26 @@ def _look_closer(a: Run, b: Run, place: Place, play: bool) -> tuple[int | None, 
     if place.what != "episode" or place.candidate is None or place.episode is None:
         return None, place.what, ()
     key, runs = (place.generation, place.candidate, place.episode), (a, b)
-    logs = [of_record(run.records[key[0]], key[1]) for run in runs]
+    logged = [of_record(run.records[key[0]], key[1]).track(key[2]) for run in runs]
     played = [_enact(run, key) if play else None for run in runs]
-    agrees = [found is not None and found.agrees(log, key[2]) for found, log in zip(played, logs, strict=True)]
-    step, what = _step(logs, played, agrees, key[2])
-    sides = []
-    for run, log, found, same in zip(runs, logs, played, agrees, strict=True):
-        later = None if found is None else found.parts(log, key[2])
-        known = same or (later is not None and step is not None and later[0] > step)
-        returned, length = float(log.returns[key[2]]), int(log.lengths[key[2]])
-        seen = found.side("", step) if found is not None and known else Side("")
-        sides.append(Side(str(run.path), returned, length, seen.step_observation, seen.step_action))
-    return step, what, tuple(sides)
+    # Where no trail was kept, that of the episode as it goes here does as well, if it goes as it did.
+    known = [
+        found.track if track.trail is None and found is not None and found.agrees(track) else track
+        for track, found in zip(logged, played, strict=True)
+    ]
+    step, what = parting(*known)
+    each = zip(runs, logged, played, strict=True)
+    return step, what, tuple(_side(run, track, found, step) for run, track, found in each)
+
+
+def _side(run: Run, track: Track, played: Enacted | None, step: int | None) -> Side:
+    """Return what a run has in a step: what is seen here, if the episode goes here as it did as far as that."""
+    here = Side("")
+    if played is not None and step is not None:
+        later, _ = parting(track, played.track)
+        if played.agrees(track) or (later is not None and later > step):
+            here = played.side("", step)
+    return Side(str(run.path), track.returned, track.length, here.step_observation, here.step_action)
 
 
 def _enact(run: Run, key: tuple[int, int, int]) -> Enacted | None:
@@ -82,18 +116,3 @@ def _enact(run: Run, key: tuple[int, int, int]) -> Enacted | None:
         return None if genome is None else enact(run, experiment, key, genome)
     except EvolveError:
         return None
-
-
-def _step(logs: list[Log], played: list[Enacted | None], agrees: list[bool], episode: int) -> tuple[int | None, str]:
-    """Return the step at which two logs of an episode part, if trails tell it, and what parts there."""
-    seen, done = (logs[0].fingerprints[episode] == logs[1].fingerprints[episode]).tolist()
-    if seen:
-        return None, "return" if done else "last action"
-    trails = [
-        log.trail[episode] if log.trail is not None else found.outcomes.trails if found is not None and same else None
-        for log, found, same in zip(logs, played, agrees, strict=True)
-    ]
-    if trails[0] is None or trails[1] is None:
-        return None, "somewhere"
-    lengths = int(logs[0].lengths[episode]), int(logs[1].lengths[episode])
-    return parting(trails[0], trails[1], lengths) or (None, "somewhere")

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from evolve import store
 from evolve.cluster import Coordinator
+from evolve.divergence.again import rest
 from evolve.divergence.causes import explain
 from evolve.divergence.here import HERE, judge
-from evolve.divergence.logs import Place, first_difference, of_record
+from evolve.divergence.logs import Place, first_difference, of_record, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
 from evolve.evolution import Experiment, evolve, restore
 from evolve.genome import Genomes
@@ -25,14 +26,19 @@ def from_the_beginning(
     here: Mapping[str, Any],
     watch: Callable[[Record], None],
 ) -> Verdict:
-    """Run an experiment again, as far as it was told and without held-out episodes; compare all that is stored."""
+    """Run an experiment again, as far as it was told; compare all that is stored. farm: one that lets episodes fail."""
     rerun = _Rerun(run)
     once = experiment.config.model_copy(update={"generations": run.told, "held_out_episodes": 0})
     try:
         evolve(replace(experiment, config=once), farm, rerun, watch)
     except _Parted:
-        return _verdict(run, experiment, rerun, flat(dict(here)))
-    return Verdict(True, f"{run.told} generations, digest {run.records[-1].digest.decode()}")
+        return _verdict(run, experiment, rerun, flat(here))
+    if not same_arrays(run.checkpoint, rerun.checkpoint):
+        told = "the checkpoint is not the one that belongs to its generations"
+        return Verdict(False, told, *explain("log", None), what="log")
+    return rest(run, experiment, farm) or Verdict(
+        True, f"{run.told} generations, digest {run.records[-1].digest.decode()}"
+    )
 
 
 class _Rerun:
@@ -66,7 +72,7 @@ class _Parted(Exception):  # noqa: N818 - what was looked for
 def _verdict(run: Run, experiment: Experiment, rerun: _Rerun, here: dict[str, str]) -> Verdict:
     assert rerun.apart is not None
     place, made = rerun.apart
-    manifests = flat(dict(run.header.manifest)), here
+    manifests = flat(run.header.manifest), here
     if place.what != "episode" or place.candidate is None or place.episode is None:
         what = "birth" if place.what == "genome" and place.generation == 0 else place.what
         cause, why = explain(what, None, run.header.seed)

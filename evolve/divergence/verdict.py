@@ -1,8 +1,11 @@
 """The verdict: what two runs came to beside one another, for people and for machines."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from evolve.errors import plain
 
 Cause = Literal["configuration", "random stream", "environment", "network", "log"]
 _WIDEST = 48
@@ -89,23 +92,25 @@ def _table(names: list[str], manifests: tuple[dict[str, str], ...]) -> list[str]
         return []
     one, other = manifests
     keys = [key for key in (one | other) if key != "command"]
-    rows = [(key, _short(one.get(key, "")), _short(other.get(key, "")), one.get(key) != other.get(key)) for key in keys]
-    width = max(len(key) for key in keys)
+    rows = [(_short(k), _short(one.get(k, "")), _short(other.get(k, "")), one.get(k) != other.get(k)) for k in keys]
+    width = max(len(row[0]) for row in rows)
     wide = max(len(_short(names[0])), *(len(row[1]) for row in rows))
     lines = [f"  {'':{width}}  {_short(names[0]):{wide}}    {_short(names[1])}"]
     return lines + [f"  {key:{width}}  {a:{wide}}  {'≠' if apart else ' '} {b}" for key, a, b, apart in rows]
 
 
 def _short(text: str) -> str:
+    """Return a text without control characters, and not too long: manifests may come from anybody."""
+    text = plain(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
-def flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(table: Mapping[str, Any], prefix: str = "", deepest: int = 8) -> dict[str, str]:
     """Return a manifest with nested tables laid out: dotted names, values as text."""
     rows: dict[str, str] = {}
     for key, value in table.items():
-        if isinstance(value, dict):
-            rows |= flat(value, f"{prefix}{key}.")
+        if isinstance(value, Mapping) and deepest:
+            rows |= flat(value, f"{prefix}{key}.", deepest - 1)
         else:
             rows[prefix + str(key)] = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return rows

@@ -20,9 +20,12 @@ from evolve.store import Run
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to whether a run can be repeated: `told` says what was compared, or what differs first."""
+    """The answer to whether a run can be repeated: `told` says what was compared, or what differs first.
 
-    equal: bool
+    equal: None where it cannot be checked, and `told` says why.
+    """
+
+    equal: bool | None
     told: str
 
 
@@ -159,7 +162,8 @@ def verdicts(names: Sequence[str], stories: Sequence[Story]) -> Table:
     rows = []
     for name, story in zip(names, stories, strict=True):
         verdict = story.verdict
-        answer = "not checked" if verdict is None else "equal" if verdict.equal else "different"
+        known = None if verdict is None else verdict.equal
+        answer = "not checked" if known is None else "equal" if known else "different"
         told = f"python -m evolve.verify {file_of(story.run)}" if verdict is None else words(verdict.told)
         rows.append((name, answer, told))
     return Table("Can it be repeated?", (("run", "run"), ("verdict", ""), ("how it is known", "long")), tuple(rows))

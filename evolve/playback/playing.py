@@ -1,5 +1,6 @@
 """Playing one episode, alone in this process, exactly as the run did."""
 
+import logging
 import math
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from evolve.rollout import Fault, Rollout, Units
 from evolve.shapes import Float32
 from evolve.store import Run
 
+_LOG = logging.getLogger("evolve")
 EachStep = Callable[[int, float], None]
 """Called with the step and the return so far: after reset (0, 0.0), and after each step that did not fail."""
 
@@ -68,8 +70,9 @@ def _normalizers(run: Run, experiment: Experiment, chosen: Episode) -> Float32:
 
 
 def _judge(fault: Fault, chosen: Episode) -> None:
+    place = f"in {f'step {fault.step}' if fault.step else 'reset'}"
     if chosen.logged is not None and np.isnan(chosen.logged):
-        print(f"it fails in step {fault.step}: {fault.told.rstrip().splitlines()[-1]}")
+        _LOG.warning("it fails %s: %s", place, fault.told.rstrip().splitlines()[-1])
         return
-    where = f"in {f'step {fault.step}' if fault.step else 'reset'}, environment seed {fault.seed}"
+    where = f"{place}, environment seed {fault.seed}"
     raise EpisodeError("the episode", f"{where}:\n{fault.told.rstrip()}", "")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.fingerprint import LONGEST_TRAIL
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 SCHEMA = 2
@@ -23,7 +24,7 @@ class Record:
     """One generation, as `COLUMNS` spells it without G.
 
     fingerprints: of observations and of network outputs; environment_seconds: the part of busy_seconds that was spent
-    in environments; champion_trail: of its episodes, see evolve.fingerprint.
+    in environments; champion_trail: [Σ min(length, LONGEST_TRAIL), 2], of its episodes, end to end.
     """
 
     returns: Float64
@@ -45,6 +46,11 @@ class Record:
     environment_seconds: Float64
     normalizer: Float32 | None = None
     """[2, O], with which this generation was evaluated, where observations are normalized."""
+
+
+def trail_length(lengths: Int32) -> int:
+    """Return how many steps of a champion with episodes of lengths [E] leave a trail."""
+    return int(np.minimum(lengths, LONGEST_TRAIL).sum(dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,6 @@ COLUMNS = {
     "champion_mask": Place("champion/mask", np.bool_, "G W"),
     "champion_candidate": Place("champion/candidate", np.int64, "G"),
     "champion_fitness": Place("champion/fitness", np.float64, "G"),
-    "champion_trail": Place("champion/trail", np.uint8, "G E L 2", chunk=4096),
     "fingerprints": Place("fingerprint/episodes", np.uint64, "G P E 2"),
     "genome_fingerprints": Place("fingerprint/genomes", np.uint64, "G P"),
     "trace_fingerprints": Place("fingerprint/traces", np.uint64, "G P"),
@@ -79,6 +84,9 @@ COLUMNS = {
 }
 """One for each field of `Record`, with generations along the first axis."""
 
+
+TRAIL = Place("champion/trail", np.uint8, "N 2", chunk=2**14)
+"""The trails of all champions, end to end; the champions' lengths say where each begins."""
 
 NORMALIZER = Place("generation/normalizer", np.float32, "G 2 O")
 """Of runs that normalize observations."""

@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.shapes import expect
-from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, Header, HeldOut, Place, Record, Run
+from evolve.store.layout import (
+    COLUMNS,
+    HELD_OUT,
+    NORMALIZER,
+    POPULATION,
+    SCHEMA,
+    TRAIL,
+    Header,
+    HeldOut,
+    Place,
+    Record,
+    Run,
+    trail_length,
+)
 
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
@@ -53,7 +66,9 @@ def population(path: Path, generation: int) -> Genomes:
     try:
         with h5py.File(path, "r") as file:
             reader = _Reader(file, path.stat().st_size)
-            return Genomes(*(reader.generation(place, generation) for place in POPULATION.values()))
+            G, P = reader.shape("generation/fitness")
+            sizes = {"G": G, "P": P, "W": reader.shape("champion/weights")[1]}
+            return Genomes(*(reader.generation(place, generation, sizes) for place in POPULATION.values()))
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as wrong:
         expected = f"a run file with the genomes of generation {generation}"
         raise InputError(str(path), expected, f"none, or damaged ones ({wrong})") from None
@@ -73,23 +88,39 @@ class _Reader:
         header = Header(self._text("config"), manifest, self._integer(self._file, "seed"), self._text("env"))
         if not 0 <= header.seed < 2**63:
             raise ValueError("seed: not in [0, 2**63)")
-        columns = self._columns(self._kept()) if "generation" in self._file else {}
+        columns: dict[str, Any] = self._columns(self._kept()) if "generation" in self._file else {}
         _check(columns)
+        if columns:
+            columns["champion_trail"] = self._trails(columns)
         records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
         checkpoint = self._checkpoint(len(records))
         held_out = HeldOut(**self._columns(HELD_OUT)) if "evaluation" in self._file else None
+        _check_held_out(held_out, records)
         complete = bool(self._number(self._file, "complete", "b"))
         return Run(path, header, complete, records, checkpoint, held_out, "population" in self._file)
+
+    def _trails(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return each champion's trail."""
+        whole, lengths = self._columns({"trail": TRAIL})["trail"], columns["lengths"]
+        parts = [trail_length(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+        if sum(parts) != len(whole):
+            raise ValueError(f"{TRAIL.path}: {len(whole)} steps, not {sum(parts)}")
+        return np.split(whole, np.cumsum(parts)[:-1])
 
     def _kept(self) -> Mapping[str, Place]:
         """Return the columns of this run."""
         normalizer = {"normalizer": NORMALIZER} if NORMALIZER.path in self._file else {}
         return COLUMNS | normalizer
 
-    def generation(self, place: Place, generation: int) -> NDArray[Any]:
-        """Return one generation of a column."""
+    def shape(self, path: str) -> tuple[int, ...]:
+        """Return the shape of a dataset."""
+        found: tuple[int, ...] = self._dataset(path).shape
+        return found
+
+    def generation(self, place: Place, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
+        """Return one generation of a column of these sizes."""
         item = self._dataset(place.path)
-        expect(item, place.path, place.symbols, np.dtype(place.dtype))
+        expect(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
         size = math.prod(item.shape[1:]) * item.dtype.itemsize
         self._take(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
         rows: NDArray[Any] = item[generation]
@@ -180,8 +211,19 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
     candidates = columns["champion_candidate"]
     if not ((candidates >= 0) & (candidates < columns["returns"].shape[1])).all():
         raise ValueError("champion/candidate: not one of the population")
+    if (columns["lengths"] < 0).any():
+        raise ValueError("generation/lengths: negative")
     if 0 in columns["returns"].shape:
         raise ValueError("generation/returns: empty")
     for digest in columns["digest"]:
         if len(bytes.fromhex(digest.decode("ascii"))) != 32:
             raise ValueError("generation/digest: not 64 hexadecimal characters")
+
+
+def _check_held_out(held_out: HeldOut | None, records: tuple[Record, ...]) -> None:
+    if held_out is None:
+        return
+    if not (len(held_out.returns) and records):
+        raise ValueError("evaluation/returns: empty, or of no champion")
+    if len(held_out.weights) != len(records[0].champion_weights):
+        raise ValueError("evaluation/weights: not of the champions' size")

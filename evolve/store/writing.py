@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes
-from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, Header, HeldOut, Place, Record
+from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, TRAIL, Header, HeldOut, Place, Record
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, read, unwritable
 
 _RARITY = 20.0
+_MOST_WAITING = 2**26  # bytes of genomes
 _CHUNK = 2048  # bytes of a checkpoint's array that are stored together
 
 
@@ -41,6 +42,10 @@ class RunFile:
     held_out: HeldOut | None = None
     complete: bool = False
     _begun: bool = False
+    has_population: bool = False
+    """Whether the file holds genomes of all candidates."""
+    _trailed: int = 0
+    """How many steps of trails the file holds."""
     _pending: list[Record] = field(default_factory=list)
     _genomes: list[Genomes] = field(default_factory=list)
     _flushed_at: float = -np.inf
@@ -55,7 +60,8 @@ class RunFile:
         if genomes is not None:
             self._genomes.append(genomes)
         self.last, self.told, self.checkpoint = record, self.told + 1, checkpoint
-        if time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
+        waiting = sum(part.weights.nbytes for part in self._genomes)
+        if waiting > _MOST_WAITING or time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
             self.flush()
 
     def flush(self) -> None:
@@ -82,7 +88,8 @@ class RunFile:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
             os.replace(partial, self.path)
-            self._begun, self.on_disk, self._pending, self._genomes = True, self.told, [], []
+            trailed = self._trailed + sum(len(record.champion_trail) for record in self._pending)
+            self._begun, self.on_disk, self._trailed, self._pending, self._genomes = True, self.told, trailed, [], []
             _sync(self.path.parent)
         except OSError:
             partial.unlink(missing_ok=True)
@@ -114,6 +121,9 @@ class RunFile:
         if file.attrs["config"] != self.header.config:  # the old text stays in the file, so not every time
             file.attrs["config"] = self.header.config
         file.attrs.modify("complete", self.complete)
+        trails = [record.champion_trail for record in self._pending]
+        if trails:
+            _extend(file, TRAIL, self._trailed, np.concatenate(trails))
         normalizers = [record for record in self._pending if record.normalizer is not None]
         kept: tuple[tuple[Mapping[str, Place], list[Any]], ...] = (
             (COLUMNS, self._pending), (POPULATION, self._genomes), ({"normalizer": NORMALIZER}, normalizers),
@@ -271,4 +281,6 @@ def reopen(path: Path) -> RunFile:
         raise
     last = run.records[-1] if run.records else None
     state = last, run.checkpoint, run.held_out, run.complete
-    return RunFile(path, run.header, lock, run.told, run.told, *state, _begun=True)
+    file = RunFile(path, run.header, lock, run.told, run.told, *state, _begun=True)
+    file.has_population, file._trailed = run.has_population, sum(len(record.champion_trail) for record in run.records)
+    return file
