@@ -76,8 +76,12 @@ INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, flo
         const float *x = nodes;
         for (int64_t source = 0; source <= layer; source++) {
             const int64_t rows = dag->sizes[source];
-            forward_block(x, weights + block * LANES, traces + block * LANES, gains ? gains + block * LANES : 0,
-                          sums + sum * LANES, rows, columns);
+            const float *w = weights + block * LANES;
+            float *z = sums + sum * LANES;
+            if (gains)
+                plastic_sums(x, w, traces + block * LANES, gains + block * LANES, z, rows, columns);
+            else
+                weighted_sums(x, w, z, rows, columns);
             x += rows * LANES;
             block += rows * columns;
             sum += columns;

@@ -20,7 +20,7 @@ INLINE void layered_tile(const layered *net, int64_t tile, const float *observat
     for (int64_t layer = 0; layer < net->layers; layer++) {
         const int64_t *at = net->wiring + 4 * layer, rows = at[1], columns = at[3];
         float *y = nodes + at[2] * LANES;
-        forward_block(nodes + at[0] * LANES, weights, weights, 0, y, rows, columns);
+        weighted_sums(nodes + at[0] * LANES, weights, y, rows, columns);
         for (int64_t k = 0; k < columns; k++) {
             float total[LANES];
             for (int t = 0; t < LANES; t++)

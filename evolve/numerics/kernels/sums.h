@@ -1,18 +1,42 @@
-/* The weighted sums of a layer, as every network makes them. */
-#define ABREAST 2 /* outputs computed side by side, to hide the latency of the chain of additions */
+/* The weighted sums of a layer. Columns are computed side by side, to hide the latency of the chain of additions. */
+#define ABREAST 4
 
-/* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` outputs from k on, in that order. */
-INLINE void weighted_sums(const float *x, const float *w, const float *h, const float *g, float *z,
-                          int64_t rows, int64_t columns, int width)
+/* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order. */
+INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns, int width)
+{
+    float total[ABREAST][LANES];
+    for (int k = 0; k < width; k++)
+        for (int t = 0; t < LANES; t++)
+            total[k][t] = x[t] * w[k * LANES + t];
+    for (int64_t r = 1; r < rows; r++)
+        for (int k = 0; k < width; k++)
+            for (int t = 0; t < LANES; t++)
+                total[k][t] = total[k][t] + x[r * LANES + t] * w[(r * columns + k) * LANES + t];
+    for (int k = 0; k < width; k++)
+        for (int t = 0; t < LANES; t++)
+            z[k * LANES + t] = total[k][t];
+}
+
+/* z = x W for W [rows, columns]. */
+INLINE void weighted_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns)
+{
+    int64_t k = 0;
+    for (; k + ABREAST <= columns; k += ABREAST)
+        column_sums(x, w + k * LANES, z + k * LANES, rows, columns, ABREAST);
+    for (; k < columns; k++)
+        column_sums(x, w + k * LANES, z + k * LANES, rows, columns, 1);
+}
+
+/* The same with weights w + g h. */
+INLINE void plastic_column_sums(const float *x, const float *w, const float *h, const float *g, float *z,
+                                int64_t rows, int64_t columns, int width)
 {
     float total[ABREAST][LANES] = {{0}};
     for (int64_t r = 0; r < rows; r++)
         for (int k = 0; k < width; k++) {
             const int64_t at = (r * columns + k) * LANES;
             for (int t = 0; t < LANES; t++) {
-                float weight = w[at + t];
-                if (g)
-                    weight = weight + g[at + t] * h[at + t];
+                float weight = w[at + t] + g[at + t] * h[at + t];
                 float product = x[r * LANES + t] * weight;
                 total[k][t] = r ? total[k][t] + product : product;
             }
@@ -22,12 +46,13 @@ INLINE void weighted_sums(const float *x, const float *w, const float *h, const 
             z[k * LANES + t] = total[k][t];
 }
 
-INLINE void forward_block(const float *x, const float *w, const float *h, const float *g, float *z,
-                          int64_t rows, int64_t columns)
+/* z = x (W + G H), elementwise in G and H, which are [rows, columns] too. */
+INLINE void plastic_sums(const float *x, const float *w, const float *h, const float *g, float *z,
+                         int64_t rows, int64_t columns)
 {
     int64_t k = 0;
     for (; k + ABREAST <= columns; k += ABREAST)
-        weighted_sums(x, w + k * LANES, h + k * LANES, g ? g + k * LANES : 0, z + k * LANES, rows, columns, ABREAST);
+        plastic_column_sums(x, w + k * LANES, h + k * LANES, g + k * LANES, z + k * LANES, rows, columns, ABREAST);
     for (; k < columns; k++)
-        weighted_sums(x, w + k * LANES, h + k * LANES, g ? g + k * LANES : 0, z + k * LANES, rows, columns, 1);
+        plastic_column_sums(x, w + k * LANES, h + k * LANES, g + k * LANES, z + k * LANES, rows, columns, 1);
 }
