@@ -9,6 +9,7 @@ from evolve.networks.contract import Batch, Block, Network
 from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
+from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
 from evolve.networks.mlp import Mlp, MlpOptions
 from evolve.networks.prunable_mlp import PrunableMlp, PrunableMlpOptions
 from evolve.registry import Registry
@@ -24,6 +25,7 @@ NETWORKS = Registry(
         "mlp": (MlpOptions, Mlp),
         "prunable-mlp": (PrunableMlpOptions, PrunableMlp),
         "elman": (ElmanOptions, Elman),
+        "hebbian-lstm": (HebbianLstmOptions, HebbianLstm),
     },
 )
 options = NETWORKS.options

@@ -9,6 +9,9 @@ _Size = Annotated[int, Field(ge=1, le=65536)]
 Hidden = Annotated[tuple[_Size, ...], Field(max_length=64, strict=False)]
 """The sizes of hidden layers, from the observation on."""
 
+TwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)]], Field(strict=False)]
+"""The size of the one hidden layer, at least two."""
+
 OneHidden = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=1, strict=False)]
 """The size of the one hidden layer."""
 

@@ -32,6 +32,7 @@
 #include "kernels/sums.h"
 #include "kernels/hebbian_dag.h"
 #include "kernels/layers.h"
+#include "kernels/hebbian_lstm.h"
 #include "kernels/fingerprints.h"
 #include "kernels/normalization.h"
 

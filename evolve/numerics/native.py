@@ -22,8 +22,9 @@ Backend = Literal["numpy", "native"]
 _ALIGNMENT = 64
 _BYTE = ctypes.c_char
 FLOAT_P = ctypes.POINTER(ctypes.c_float)
-# How many addresses they take.
-_FUNCTIONS = {"fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2, "layered": 3}
+_FUNCTIONS = {  # how many addresses each takes, before a number
+    "fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2, "hebbian_lstm": 3, "layered": 3,
+}  # fmt: skip
 
 
 @cache

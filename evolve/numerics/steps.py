@@ -113,3 +113,36 @@ class LayeredStep(NativeStep):
         copied = (ctypes.c_int64 * 3)(*feedback)
         structure = _Layered(*sizes, rows.ctypes.data_as(_INT64_P), copied, pointer(weights), pointer(nodes))
         super().__init__("layered", structure, wiring[-1][3], rows, weights, nodes)
+
+
+class _HebbianLstm(ctypes.Structure):
+    """`hebbian_lstm` of kernels/hebbian_lstm.h."""
+
+    _fields_ = (
+        ("observations", ctypes.c_int64),
+        ("cells", ctypes.c_int64),
+        ("actions", ctypes.c_int64),
+        ("weight_rows", ctypes.c_int64),
+        ("node_rows", ctypes.c_int64),
+        ("weights", FLOAT_P),
+        ("left", FLOAT_P),
+        ("traces", FLOAT_P),
+        ("nodes", FLOAT_P),
+        ("update_limit", ctypes.c_float),
+    )
+
+
+class HebbianLstmStep(NativeStep):
+    """The step of a hebbian-lstm batch.
+
+    sizes: O, H, A. weights, left, traces: [tiles, W, lanes] float32; nodes: [tiles, nodes, lanes].
+    """
+
+    def __init__(
+        self, sizes: tuple[int, int, int], weights: Float32, left: Float32, traces: Float32, nodes: Float32,
+        update_limit: float,
+    ) -> None:  # fmt: skip
+        arrays = weights, left, traces, nodes
+        rows = weights.shape[1], nodes.shape[1]
+        structure = _HebbianLstm(*sizes, *rows, *map(pointer, arrays), update_limit)
+        super().__init__("hebbian_lstm", structure, sizes[2], *arrays)
