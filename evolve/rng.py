@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     WEIGHT_NOISE = 7
     REGROWTH = 8
     CHECK = 9
+    INITIAL_WEIGHTS = 10
 
 
 def seed_sequence(

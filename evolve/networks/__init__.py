@@ -11,6 +11,7 @@ from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
 from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.networks.plastic_mlp import PlasticMlp, PlasticMlpOptions
 from evolve.networks.prunable_mlp import PrunableMlp, PrunableMlpOptions
 from evolve.registry import Registry
 
@@ -26,6 +27,7 @@ NETWORKS = Registry(
         "prunable-mlp": (PrunableMlpOptions, PrunableMlp),
         "elman": (ElmanOptions, Elman),
         "hebbian-lstm": (HebbianLstmOptions, HebbianLstm),
+        "plastic-mlp": (PlasticMlpOptions, PlasticMlp),
     },
 )
 options = NETWORKS.options

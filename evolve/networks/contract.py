@@ -21,6 +21,8 @@ class Block:
     layer: the layer it feeds; the blocks of one layer are contiguous, so a run of them can be swapped whole.
     source: the layer it reads. Layer 0 is fed by the observation, which is source 0; source l + 1 is what layer l says,
     or said in the step before where l is not an earlier layer. A row more than the source has is its biases.
+    span: where the numbers are no weights but coefficients of learning rules, the [rows, columns] of the connections
+    that have these rules: a row or a column of the block that is alone counts for all.
     """
 
     layer: int
@@ -28,6 +30,7 @@ class Block:
     start: int
     rows: int
     columns: int
+    span: tuple[int, int] | None = None
 
     @property
     def stop(self) -> int:

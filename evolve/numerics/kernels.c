@@ -33,6 +33,7 @@
 #include "kernels/hebbian_dag.h"
 #include "kernels/layers.h"
 #include "kernels/hebbian_lstm.h"
+#include "kernels/plastic_mlp.h"
 #include "kernels/fingerprints.h"
 #include "kernels/normalization.h"
 

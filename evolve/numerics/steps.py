@@ -146,3 +146,41 @@ class HebbianLstmStep(NativeStep):
         rows = weights.shape[1], nodes.shape[1]
         structure = _HebbianLstm(*sizes, *rows, *map(pointer, arrays), update_limit)
         super().__init__("hebbian_lstm", structure, sizes[2], *arrays)
+
+
+class _PlasticMlp(ctypes.Structure):
+    """`plastic_mlp` of kernels/plastic_mlp.h."""
+
+    _fields_ = (
+        ("layers", ctypes.c_int64),
+        ("sizes", _INT64_P),
+        ("weight_rows", ctypes.c_int64),
+        ("rule_rows", ctypes.c_int64),
+        ("node_rows", ctypes.c_int64),
+        ("own_rows", ctypes.c_int64),
+        ("own_columns", ctypes.c_int64),
+        ("weights", FLOAT_P),
+        ("nodes", FLOAT_P),
+        ("age", FLOAT_P),
+        ("rules", FLOAT_P),
+        ("every", ctypes.c_float),
+        ("max_norm", ctypes.c_int64),
+    )
+
+
+class PlasticMlpStep(NativeStep):
+    """The step of a plastic-mlp batch.
+
+    sizes: D. own: whether rows, and whether columns, have rules of their own. weights, nodes, age, rules: [tiles, n,
+    lanes] float32. every: steps from update to update.
+    """
+
+    def __init__(
+        self, sizes: tuple[int, ...], own: tuple[bool, bool], weights: Float32, nodes: Float32, age: Float32,
+        rules: Float32, every: int, max_norm: bool,
+    ) -> None:  # fmt: skip
+        D, arrays = np.array(sizes, np.int64), (weights, nodes, age, rules)
+        rows = weights.shape[1], rules.shape[1], nodes.shape[1]
+        pointers = map(pointer, arrays)
+        structure = _PlasticMlp(len(sizes) - 1, D.ctypes.data_as(_INT64_P), *rows, *own, *pointers, every, max_norm)
+        super().__init__("plastic_mlp", structure, sizes[-1], D, *arrays)
