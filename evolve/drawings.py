@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evolve import figures, store
 from evolve.environments.names import names
 from evolve.errors import RunError
@@ -33,13 +35,16 @@ def draw_champion(
 ) -> Any:
     """Return the figure of the network of a generation's champion, its connections as strong as its weights.
 
-    traces: [W], to be shown in place of the weights.
+    Where it has learning rules, their coefficients A take the place of weights. traces: [W], to be shown instead.
     """
     record, network, env = run.records[generation], experiment.network, experiment.config.env.id
     wired = figures.wires(network, record.champion_mask, record.champion_weights if traces is None else traces)
+    all_of_them = figures.wires(network, np.ones_like(record.champion_mask), record.champion_weights)
     others = wired.sizes[-1] - experiment.action_size  # outputs that are no action
     seen, done = names(env, network.observation_size, experiment.action_size)
-    left = f"{len(wired.strength):,} of {network.weights:,} connections left"
+    seen += ["bias"] * (wired.sizes[0] - network.observation_size)
+    left = f"{len(wired.strength):,} of {len(all_of_them.strength):,} connections left"
     title = f"{env}, champion of generation {generation}: {left}"
     outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + done
-    return figures.draw(wired, seen, outputs, title, "weight" if traces is None else "trace", sheet)
+    weight = "coefficient A" if network.blocks[0].span else "weight"
+    return figures.draw(wired, seen, outputs, title, weight if traces is None else "trace", sheet)

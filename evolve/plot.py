@@ -74,6 +74,8 @@ def draw_network(run: Run, generation: int | None, traces: bool, output: Path, w
     experiment, record, traced = reload(run), run.records[generation], None
     config, network = experiment.config, experiment.network
     if traces:
+        if not network.traces:
+            raise InputError("--traces", "a network that leaves Hebbian traces", config.network["name"])
         keys = keys_of(generation, record.champion_candidate + 1, config.common_random_numbers)[-1:]
         given = for_each(normalizer_of(experiment, run, generation), 1)
         task = Task(run.header.seed, Purpose.EPISODE, keys, np.array([record.champion_candidate]), given)

@@ -5,10 +5,11 @@ import shutil
 import signal
 import time
 
+import numpy as np
 import pytest
 from test_run import without
 
-from evolve import store
+from evolve import figures, networks, store
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")
 
@@ -178,3 +179,40 @@ def test_where_experiments_stand(command, runs, tmp_path):
     assert done.out.count("against the best") == 1
     done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
     assert (done.code, "interval" in done.out) == (0, False)
+
+
+def test_networks_without_traces_have_none_to_draw(command, tmp_path):
+    assert command("run", *QUICK, "-g", 1, "-a", "mlp", "-o", "out").code == 0
+    done = command("plot", "out/seed-0.h5", "--network", "--traces", "-o", "none.svg")
+    assert done.code == 2
+    assert "--traces: expected a network that leaves Hebbian traces, got mlp" in done.err
+
+
+def wired(table, left, strength):
+    """The connections of a network with O = 2 and A = 1, as (source, tail, target, head, strength)."""
+    network = networks.make(networks.options(table), 2, 1)
+    wires = figures.wires(network, np.array(left, np.bool_), np.array(strength, np.float32))
+    ends = (wires.source, wires.tail, wires.target, wires.head, wires.strength)
+    return wires.sizes, list(zip(*(end.tolist() for end in ends), strict=True))
+
+
+def test_biases_are_a_neuron_more():
+    sizes, connections = wired({"name": "mlp", "hidden": [1]}, [1, 0, 1, 0, 1], [0.5, 0, 0.25, 0, -1])
+    assert sizes == (3, 2, 1)
+    assert connections == [(0, 0, 1, 0, 0.5), (0, 2, 1, 0, 0.25), (1, 1, 2, 0, -1.0)]
+
+
+def test_recurrent_connections_stay_within_their_layer():
+    # W [2, 1]; U and b [2, 1]; V and c [2, 1]
+    sizes, connections = wired({"name": "elman", "hidden": [1]}, [0, 1, 1, 1, 1, 0], [0, 1, 2, 3, 4, 0])
+    assert sizes == (2, 2, 1)
+    assert connections == [(0, 1, 1, 0, 1.0), (1, 0, 1, 0, 2.0), (1, 1, 1, 0, 3.0), (1, 0, 2, 0, 4.0)]
+
+
+def test_a_rule_is_drawn_as_the_connections_that_have_it():
+    # [2] -> [1]: A, B, C, D and η of the only neuron; A is gone, η is not
+    assert wired({"name": "plastic-mlp", "hidden": [], "rules": "neuron"}, [0, 0, 0, 0, 1], [0, 0, 0, 0, 7])[1] == [
+        (0, 0, 1, 0, 0.0), (0, 1, 1, 0, 0.0),
+    ]  # fmt: skip
+    synapses = wired({"name": "plastic-mlp", "hidden": []}, [0, 1, *[0] * 8], [0, 3, *[0] * 8])
+    assert synapses == ((2, 1), [(0, 1, 1, 0, 3.0)])

@@ -1,14 +1,15 @@
 """A pruned network as a graph: layers from left to right, and only the connections that are left."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from evolve.errors import plain
 from evolve.figures.style import COLOURS, FAINT, FILE, INK, Sheet, figure, matplotlib
-from evolve.networks import Network
+from evolve.networks import Block, Network
 from evolve.shapes import Bool, Float32, Float64, Int64
 
 POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]
@@ -41,17 +42,31 @@ class Wires:
 
 
 def wires(network: Network, mask: Bool, strength: Float32) -> Wires:
-    """Return the connections that a mask [W] leaves, with their strength [W]."""
-    sizes = {0: network.observation_size}
+    """Return the connections that a mask [W] leaves, with their strength [W]; biases come from a layer's last neuron.
+
+    Where a genome is learning rules, a connection is left while any coefficient of its rule is, as strong as the first.
+    """
+    sizes: dict[int, int] = {}
     parts = []
-    for block in network.blocks:
-        sizes[block.layer + 1] = block.columns
-        place = slice(block.start, block.stop)
-        rows, columns = np.nonzero(mask[place].reshape(block.rows, block.columns))
+    for block, left, weight in _matrices(network, mask, strength):
+        for layer, size in zip((block.source, block.layer + 1), left.shape, strict=True):
+            sizes[layer] = max(sizes.get(layer, 0), size)
+        rows, columns = np.nonzero(left)
         ends = np.full(len(rows), block.source), rows, np.full(len(rows), block.layer + 1), columns
-        parts.append((*ends, strength[place].reshape(block.rows, block.columns)[rows, columns]))
-    source, tail, target, head, size = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Wires(tuple(sizes[layer] for layer in sorted(sizes)), source, tail, target, head, size)
+        parts.append((*ends, weight[rows, columns]))
+    source, tail, target, head, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Wires(tuple(sizes[layer] for layer in sorted(sizes)), source, tail, target, head, weights)
+
+
+def _matrices(network: Network, mask: Bool, strength: Float32) -> Iterator[tuple[Block, Bool, Float32]]:
+    """Yield each block with its part of a mask and of strengths; the blocks of a rule as one, over its connections."""
+    for _, group in groupby(network.blocks, lambda b: (b.layer, b.source) if b.span else b.start):
+        block, *others = group
+        left, shape = mask[block.start : block.stop].copy(), (block.rows, block.columns)
+        for other in others:
+            left |= mask[other.start : other.stop]
+        span, weights = block.span or shape, strength[block.start : block.stop].reshape(shape)
+        yield block, np.broadcast_to(left.reshape(shape), span), np.broadcast_to(weights, span)
 
 
 def draw(
@@ -127,12 +142,13 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
 def _curves(begin: Float64, end: Float64, beside: float) -> Float64:
     """Return [n, 4, 2]: Bézier curves from points [n, 2] to points; those that skip a layer pass beside it.
 
-    beside: by how much, on the scale of the heights.
+    beside: by how much, on the scale of the heights. Those within a layer leave it and come back.
     """
     reach = (end - begin)[:, :1]
     lift = np.where(reach > 1.5, beside * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
-    first = begin + np.concatenate([0.45 * reach, lift], axis=1)
-    second = end - np.concatenate([0.45 * reach, -lift], axis=1)
+    within, loop = np.where(reach == 0, 0.3, 0), np.where(reach == 0, beside / 3, 0)
+    first = begin + np.concatenate([0.45 * reach + within, lift + loop], axis=1)
+    second = end - np.concatenate([0.45 * reach - within, loop - lift], axis=1)
     return np.stack([begin, first, second, end], axis=1)
 
 

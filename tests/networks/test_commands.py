@@ -1,0 +1,32 @@
+"""Every network of the registry goes through the real commands: run, verify, resume, plot."""
+
+import re
+
+import pytest
+
+from evolve import networks, plot, run, store, verify
+
+TINY = [
+    "-e", "CartPole-v1", "-p", "5", "-r", "2", "-g", "2", "-d", "3", "-o", "out",
+    "--set", "held_out_episodes=2", "--set", "env.max_episode_steps=40",
+    "--set", "strategy.trace_pruning=0.2", "--set", "strategy.uniform_pruning=0.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(networks.NETWORKS))
+def test_a_run_can_be_verified_resumed_and_drawn(command, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    words = [*TINY, "-a", name]
+    done = command("run", *words)
+    assert (done.code, done.err) == (0, "")
+    path = store.path_of(tmp_path / "out", 0)
+    assert verify.main([str(path)]) == 0
+    assert run.main([*words, "-g", "4", "--resume"]) == 0
+    assert run.main([*words, "-g", "4", "-o", "whole", "--backend", "numpy"]) == 0
+    resumed, whole = store.read(path).records, store.read(store.path_of(tmp_path / "whole", 0)).records
+    assert [record.digest for record in resumed] == [record.digest for record in whole]
+    assert plot.main([str(path), "--network", "-o", "network.svg"]) == 0
+    drawn = (tmp_path / "network.svg").read_text()
+    left, _ = re.search(r"generation 3: (\d+) of (\d+) connections left", drawn).groups()
+    curves = drawn.split('<g id="connections">')[1].split("</g>")[0]
+    assert int(left) == len(re.findall(r"<path d=", curves)) or int(left) == len(re.findall(r"<use ", curves))
