@@ -11,18 +11,17 @@ from evolve.rng import Purpose, Stream, environment_seeds
 from evolve.rollout import Rollout, Units
 
 
-def setting(env, plasticity=0.0):
+def setting(env, **settings):
     options = EnvOptions(id=env)
+    table = networks.options({"name": "hebbian-dag", "hidden": [4]} | settings)
 
     def rollout(slots):
         engine = environments.make(options, slots)
-        table = networks.options({"name": "hebbian-dag", "hidden": [4], "plasticity": plasticity})
         return Rollout(
             engine, networks.make(table, engine.observation_size, engine.action_size), slots, backend("auto")
         )
 
     engine = environments.make(options, 1)
-    table = networks.options({"name": "hebbian-dag", "hidden": [4], "plasticity": plasticity})
     network = networks.make(table, engine.observation_size, engine.action_size)
     genomes = concatenate(*(network.birth(Stream(1, Purpose.BIRTH, 0, p)) for p in range(5)))
     p, e = np.divmod(np.arange(15), 3)
@@ -51,10 +50,29 @@ def table(outcomes):
     return {row[:2]: row[2:] for row in outcomes}
 
 
+REMEMBERING = [  # networks that have a state besides their weights
+    {"name": "hebbian-dag", "plasticity": 0.5},
+    {"name": "elman", "birth_scale": 3.0},
+    {"name": "hebbian-lstm", "update_limit": 1.0},
+    {"name": "plastic-mlp", "birth_scale": 1.0, "update_every": 2},
+]
+
+
 @pytest.mark.parametrize("env", ["CartPole-v1", "toys:Memory-v0", "toys:Switches-v0"])
 @pytest.mark.parametrize("slots", [1, 2, 7, 15, 64])
 def test_slots_do_not_matter(env, slots):
     rollout, units = setting(env)
+    expected = rollout(1)
+    expected.submit(units)
+    ours = rollout(slots)
+    ours.submit(units)
+    assert table(finish(ours)) == table(finish(expected))
+
+
+@pytest.mark.parametrize("network", REMEMBERING, ids=lambda n: n["name"])
+@pytest.mark.parametrize("slots", [2, 7, 15])
+def test_slots_do_not_matter_to_networks_that_remember(network, slots):
+    rollout, units = setting("toys:Switches-v0", **network)
     expected = rollout(1)
     expected.submit(units)
     ours = rollout(slots)
@@ -73,9 +91,10 @@ def test_arrival_does_not_matter():
     assert table(done + finish(late)) == table(finish(expected))
 
 
-def test_traces_do_not_leak_from_one_candidate_to_the_next():
-    # In the ancestor they did: with plasticity, the second episode of a slot would differ.
-    rollout, units = setting("CartPole-v1", plasticity=0.5)
+@pytest.mark.parametrize("network", REMEMBERING, ids=lambda n: n["name"])
+def test_nothing_leaks_from_one_candidate_to_the_next(network):
+    # In the ancestor traces did: with plasticity, the second episode of a slot would differ.
+    rollout, units = setting("toys:Switches-v0", **network)
     together = rollout(1)
     together.submit(units)
     by_one = []
