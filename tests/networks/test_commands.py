@@ -14,7 +14,7 @@ TINY = [
 
 
 @pytest.mark.parametrize("name", list(networks.NETWORKS))
-def test_a_run_can_be_verified_resumed_and_drawn(command, tmp_path, monkeypatch, name):
+def test_a_run_can_be_verified_resumed_and_drawn(command, tmp_path, monkeypatch, golden, name):
     monkeypatch.chdir(tmp_path)
     words = [*TINY, "-a", name]
     done = command("run", *words)
@@ -25,6 +25,7 @@ def test_a_run_can_be_verified_resumed_and_drawn(command, tmp_path, monkeypatch,
     assert run.main([*words, "-g", "4", "-o", "whole", "--backend", "numpy"]) == 0
     resumed, whole = store.read(path).records, store.read(store.path_of(tmp_path / "whole", 0)).records
     assert [record.digest for record in resumed] == [record.digest for record in whole]
+    assert whole[-1].digest.decode() == golden["network_digests"][name]
     assert plot.main([str(path), "--network", "-o", "network.svg"]) == 0
     drawn = (tmp_path / "network.svg").read_text()
     left, _ = re.search(r"generation 3: (\d+) of (\d+) connections left", drawn).groups()

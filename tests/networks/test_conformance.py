@@ -130,8 +130,10 @@ def test_move_carries_the_episode_along(network, backend):
     born, inputs = genomes(network, 3), observations(3, 8)
     expected, traces = play(network, backend, born, inputs)
     batch = loaded(network, backend, born)
-    for x in inputs[:4]:
+    for x in inputs[:3]:
         batch.step(x)
+    batch.load(np.arange(1), born[0].weights, born[0].mask, np.array([9]))  # so that the episodes differ in age
+    batch.step(inputs[3])
     batch.move(np.array([2]), np.array([0]))
     rest = np.stack([batch.step(x[[2, 1]]) for x in inputs[4:]])
     assert np.array_equal(rest, expected[4:][:, [2, 1]])
