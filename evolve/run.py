@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from evolve import store, strategies, sweep
+from evolve import store, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
@@ -14,8 +14,10 @@ from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import Experiment, evolve, load_config, prepare, restore
 from evolve.manifest import manifest
+from evolve.networks import NETWORKS
 from evolve.numerics import backend
 from evolve.stopping import StopFlag
+from evolve.strategies import STRATEGIES
 
 _HINT = "evolve.run: should a worker die, this run ends, to be resumed; under mpirun --with-ft ulfm it would go on."
 
@@ -29,8 +31,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
-    add("-a", "--agent", dest="network.name", metavar="NAME", help="network (hebbian-dag)")
-    add("--strategy", dest="strategy.name", metavar="NAME", help=f"strategy ({', '.join(strategies.STRATEGIES)})")
+    add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
+    add("--strategy", dest="strategy.name", metavar="NAME", help=f"strategy (prune): {', '.join(STRATEGIES)}")
     add("-p", "--population", type=int, metavar="P", help="candidates per generation")
     add("-g", "--generations", type=int, metavar="G", help="generations")
     add("-r", "--episodes", type=int, metavar="E", help="episodes per candidate")
