@@ -76,7 +76,7 @@ WRONG = [
     ),
     (
         ("-a", "hebian-dag"),
-        "network.name (-a/--agent): expected a known network, got hebian-dag. Did you mean hebbian-dag?",
+        "network.name (-a/--agent): expected a known network, got hebian-dag. Did you mean hebbian-dag or",
     ),
     (("--strategy", "prun"), "Did you mean prune?"),
     (("-p", 1), "population (-p/--population): expected greater than or equal to 2, got 1"),
