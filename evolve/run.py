@@ -98,6 +98,8 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
     config = experiment.config
     path = store.path_of(config.directory(), seed)
     if not (resume and store.exists(path)):
+        # What a strategy refuses is to be refused before there is a file.
+        strategies.make(config.strategy, experiment.network, config.population, seed)
         header = store.Header(
             config.to_toml(), manifest(world, kernel=backend(config.compute.backend)), seed, config.env.id
         )

@@ -44,6 +44,8 @@ DOORS = {
     "av": {"film/"},
     "PIL": {"film/"},
     "scipy": {"statistics.py"},
+    "cmaes": {"strategies/cma.py"},
+    "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"pages/page.py"},
     "cupy": {"numerics/"},
 }

@@ -9,6 +9,7 @@ from typing import Any
 from evolve.config import Table
 from evolve.networks import Network
 from evolve.registry import Registry
+from evolve.strategies.cma import Cma, CmaOptions, SepCma
 from evolve.strategies.contract import Strategy, ranking
 from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
@@ -21,10 +22,12 @@ STRATEGIES = Registry(
     "strategy",
     "--strategy",
     {
+        "cma-es": (CmaOptions, Cma),
         "ga": (GaOptions, Ga),
         "openai-es": (OpenAiEsOptions, OpenAiEs),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),
+        "sep-cma-es": (CmaOptions, SepCma),
     },
 )
 options = STRATEGIES.options

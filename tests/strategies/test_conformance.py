@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from evolve import networks, strategies
+from evolve.errors import InputError
 from evolve.strategies import ranking
 
 VARIANTS = [
@@ -12,10 +13,13 @@ VARIANTS = [
     {"name": "random"},
     {"name": "openai-es"},
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},
+    {"name": "cma-es"},
+    {"name": "sep-cma-es", "sigma": 0.3},
     {"name": "ga"},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
 ]
 P = 20
+FEWEST = {"cma-es": 4, "sep-cma-es": 4}  # candidates; else 2
 NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)
 
 
@@ -50,8 +54,12 @@ def test_every_registered_strategy_is_tried():
     assert {v["name"] for v in VARIANTS} == set(strategies.STRATEGIES)
 
 
-@pytest.mark.parametrize("population", [2, 3, 9, 20])
+@pytest.mark.parametrize("population", [2, 3, 4, 9, 20])
 def test_population_keeps_its_size(table, population):
+    if population < FEWEST.get(table["name"], 2):
+        with pytest.raises(InputError, match="population"):
+            strategy(table, population=population)
+        return
     _, asked = evolve(strategy(table, population=population), 5)
     assert all(g.weights.shape == (population, NETWORK.weights) for g in asked)
     assert not any(g.weights[~g.mask].any() for g in asked)

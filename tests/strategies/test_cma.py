@@ -1,0 +1,178 @@
+"""cma-es and sep-cma-es: the published formulas by hand, limits, threads, and the missing library."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evolve import networks, strategies
+from evolve.errors import InputError
+from evolve.numerics import normal_quantile
+from evolve.rng import Purpose, Stream
+
+HERE = Path(__file__).parent.parent
+NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3], "birth_pruning": 0.2}), 4, 2)
+W = NETWORK.weights
+
+
+def made(name, P=8, network=NETWORK, **options):
+    return strategies.make(strategies.options({"name": name} | options), network, P, 5)
+
+
+def told(strategy, state, generation, fitness):
+    genomes = strategy.ask(state, generation)
+    return genomes, strategy.tell(state, genomes, np.asarray(fitness, float), np.zeros((len(fitness), W), np.float32))
+
+
+@pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
+def test_first_candidates_are_drawn_around_a_newborn(name):
+    cma = made(name, sigma=0.25)
+    born = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0))
+    there = born.mask[0]
+    asked = cma.ask(cma.start(), 0)
+    assert (asked.mask == born.mask).all()
+    assert not asked.weights[:, ~there].any()
+    for candidate in range(8):
+        z = normal_quantile(Stream(5, Purpose.WEIGHT_NOISE, 0, candidate).uniform(there.sum())).astype(float)
+        expected = (born.weights[0, there].astype(float) + 0.25 * z).astype(np.float32)
+        assert np.array_equal(asked.weights[candidate, there], expected)
+    assert np.array_equal(cma.champion(cma.start()).weights, born.weights)
+
+
+def test_a_tell_of_sep_cma_es_by_hand():
+    """Ros & Hansen (2008) with the parameters of Hansen's tutorial, P = 8 and so mu = 4, from C = I and empty paths."""
+    cma, fitness = made("sep-cma-es", sigma=0.25), [3, 8, 1, 7, 2, 6, 4, 5]
+    start = cma.start()
+    asked, state = told(cma, start, 0, fitness)
+    x = asked.weights[:, asked.mask[0]].astype(float)
+    n = x.shape[1]
+    y = (x[np.argsort(fitness)[::-1]] - start.mean) / 0.25
+    w = np.array([math.log(5) - math.log(i) for i in range(1, 5)])
+    w /= w.sum()
+    mu_eff = 1 / (w**2).sum()
+    y_w = (w[:, None] * y[:4]).sum(axis=0)
+    c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
+    d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma
+    p_sigma = math.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * y_w
+    length, usual = math.sqrt((p_sigma**2).sum()), math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n**2))
+    assert state.mean == pytest.approx(start.mean + 0.25 * y_w)
+    assert state.p_sigma == pytest.approx(p_sigma)
+    assert state.progress == pytest.approx([0.25 * math.exp(c_sigma / d_sigma * (length / usual - 1)), 1])
+    c_c = 4 / (n + 4)
+    h_sigma = length / math.sqrt(1 - (1 - c_sigma) ** 4) < (1.4 + 2 / (n + 1)) * usual
+    p_c = h_sigma * math.sqrt(c_c * (2 - c_c) * mu_eff) * y_w
+    c_1 = 2 / ((n + 1.3) ** 2 + mu_eff)
+    c_mu = 2 / mu_eff / (n + math.sqrt(2)) ** 2 + (1 - 1 / mu_eff) * min(1, (2 * mu_eff - 1) / ((n + 2) ** 2 + mu_eff))
+    c_mu *= (n + 2) / 3
+    kept = 1 - c_1 - c_mu + c_1 * (1 - h_sigma) * c_c * (2 - c_c)
+    assert state.covariance == pytest.approx(kept + c_1 * p_c**2 + c_mu * (w[:, None] * y[:4] ** 2).sum(axis=0))
+
+
+def test_candidates_of_cma_es_have_its_covariance():
+    P = 2000
+    cma = made("cma-es", P)
+    _, state = told(cma, cma.start(), 0, np.arange(P))
+    asked = cma.ask(state, 1)
+    x = (asked.weights[:, asked.mask[0]] - state.mean) / state.progress[0]
+    n = x.shape[1]
+    C = np.zeros((n, n))
+    C[np.triu_indices(n)] = state.covariance
+    C += np.triu(C, 1).T
+    assert np.abs(C - np.eye(n)).max() > 0.1  # it has learned something
+    assert np.abs(x.T @ x / P - C).max() < 0.2
+
+
+def test_cma_es_learns_a_rotated_ellipsoid_that_the_diagonal_does_not():
+    rotation, _ = np.linalg.qr(np.random.Generator(np.random.Philox(1)).normal(size=(W, W)))
+    scales = 10.0 ** np.linspace(0, 2, W)
+    left = {}
+    for name in ("cma-es", "sep-cma-es"):
+        cma = made(name, 16)
+        state = cma.start()
+        for generation in range(250):
+            weights = cma.ask(state, generation).weights.astype(float)
+            loss = (scales * ((weights @ rotation) ** 2)).sum(axis=1)
+            _, state = told(cma, state, generation, -loss)
+        left[name] = (scales * ((cma.champion(state).weights[0] @ rotation) ** 2)).sum()
+    assert left["cma-es"] < 0.1 * left["sep-cma-es"]
+
+
+def test_the_step_size_stays_positive_where_all_weights_are_found():
+    cma = made("sep-cma-es")
+    state = cma.start()
+    for generation in range(700):
+        weights = cma.ask(state, generation).weights.astype(float)
+        _, state = told(cma, state, generation, -((weights - 0.5) ** 2).sum(axis=1))
+    assert state.progress[0] >= 1e-12
+    assert state.mean == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
+def test_too_small_a_population_is_refused(name):
+    with pytest.raises(InputError, match=r"population.*at least 4"):
+        made(name, 3)
+
+
+@pytest.mark.parametrize(("P", "hidden", "most"), [(8, 64, "2,000"), (4096, 16, "256")])
+def test_cma_es_refuses_networks_too_large_for_a_full_covariance(P, hidden, most):
+    large = networks.make(networks.options({"name": "hebbian-dag", "hidden": [hidden, hidden]}), 8, 2)
+    with pytest.raises(InputError, match=rf"at most {most} connections.*sep-cma-es"):
+        made("cma-es", P, large)
+    assert len(made("sep-cma-es", 8, large).start().mean) > 2000 * (hidden == 64)
+
+
+def test_a_network_without_connections_is_refused():
+    bare = networks.make(networks.options({"name": "hebbian-dag", "hidden": [1], "birth_pruning": 0.999999}), 1, 1)
+    with pytest.raises(InputError, match="at least 2 connections"):
+        made("sep-cma-es", 8, bare)
+
+
+THREADS = """
+import hashlib, numpy as np
+from evolve import networks, strategies
+network = networks.make(networks.options({"name": "hebbian-dag", "hidden": [10]}), 10, 3)
+cma = strategies.make(strategies.options({"name": "cma-es"}), network, 8, 0)
+state = cma.start()
+for generation in range(3):
+    genomes = cma.ask(state, generation)
+    state = cma.tell(state, genomes, genomes.weights[:, 0].astype(float), np.zeros((8, 0), np.float32))
+x = np.random.Generator(np.random.Philox(1)).normal(size=(300, 300))
+for bits in (cma.ask(state, 3).weights, np.linalg.eigh(x + x.T)[1]):
+    print(hashlib.sha256(bits.tobytes()).hexdigest())
+"""
+
+
+def test_the_threads_of_blas_do_not_matter():
+    """Launchers that bind ranks to cores change their number; the control shows that it matters to BLAS."""
+    found = [
+        subprocess.check_output(
+            [sys.executable, "-c", THREADS], text=True, env=dict(os.environ, OPENBLAS_NUM_THREADS=n)
+        )
+        for n in ("1", "2")
+    ]
+    (ours, control), (ours_again, control_again) = (text.split() for text in found)
+    assert ours == ours_again
+    if control == control_again:
+        pytest.skip("BLAS has one thread here, or keeps its bits")
+
+
+@pytest.mark.parametrize("module", ["cmaes", "threadpoolctl"])
+@pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
+def test_a_missing_library_names_its_install_line(command, tmp_path, name, module):
+    paths = os.pathsep.join([str(HERE / "without"), str(HERE.parent)])
+    done = command("run", "--strategy", name, "-g", 1, "-o", "run", EVOLVE_WITHOUT=module, PYTHONPATH=paths)
+    assert done.code == 2
+    assert "strategy.name (--strategy)" in done.err
+    assert "pip install -e '.[cma]'" in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_strategies_need_no_library(command):
+    paths = os.pathsep.join([str(HERE / "without"), str(HERE.parent)])
+    done = command("run", "--strategy", "openai-es", "-g", 1, EVOLVE_WITHOUT="cmaes,threadpoolctl", PYTHONPATH=paths)
+    assert done.code == 0, done.err
