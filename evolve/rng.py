@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     REGROWTH = 8
     CHECK = 9
     INITIAL_WEIGHTS = 10
+    MASKS = 11
 
 
 def seed_sequence(

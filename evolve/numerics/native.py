@@ -23,7 +23,8 @@ _ALIGNMENT = 64
 _BYTE = ctypes.c_char
 FLOAT_P = ctypes.POINTER(ctypes.c_float)
 _FUNCTIONS = {  # how many addresses each takes, before a number
-    "fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2, "hebbian_lstm": 3, "layered": 3, "plastic_mlp": 3,
+    "fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2, "hebbian_lstm": 3, "layered": 3,
+    "plastic_mlp": 3,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from evolve.registry import Registry
 from evolve.strategies.cma import Cma, CmaOptions, SepCma
 from evolve.strategies.contract import Strategy, ranking
 from evolve.strategies.ga import Ga, GaOptions
+from evolve.strategies.mk2 import Mk2, Mk2Options
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
@@ -24,6 +25,7 @@ STRATEGIES = Registry(
     {
         "cma-es": (CmaOptions, Cma),
         "ga": (GaOptions, Ga),
+        "mk2": (Mk2Options, Mk2),
         "openai-es": (OpenAiEsOptions, OpenAiEs),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),

@@ -15,6 +15,8 @@ VARIANTS = [
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},
     {"name": "cma-es"},
     {"name": "sep-cma-es", "sigma": 0.3},
+    {"name": "mk2"},
+    {"name": "mk2", "mask_noise": 0.02, "rarest": 0.01, "weight_noise": 0.1, "prior_evaluations": 1},
     {"name": "ga"},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
 ]
