@@ -7,7 +7,8 @@ sorted by score. A generation is the first `survivors` of the leaderboard, uncha
     K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
                trace averaged over its episodes, carried along by the swaps
-    uniform    half the time, each connection is pruned with probability `uniform_pruning`
+    uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
+               the prunable MLP, mk1: sqrt(mean over the pool of (C̄ - C)²)/C̄ of its connections C, in [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
@@ -17,12 +18,13 @@ Survivors are evaluated again in every generation, so their luck does not last; 
 the others on the leaderboard keep their first score until they lead.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from evolve.config import Options
 from evolve.genome import Genomes, concatenate, pruned
@@ -34,11 +36,17 @@ from evolve.strategies.contract import Arrays, newborns
 from evolve.strategies.elite import Elite, evaluated, from_arrays, join, nobody, to_arrays
 
 
+def _rate(value: float | str) -> float | str:
+    if value != "adaptive" and not (isinstance(value, float) and 0 <= value <= 1):
+        raise ValueError('"adaptive", or a number from 0 to 1')
+    return value
+
+
 class PruneOptions(Options):
     """Settings of `[strategy]` for prune; the defaults are the ancestor's."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
-    uniform_pruning: float = Field(0.01, ge=0, le=1)
+    uniform_pruning: Annotated[float | str, AfterValidator(_rate)] = 0.01
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
     survivors: int = Field(1, ge=1)
     prior_evaluations: int = Field(0, ge=0, le=1000)
@@ -52,6 +60,18 @@ class PruneState:
 
     leaderboard: Elite
     recent: Elite
+
+
+_ADAPTIVE = 0.001, 0.0125  # the least and the greatest rate
+
+
+def _adaptive_rate(pool: Elite) -> float:
+    """Return the relative standard deviation of the connections of a pool, inside the limits."""
+    connections = pool.genomes.connections().astype(np.float64)
+    mean = float(ordered_sum(connections)) / len(connections)
+    variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
+    least, greatest = _ADAPTIVE
+    return min(max(math.sqrt(variance) / mean if mean else 0.0, least), greatest)
 
 
 class Prune:
@@ -76,7 +96,9 @@ class Prune:
         pool = join(state.leaderboard.take(np.zeros(1, np.intp)), state.leaderboard, state.recent)
         N, first_child = len(pool.count), len(survivors.count)
         children = pool.best(N).take(self._draw_parents(N, self._P - first_child, generation))
-        return concatenate(survivors.genomes, self._vary(children, generation, first_child))
+        given = self._options.uniform_pruning
+        rate = _adaptive_rate(pool) if isinstance(given, str) else given
+        return concatenate(survivors.genomes, self._vary(children, generation, first_child, rate))
 
     def tell(self, state: PruneState, genomes: Genomes, fitness: Float64, traces: Float32) -> PruneState:
         """Score the survivors again, rank the newcomers, and keep the K best of each."""
@@ -114,14 +136,14 @@ class Prune:
         draws = Stream(self._seed, Purpose.PARENTS, generation).below(int(shares[-1]), children)
         return np.searchsorted(shares, draws, side="right")
 
-    def _vary(self, children: Elite, generation: int, first: int) -> Genomes:
+    def _vary(self, children: Elite, generation: int, first: int, uniform_pruning: float) -> Genomes:
         """Return the children after swaps, pruning, regrowth and noise; `first` is the first child's candidate."""
         weights, mask, traces = children.genomes.weights, children.genomes.mask, children.traces
         self._swap_blocks((weights, mask, traces), generation)
         doomed = self._trace_pruning_probability(mask, traces)
         for child in range(len(weights)):
             key = (generation, first + child)
-            self._prune(mask[child], doomed[child], key)
+            self._prune(mask[child], doomed[child], uniform_pruning, key)
             self._regrow(weights[child], mask[child], key)
             self._add_noise(weights[child], key)
         return pruned(weights, mask)
@@ -159,11 +181,11 @@ class Prune:
             probability[:, place] = np.minimum(1.0, self._options.trace_pruning * count * share)
         return probability
 
-    def _prune(self, mask: Bool, doomed: Float64, key: tuple[int, int]) -> None:
+    def _prune(self, mask: Bool, doomed: Float64, uniform_pruning: float, key: tuple[int, int]) -> None:
         mask &= Stream(self._seed, Purpose.TRACE_PRUNING, *key).uniform(len(mask)) >= doomed
         stream = Stream(self._seed, Purpose.UNIFORM_PRUNING, *key)
         if stream.uniform(1)[0] < self._options.uniform_pruning_chance:
-            mask &= stream.uniform(len(mask)) >= self._options.uniform_pruning
+            mask &= stream.uniform(len(mask)) >= uniform_pruning
 
     def _regrow(self, weights: Float32, mask: Bool, key: tuple[int, int]) -> None:
         if self._options.regrowth:

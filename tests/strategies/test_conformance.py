@@ -10,6 +10,7 @@ from evolve.strategies import ranking
 VARIANTS = [
     {"name": "prune"},
     {"name": "prune", "survivors": 4, "regrowth": 0.1, "weight_noise": 0.2},
+    {"name": "prune", "uniform_pruning": "adaptive"},
     {"name": "random"},
     {"name": "openai-es"},
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from evolve import networks
-from evolve.genome import Genomes
+from evolve import networks, strategies
+from evolve.errors import InputError
+from evolve.genome import Genomes, pruned
 from evolve.rng import Purpose, Stream
-from evolve.strategies.prune import Prune, PruneOptions
+from evolve.strategies.elite import evaluated
+from evolve.strategies.prune import Prune, PruneOptions, _adaptive_rate
 
 QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
 
@@ -155,10 +157,41 @@ def test_pruning_rates():
     state = told(made, P, W, lambda g, _: np.zeros(P))
     full = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
     pool = state.leaderboard.take(np.zeros(P, np.intp))
-    children = made._vary(type(pool)(full, pool.traces, pool.total, pool.count), 1, 1)
+    children = made._vary(type(pool)(full, pool.traces, pool.total, pool.count), 1, 1, 0.2)
     pruned_share = 1 - children.mask.mean(axis=1)
     assert (pruned_share == 0).mean() == pytest.approx(0.5, abs=0.08)
     assert pruned_share[pruned_share > 0].mean() == pytest.approx(0.2, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("connections", "rate"),
+    [
+        ([10, 10, 10], 0.001),
+        ([20, 4], 0.0125),  # 8/12
+        ([100, 100, 100, 101], 3**0.5 / 4 / 100.25),
+        ([0, 0], 0.001),
+    ],
+)
+def test_adaptive_rate_is_the_relative_deviation_of_the_connections_inside_limits(connections, rate):
+    mask = np.arange(200) < np.array(connections)[:, None]
+    pool = evaluated(Genomes(mask.astype(np.float32), mask), np.zeros(len(mask)))
+    assert _adaptive_rate(pool) == pytest.approx(rate, rel=1e-12)
+
+
+def test_adaptive_pruning_prunes_at_its_rate():
+    net = network(hidden=(20,), O=20)
+    P, W = 400, net.weights
+    made = prune(P, net, trace_pruning=0.0, uniform_pruning="adaptive", uniform_pruning_chance=1.0)
+    genomes = Genomes(np.ones((P, W), np.float32), np.arange(W) < np.where(np.arange(P) % 2, W // 2, W)[:, None])
+    state = made.tell(made.start(), pruned(genomes.weights, genomes.mask), np.zeros(P), np.zeros((P, W), np.float32))
+    children = made.ask(state, 1).mask[1:, : W // 2]  # which everybody had
+    assert 1 - children.mean() == pytest.approx(0.0125, abs=0.001)
+
+
+@pytest.mark.parametrize("rate", [2.0, -0.1, "often"])
+def test_a_wrong_rate_is_refused(rate):
+    with pytest.raises(InputError, match=r'strategy.uniform_pruning: expected "adaptive", or a number from 0 to 1'):
+        strategies.options({"name": "prune", "uniform_pruning": rate})
 
 
 def test_regrowth_brings_back_connections_with_new_weights():
@@ -166,7 +199,7 @@ def test_regrowth_brings_back_connections_with_new_weights():
     made = prune(P, **QUIET, regrowth=0.3)
     pool = told(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
     none = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))
-    children = made._vary(type(pool)(none, pool.traces, pool.total, pool.count), 1, 1)
+    children = made._vary(type(pool)(none, pool.traces, pool.total, pool.count), 1, 1, 0.0)
     assert children.mask.mean() == pytest.approx(0.3, abs=0.05)
     assert children.weights[children.mask].std() == pytest.approx(1, abs=0.15)
 
@@ -177,7 +210,7 @@ def test_noise_moves_only_what_is_left():
     pool = told(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
     mask = np.tile(np.arange(W) % 2 == 0, (P, 1))
     ones = Genomes(np.where(mask, np.float32(1), np.float32(0)), mask)
-    children = made._vary(type(pool)(ones, pool.traces, pool.total, pool.count), 1, 1)
+    children = made._vary(type(pool)(ones, pool.traces, pool.total, pool.count), 1, 1, 0.0)
     assert np.array_equal(children.mask, mask)
     assert children.weights[mask].std() == pytest.approx(0.5, abs=0.05)
 
