@@ -147,7 +147,10 @@ class OutputOptions(Options):
 
 
 class Config(Options):
-    """One experiment, complete: with a seed from `seeds` it determines every bit of a run."""
+    """One experiment, complete: with a seed from `seeds` it determines every bit of a run.
+
+    connection_cost: what having all connections takes from a candidate's mean return; fewer take their share.
+    """
 
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
@@ -159,6 +162,7 @@ class Config(Options):
     episodes: int = Field(4, ge=1, lt=2**31)
     common_random_numbers: bool = False
     normalize_observations: bool = False
+    connection_cost: float = Field(0.0, ge=0, le=1e9)
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()

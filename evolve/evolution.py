@@ -174,6 +174,17 @@ def normalizer_of(experiment: Experiment, run: store.Run, generation: int) -> Fl
     return normalizer
 
 
+def fitness_of(config: Config, genomes: Genomes, evaluation: Evaluation) -> Float64:
+    """Return [P], what selection sees: mean return - connection_cost · density, the share of connections left.
+
+    The prunable MLP's (mk1), with a weight of 1 there; NaN where an episode's return is NaN.
+    """
+    density: Float64 = genomes.connections() / genomes.mask.shape[1]
+    returns = mean_return(evaluation.returns, evaluation.played)
+    fitness: Float64 = returns - config.connection_cost * density
+    return fitness
+
+
 def evolve(
     experiment: Experiment,
     coordinator: Coordinator,
@@ -196,7 +207,7 @@ def evolve(
             normalizer = moments.normalizer() if config.normalize_observations else None
             task = Task(seed, Purpose.EPISODE, keys, normalizers=for_each(normalizer, len(genomes)))
             evaluation = coordinator.evaluate(task, genomes, config.episodes, network.traces, config.racing)
-            fitness = mean_return(evaluation.returns, evaluation.played)
+            fitness = fitness_of(config, genomes, evaluation)
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
             previous = bytes.fromhex(file.last.digest.decode()) if file.last else DIGEST_START
             checkpoint = strategy.to_arrays(state)

@@ -5,10 +5,9 @@ import numpy as np
 from evolve import environments, strategies
 from evolve.cluster import Coordinator, Task, World, keys_of
 from evolve.environments import Recorder, Recording
-from evolve.evolution import Experiment, make_rollout
+from evolve.evolution import Experiment, fitness_of, make_rollout
 from evolve.genome import Genomes
 from evolve.numerics import backend
-from evolve.racing import mean_return
 from evolve.rng import Purpose, environment_seeds
 from evolve.rollout import Rollout, Units
 
@@ -22,7 +21,7 @@ def population(experiment: Experiment, generation: int) -> Genomes:
         genomes = strategy.ask(state, g)
         task = Task(0, Purpose.EPISODE, keys_of(g, config.population))
         done = alone.evaluate(task, genomes, config.episodes, experiment.network.traces)
-        state = strategy.tell(state, genomes, mean_return(done.returns, done.played), done.traces)
+        state = strategy.tell(state, genomes, fitness_of(config, genomes, done), done.traces)
     return strategy.ask(state, generation)
 
 

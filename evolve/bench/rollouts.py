@@ -19,10 +19,9 @@ from evolve.bench.recording import record
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import coordinator
 from evolve.errors import InputError, RunError, Stopped
-from evolve.evolution import Experiment
+from evolve.evolution import Experiment, fitness_of
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.numerics import backend
-from evolve.racing import mean_return
 from evolve.rng import Purpose
 from evolve.stopping import StopFlag
 
@@ -56,7 +55,7 @@ def measure(experiment: Experiment, world: World, stop: StopFlag, path: str) -> 
     idle = (1 - busy / seconds).round(4).tolist()
     begin = time.perf_counter()
     strategy = strategies.make(config.strategy, experiment.network, config.population, seed=0)
-    strategy.ask(strategy.tell(strategy.start(), genomes, mean_return(done.returns, done.played), done.traces), 1)
+    strategy.ask(strategy.tell(strategy.start(), genomes, fitness_of(config, genomes, done), done.traces), 1)
     chain_digest(DIGEST_START, genomes, done.returns, done.lengths)
     figures = {"ranks": world.size, "steps": int(done.lengths.sum()), "seconds": seconds, "cpu_seconds": cpu,
                "serial_seconds": time.perf_counter() - begin, "bytes": sent, "idle": idle,
