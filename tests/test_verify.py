@@ -340,3 +340,31 @@ def test_wrong_files_are_refused(command, tmp_path):
         assert done.code == 2
         assert done.err.count("\n") == 1
         assert argument in done.err
+
+
+def edit_manifest(path, **more):
+    with h5py.File(path, "r+") as file:
+        file.attrs["manifest"] = json.dumps(json.loads(file.attrs["manifest"]) | more)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "generation", "cpu", "cause"),
+    [
+        ("sep-cma-es", 2, "another", "strategy"),
+        ("sep-cma-es", 2, None, "random stream"),  # on one machine the strategy repeats itself
+        ("sep-cma-es", 0, "another", "random stream"),  # nothing has been told yet
+        ("openai-es", 2, "another", "random stream"),  # its arithmetic is ours
+    ],
+)
+def test_other_genomes_on_another_machine_may_be_the_strategy(command, tmp_path, strategy, generation, cpu, cause):
+    for name in "ab":
+        assert command("run", *QUICK, "--strategy", strategy, "-o", name).code == 0
+    ours, theirs = (store.path_of(tmp_path / name, 0) for name in "ab")
+    tamper(theirs, "fingerprint/genomes", (generation, 3), 1)
+    if cpu:
+        edit_manifest(theirs, cpu=cpu)
+    for words in ((ours, theirs), (theirs, "--full")):
+        found = verdict(command, *words)
+        assert (found["cause"], found["generation"], found["candidate"]) == (cause, generation, 3)
+    assert ("linear algebra is not portable" in found["why"]) == (cause == "strategy")
+    assert found["manifests"][0]["strategy"].startswith("portable" if strategy == "openai-es" else "not portable")

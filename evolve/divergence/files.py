@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evolve.config import differences
-from evolve.divergence.causes import explain
+from evolve.divergence.causes import explain, genome_apart
 from evolve.divergence.episode import Enacted, enact
 from evolve.divergence.logs import Place, Track, digests_apart, first_difference, of_record, parting, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
@@ -62,7 +62,8 @@ def _beyond(a: Run, b: Run) -> str | None:
 
 def _apart(a: Run, b: Run, place: Place, both: Verdict, play: bool) -> Verdict:
     step, what, sides = _look_closer(a, b, place, play)
-    cause, why = explain(what, step)
+    known = genome_apart(place.generation, both.manifests) if what == "genome" else what
+    cause, why = explain(known, step)
     keys = ", ".join(key for key, _, _ in both.configuration)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evolve import store
 from evolve.cluster import Coordinator
 from evolve.divergence.again import rest
-from evolve.divergence.causes import explain
+from evolve.divergence.causes import explain, genome_apart
 from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Place, first_difference, of_record, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
@@ -75,7 +75,8 @@ def _verdict(run: Run, experiment: Experiment, rerun: _Rerun, here: dict[str, st
     manifests = flat(run.header.manifest), here
     if place.what != "episode" or place.candidate is None or place.episode is None:
         what = "birth" if place.what == "genome" and place.generation == 0 else place.what
-        cause, why = explain(what, None, run.header.seed)
+        known = genome_apart(place.generation, manifests) if what == "genome" else what
+        cause, why = explain(known, None, run.header.seed)
         at = place.generation, place.candidate, place.episode
         return Verdict(False, place.told, cause, why, *at, None, what, (Side(str(run.path)), Side(HERE)), (), manifests)
     strategy, state = restore(experiment, rerun)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from evolve.errors import plain
 
-Cause = Literal["configuration", "random stream", "environment", "network", "log"]
+Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
 _WIDEST = 48
 
 

@@ -17,7 +17,7 @@ from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
 
-__all__ = ["STRATEGIES", "Strategy", "make", "options", "ranking"]
+__all__ = ["STRATEGIES", "Strategy", "make", "options", "portable", "ranking"]
 
 STRATEGIES = Registry(
     "strategy",
@@ -33,6 +33,11 @@ STRATEGIES = Registry(
     },
 )
 options = STRATEGIES.options
+
+
+def portable(table: Table) -> bool:
+    """Return whether the strategy of a `[strategy]` table gives the same bits on every machine."""
+    return bool(STRATEGIES.kind(table).portable)
 
 
 def make(table: Table, network: Network, population: int, seed: int) -> Strategy[Any]:
