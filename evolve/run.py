@@ -31,7 +31,8 @@ def _parser() -> Parser:
     add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
-    add("--strategy", dest="strategy.name", metavar="NAME", help=f"strategy (prune): {', '.join(strategies.STRATEGIES)}")
+    known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
+    add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help="candidates per generation")
     add("-g", "--generations", type=int, metavar="G", help="generations")
     add("-r", "--episodes", type=int, metavar="E", help="episodes per candidate")
