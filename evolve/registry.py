@@ -46,7 +46,7 @@ class Registry:
 
     def kind(self, table: Table) -> Any:
         """Return the class that a table names. Raises InputError for a bad name or option."""
-        return self._kinds[self._parse(table)[0]][1]
+        return self._parse(table)[1][1]
 
     def options(self, table: Table) -> Table:
         """Return the table with every default spelled out. Raises InputError for a bad name or option."""
