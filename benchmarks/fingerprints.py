@@ -14,7 +14,7 @@ import numpy as np
 from evolve import rollout, strategies
 from evolve.cluster import Coordinator, Task, World, keys_of
 from evolve.config import Config, parse
-from evolve.evolution import Experiment, make_rollout, prepare
+from evolve.experiment import Experiment, make_rollout, prepare
 from evolve.genome import Genomes
 from evolve.numerics import EpisodeFingerprints
 from evolve.rng import Purpose

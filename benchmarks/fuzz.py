@@ -35,7 +35,7 @@ from evolve import networks, store, strategies
 from evolve.config import Config, parse, read_table
 from evolve.divergence import compare
 from evolve.errors import EvolveError, InputError
-from evolve.evolution import Experiment, load_config, prepare, restore
+from evolve.experiment import Experiment, load_config, prepare, restore
 from evolve.playback import choose
 from evolve.run import load
 from evolve.run import main as run_main

@@ -15,7 +15,7 @@ from evolve.cluster.world import launched
 from evolve.config import Config, nearest
 from evolve.environments import chunk_seconds
 from evolve.errors import EvolveError, InputError
-from evolve.evolution import make_rollout
+from evolve.experiment import make_rollout
 from evolve.rollout import Rollout
 from evolve.stopping import StopFlag
 

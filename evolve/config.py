@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from evolve.errors import InputError
 
-RUNTIME_KEYS = ("seeds", "generations", "held_out_episodes", "compute", "output")
+RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "compute", "output")
 """Top-level keys that do not define what one generation computes."""
 
 FLAGS = {
@@ -121,6 +121,17 @@ class RacingOptions(Options):
     keep: float = Field(0.5, gt=0, lt=1)
 
 
+class EarlyStopOptions(Options):
+    """Early stop: a run ends once its champion is good enough on episodes that are neither selected on nor held out.
+
+    After each `every` generations it plays `episodes` new ones; a mean return of at least `mean_return` ends the run.
+    """
+
+    mean_return: float | None = None
+    episodes: int = Field(100, ge=1, lt=2**31)
+    every: int = Field(10, ge=1)
+
+
 class ComputeOptions(Options):
     """How the work is done; nothing here can reach a fitness.
 
@@ -164,6 +175,7 @@ class Config(Options):
     normalize_observations: bool = False
     connection_cost: float = Field(0.0, ge=0, le=1e9)
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
+    early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
     network: Table = {"name": "hebbian-dag"}

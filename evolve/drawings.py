@@ -9,7 +9,7 @@ import numpy as np
 from evolve import figures, store
 from evolve.environments.names import names
 from evolve.errors import RunError
-from evolve.evolution import Experiment, load_config
+from evolve.experiment import Experiment, load_config
 from evolve.shapes import Float32
 from evolve.store import Run
 

@@ -1,19 +1,28 @@
 """python -m evolve.evaluate: how good is a run's champion on episodes that training never met?
 
 Episodes come from keyed streams of their own, so asking for more of them later adds to the same ones. The returns are
-kept in the run file, in the place of fewer.
+kept in the run file, in the place of fewer. Those in another environment than the champion was evolved in are not.
 """
 
+import argparse
+import json
+import math
 import sys
 from pathlib import Path
+
+import numpy as np
 
 from evolve import store
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
+from evolve.config import EnvOptions, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
-from evolve.evolution import held_out, normalizer_of, reload, restore
-from evolve.statistics import summary
+from evolve.evolution import held_out
+from evolve.experiment import load_config, normalizer_of, reload, restore
+from evolve.shapes import Float64
+from evolve.statistics import interval, summary
 from evolve.stopping import StopFlag
+from evolve.store import HeldOut, Run
 
 
 def _parser() -> Parser:
@@ -21,34 +30,74 @@ def _parser() -> Parser:
         "evolve.evaluate",
         "Evaluate the champion of a run on held-out episodes, and keep the returns in the run file.",
         "mpirun -n 8 python -m evolve.evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
+        "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # elsewhere; not kept",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a run file that no run is writing")
-    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="how many (100)")
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a run file that no run is writing")
+    add("--episodes", type=int, default=100, metavar="N", help="how many (100)")
+    add("-e", "--env", metavar="ID", help="in another environment")
+    add("--engine", metavar="NAME", help="by another environment engine")
+    more = "with another setting of the environment"
+    add("--set", action="append", default=[], dest="assignments", metavar="env.key=value", help=more)
+    add("--json", action="store_true", help="print the result as JSON, returns included")
     return parser
 
 
-def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
-    arguments = _parser().parse_args(argv)
-    if not 1 <= arguments.episodes < 2**31:
-        raise InputError("--episodes", "at least 1", arguments.episodes)
-    run = store.read(arguments.file)
-    if not run.told:
-        raise RunError(f"{run.path}: no generation has been told yet, so there is no champion")
-    file = store.reopen(arguments.file)
+def _elsewhere(options: argparse.Namespace, own: EnvOptions) -> EnvOptions | None:
+    """Return the other environment that is asked for, None for none. Raises InputError."""
+    given: list[tuple[str, object]] = [("env.id", options.env), ("env.engine", options.engine)]
+    given = [(key, value) for key, value in given if value is not None]
+    given += map(read_assignment, options.assignments)
+    table = {"env": own.model_dump(mode="json", exclude_none=True)}
+    for key, value in given:
+        if not key.startswith("env."):
+            raise InputError("--set", "a key of env", key, "The rest of the experiment is what the champion is.")
+        set_key(table, key, value)
+    return parse(EnvOptions, table["env"], "env") if given else None
+
+
+def _judge(world: World, stop: StopFlag, run: Run, episodes: int, env: EnvOptions | None) -> HeldOut:
+    """Evaluate the champion; keep what it comes to in the run file, unless that was elsewhere. Raises InputError."""
+    file = None if env else store.reopen(run.path)
     try:
-        experiment = reload(run)
+        experiment = reload(run, env)
         strategy, state = restore(experiment, run)
         farm = coordinator(world, experiment.config, stop)
-        seed, champion = run.header.seed, strategy.champion(state)
         normalizer = normalizer_of(experiment, run, run.told)
-        judged = held_out(experiment, farm, champion, seed, arguments.episodes, normalizer)
-        if run.held_out is None or len(run.held_out.returns) <= len(judged.returns):
+        judged = held_out(experiment, farm, strategy.champion(state), run.header.seed, episodes, normalizer)
+        if file and (run.held_out is None or len(run.held_out.returns) <= episodes):
             file.held_out = judged
             file.flush()
+        return judged
     finally:
-        file.close()
-    print(f"{run.path}: champion after generation {run.told - 1}, {arguments.episodes} held-out episodes")
-    print(summary(judged.returns))
+        if file:
+            file.close()
+
+
+def _as_json(run: Run, env: EnvOptions, returns: Float64) -> str:
+    numbers = [None if math.isnan(value) else value for value in returns.tolist()]
+    known = returns[~np.isnan(returns)]
+    about = {"file": str(run.path), "generation": run.told - 1, "env": env.model_dump(mode="json", exclude_none=True)}
+    mean = {"mean": float(known.mean()), "interval": interval(known)} if len(known) else {}
+    return json.dumps(about | mean | {"failed": len(numbers) - len(known), "returns": numbers})
+
+
+def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
+    options = _parser().parse_args(argv)
+    if not 1 <= options.episodes < 2**31:
+        raise InputError("--episodes", "at least 1", options.episodes)
+    run = store.read(options.file)
+    if not run.told:
+        raise RunError(f"{run.path}: no generation has been told yet, so there is no champion")
+    own = load_config(run.header.config, str(run.path)).env
+    other = _elsewhere(options, own)
+    returns = _judge(world, stop, run, options.episodes, other).returns
+    if options.json:
+        print(_as_json(run, other or own, returns))
+        return 0
+    where = f" in another environment, {other.id}: not kept" if other else ""
+    print(f"{run.path}: champion after generation {run.told - 1}, {options.episodes} held-out episodes{where}")
+    print(summary(returns))
     return 0
 
 

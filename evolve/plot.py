@@ -11,7 +11,7 @@ from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
 from evolve.drawings import draw_champion, gather
 from evolve.errors import InputError, RunError
-from evolve.evolution import for_each, normalizer_of, reload
+from evolve.experiment import for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.standings import standings

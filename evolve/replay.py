@@ -16,7 +16,7 @@ from evolve.commands import Parser, launch
 from evolve.environments import Mode
 from evolve.errors import InputError, RunError, Stopped
 from evolve.evaluation import Outcomes
-from evolve.evolution import Experiment, reload
+from evolve.experiment import Experiment, reload
 from evolve.film import Film
 from evolve.playback import (
     Camera,
@@ -28,6 +28,7 @@ from evolve.playback import (
     make_engine,
     play,
 )
+from evolve.rng import Purpose
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -53,7 +54,10 @@ def _parser() -> Parser:
         help="whose (the champion); needs stored genomes, or generation 0 or the next",
     )
     add("--episode", type=int, default=0, metavar="E", help="which of its episodes (0)")
-    add("--held-out", action="store_true", help="a held-out episode of the final champion")
+    judged = parser.add_mutually_exclusive_group()
+    for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
+        words = f"a {purpose.title} episode of the final champion"
+        judged.add_argument(f"--{purpose.title}", dest="purpose", action="store_const", const=purpose, help=words)
     seen = parser.add_mutually_exclusive_group()
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(film.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
@@ -62,10 +66,10 @@ def _parser() -> Parser:
 
 def _check(options: argparse.Namespace) -> Mode | None:
     """Return how environments are to draw themselves. Raises InputError for what can be refused before all else."""
-    if options.generations is not None and (options.held_out or options.candidate is not None):
-        raise InputError("--generations", "no --candidate and no --held-out with it", options.generations)
-    if options.held_out and (options.generation is not None or options.candidate is not None):
-        raise InputError("--held-out", "no --generation and no --candidate with it", "one of them")
+    if options.generations is not None and (options.purpose is not None or options.candidate is not None):
+        raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
+    if options.purpose is not None and (options.generation is not None or options.candidate is not None):
+        raise InputError(f"--{options.purpose.title}", "no --generation and no --candidate with it", "one of them")
     if options.window and not environments.has_display():
         cure = "Film it instead: --video OUT.mp4."
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
@@ -79,7 +83,7 @@ def _check(options: argparse.Namespace) -> Mode | None:
 def _chosen(options: argparse.Namespace, run: Run, experiment: Experiment) -> list[Episode]:
     if options.generations is not None:
         return choose_champions(run, experiment, options.generations, options.episode)
-    one = options.generation, options.candidate, options.episode, options.held_out
+    one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
     return [choose(run, experiment, *one)]
 
 

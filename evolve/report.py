@@ -14,7 +14,7 @@ from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.drawings import gather
 from evolve.errors import EvolveError, InputError, Stopped
-from evolve.evolution import Experiment, reload
+from evolve.experiment import Experiment, reload
 from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.playback import choose, clip
@@ -74,7 +74,7 @@ def _film(run: Run, experiment: Experiment) -> bytes:
     """Return a short film of the last champion."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
-        clip(run, experiment, choose(run, experiment, run.told - 1, None, 0, held_out=False), path)
+        clip(run, experiment, choose(run, experiment, run.told - 1, None, 0), path)
         return path.read_bytes()
 
 

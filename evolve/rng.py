@@ -31,6 +31,12 @@ class Purpose(IntEnum):
     CHECK = 9
     INITIAL_WEIGHTS = 10
     MASKS = 11
+    VALIDATION = 12
+
+    @property
+    def title(self) -> str:
+        """Its name in words, and as an option: held-out."""
+        return self.name.lower().replace("_", "-")
 
 
 def seed_sequence(

@@ -12,7 +12,8 @@ from evolve.commands import Parser, coordinator, launch
 from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
 from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
-from evolve.evolution import Experiment, evolve, load_config, prepare, restore
+from evolve.evolution import evolve
+from evolve.experiment import Experiment, load_config, prepare, restore
 from evolve.manifest import manifest
 from evolve.networks import NETWORKS
 from evolve.numerics import backend
@@ -134,11 +135,15 @@ def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) 
     restore(experiment, file)
 
 
-def _summary(file: store.RunFile) -> str:
+def _summary(file: store.RunFile, generations: int) -> str:
     last = file.last
     assert last is not None
     lines = [f"{file.path}: best {best_and_mean(last)[0]:.2f} in generation {file.told - 1}, "
              f"digest {last.digest.decode()}"]  # fmt: skip
+    if file.told < generations:
+        lines.append(
+            f"stopped early, after {file.told} of {generations} generations: good enough on validation episodes"
+        )
     if file.held_out is not None:
         mean, half = interval(file.held_out.returns)
         spread = f" ± {half:.2f} (95 %)" if math.isfinite(half) else ""
@@ -186,7 +191,7 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
             raise RunError(f"{wrong}\n{alone}\n{worst}\n{told}") from None
         except RunError as wrong:
             raise RunError(f"{wrong}\n{file.on_disk} generations are told in {file.path}.") from None
-        print(_summary(file), flush=True)
+        print(_summary(file, generations), flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from evolve.commands import Parser, coordinator, launch
 from evolve.console import Watch
 from evolve.divergence import Verdict, again, compare, from_the_beginning, tolerant
 from evolve.errors import InputError, RunError
-from evolve.evolution import reload
+from evolve.experiment import reload
 from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.stopping import StopFlag

@@ -16,6 +16,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
     {"statistics"},
     {"stopping"},
     {"evolution"},
+    {"experiment"},
     {"cluster"},
     {"racing", "rollout"},
     {"figures", "film"},

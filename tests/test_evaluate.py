@@ -1,5 +1,7 @@
 """The held-out evaluation: keyed episodes, whatever the ranks, kept in the run file."""
 
+import json
+
 import numpy as np
 import pytest
 from test_run import without
@@ -31,6 +33,25 @@ def test_more_episodes_begin_with_the_same_ones(command, tmp_path):
     assert command("evaluate", FILE, "--episodes", 10).code == 0
     assert len(kept(tmp_path).held_out.returns) == 40  # fewer do not take the place of more
     assert "already complete" in command("run", *QUICK, "--set", "held_out_episodes=5", "--resume").out
+
+
+def test_elsewhere_nothing_is_kept(command, tmp_path):
+    assert command("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    before = (tmp_path / FILE).read_bytes()
+    short = command("evaluate", FILE, "--episodes", 4, "--set", "env.max_episode_steps=7", "--json", ranks=3)
+    assert short.code == 0, short.err
+    told = json.loads(short.out)
+    assert told["returns"] == [7.0] * 4  # a pole cannot fall in seven steps
+    assert (told["mean"], told["interval"], told["failed"]) == (7.0, [7.0, 7.0], 0)
+    assert (told["generation"], told["env"]["max_episode_steps"]) == (2, 7)
+    other = command("evaluate", FILE, "-e", "toys:Faulty-v0")
+    assert other.code == 2
+    assert "env: expected an environment of the champion's observations and actions" in other.err
+    same = command("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
+    assert "in another environment, CartPole-v1: not kept" in same.out
+    assert (tmp_path / FILE).read_bytes() == before
+    own = command("evaluate", FILE, "--episodes", 5, "--json")
+    assert json.loads(own.out)["returns"] == kept(tmp_path).held_out.returns.tolist()
 
 
 def test_wrong_input(command, tmp_path):

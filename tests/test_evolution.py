@@ -10,6 +10,7 @@ from evolve import store
 from evolve.config import Config
 from evolve.evolution import fitness_of
 from evolve.genome import Genomes
+from evolve.rng import Purpose, environment_seeds
 
 MASK = np.array([[1, 1, 1, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]], np.bool_)
 GENOMES = Genomes(MASK.astype(np.float32), MASK)
@@ -35,3 +36,53 @@ def test_the_run_file_has_the_fitness_that_selection_saw(command, tmp_path):
         W = len(record.champion_weights)
         assert record.fitness == pytest.approx(record.returns.mean(axis=1) - cost * record.connections / W)
         assert record.champion_candidate == record.fitness.argmax()
+
+
+CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
+EARLY = (*CART, "--set", "strategy.weight_noise=0.5", "--set", "early_stop.every=2", "--set", "early_stop.episodes=6")
+
+
+def told(tmp_path, name):
+    return store.read(tmp_path / name / "seed-3.h5")
+
+
+def test_a_run_stops_once_its_champion_is_good_enough(command, tmp_path):
+    good = ("--set", "early_stop.mean_return=60.0")
+    assert command("run", *EARLY, "-g", 20, "-o", "whole").code == 0
+    done = command("run", *EARLY, "-g", 20, *good, "-o", "early")
+    assert done.code == 0, done.err
+    whole, early = told(tmp_path, "whole"), told(tmp_path, "early")
+    assert early.complete
+    assert 0 < early.told < 20
+    assert early.told % 2 == 0
+    assert f"stopped early, after {early.told} of 20 generations" in done.out
+    assert "stopped early" not in command("run", *EARLY, "-g", 2, "-o", "short").out
+    assert [r.digest for r in early.records] == [r.digest for r in whole.records[: early.told]]
+    assert len(early.held_out.returns) == 4
+    assert command("run", *EARLY, "-g", 20, *good, "-o", "three", ranks=3).code == 0
+    assert told(tmp_path, "three").records[-1].digest == early.records[-1].digest
+    again = command("run", *EARLY, "-g", 20, *good, "-o", "early", "--resume")
+    assert (again.code, told(tmp_path, "early").told) == (0, early.told), again.err
+    assert command("verify", "early/seed-3.h5", "--full").code == 0
+    harder = command("run", *EARLY, "-g", 20, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume")
+    assert harder.code == 0, harder.err
+    assert [r.digest for r in told(tmp_path, "early").records] == [r.digest for r in whole.records]
+
+
+def test_validation_episodes_are_neither_selected_on_nor_held_out():
+    generations, episodes = (part.ravel() for part in np.mgrid[:5, :9])
+    purposes = (Purpose.EPISODE, Purpose.HELD_OUT, Purpose.VALIDATION)
+    seeds = [environment_seeds(3, purpose, generations, 0 * episodes, episodes) for purpose in purposes]
+    assert len(np.unique(seeds)) == 3 * 45
+
+
+def test_a_validation_episode_that_fails_is_named_and_can_be_played_alone(command, tmp_path):
+    seldom = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=0.02", "-p", 2, "-r", 1, "-g", 4, "-d", 2)
+    done = command("run", *seldom, "--set", "early_stop={every=1, episodes=200, mean_return=1e6}", "-o", "out")
+    assert done.code == 1
+    assert "validation episode" in done.err, done.err
+    line = next(line for line in done.err.splitlines() if "evolve.replay" in line)
+    alone = command("replay", *line.split("evolve.replay ")[1].split())
+    assert alone.code == 1
+    assert "the motor burnt out" in alone.err
+    assert "step 3" in alone.err

@@ -8,7 +8,7 @@ import pytest
 
 from evolve import verify
 from evolve.bench import __main__ as bench
-from evolve.evolution import prepare
+from evolve.experiment import prepare
 from evolve.run import load
 
 ROOT = Path(__file__).parent.parent

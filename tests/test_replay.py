@@ -16,7 +16,7 @@ from test_run import without
 from evolve import environments, playback, store
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
-from evolve.evolution import reload
+from evolve.experiment import reload
 from evolve.film import Film, Label
 from evolve.playback import choose, make_engine, play
 from evolve.replay import _interruptible
@@ -233,7 +233,10 @@ def test_a_window_needs_a_display(command, record):
         (("--generations", "0,-1"), "got 0,-1"),
         (("--generations", "0,1", "--episode", "1"), "--episode: expected one of the 1 episodes"),
         (("--generations", "0,1", "--generation", "1"), "not allowed with argument"),
-        (("--generations", "0,1", "--held-out"), "--generations: expected no --candidate and no --held-out with it"),
+        (
+            ("--generations", "0,1", "--held-out"),
+            "--generations: expected no --candidate, --held-out or --validation with it",
+        ),
     ],
 )
 def test_wrong_input(record, capfd, arguments, message):
@@ -268,7 +271,7 @@ def test_a_clip_is_short_and_narrow(record, tmp_path):
     path = record("BipedalWalker-v3", *SHORT)
     run = store.read(path)
     experiment = reload(run)
-    chosen = playback.choose(run, experiment, 1, None, 0, False)
+    chosen = playback.choose(run, experiment, 1, None, 0)
     outcomes = playback.clip(run, experiment, chosen, tmp_path / "clip.mp4", seconds=0.2, width=301)
     assert float(outcomes.returns[0]) == chosen.logged
     pictures, _ = read(tmp_path / "clip.mp4")
@@ -281,7 +284,7 @@ def test_a_clip_is_short_and_narrow(record, tmp_path):
 def test_an_episode_can_be_played_through_a_recorder(record):
     run = store.read(record("CartPole-v1"))
     experiment = reload(run)
-    chosen = playback.choose(run, experiment, 0, None, 0, False)
+    chosen = playback.choose(run, experiment, 0, None, 0)
     engine, seen = environments.Recorder(playback.make_engine(experiment), slots=1, observations=True), []
     outcomes = playback.play(run, experiment, chosen, engine, lambda step, returned: seen.append((step, returned)))
     recorded = engine.finished[0]
@@ -294,7 +297,7 @@ def test_a_step_that_fails_is_not_shown(record):
     run = store.read(record("toys:Slow-v0"))
     experiment = reload(run)
     broken = experiment.config.env.model_copy(update={"id": "toys:Broken-v0"})
-    chosen = playback.choose(run, experiment, 0, None, 0, False)
+    chosen = playback.choose(run, experiment, 0, None, 0)
     seen = []
     with pytest.raises(EpisodeError, match="in step 5"):
         playback.play(run, experiment, chosen, environments.make(broken, 1), lambda step, _: seen.append(step))
@@ -353,7 +356,7 @@ def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(everybody):
     experiment = reload(everybody)
     places = np.random.Generator(np.random.Philox(7)).integers(0, [4, 12, 3], (50, 3)).tolist()
     for generation, candidate, episode in places:
-        chosen = choose(everybody, experiment, generation, candidate, episode, False)
+        chosen = choose(everybody, experiment, generation, candidate, episode)
         engine = make_engine(experiment)
         outcomes = play(everybody, experiment, chosen, engine)
         engine.close()

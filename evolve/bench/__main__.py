@@ -13,7 +13,7 @@ from evolve.commands import HIDDEN, Parser, launch
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.environments.sleeping import ID as SLEEP
 from evolve.errors import InputError
-from evolve.evolution import Experiment, prepare
+from evolve.experiment import Experiment, prepare
 from evolve.stopping import StopFlag
 
 

@@ -5,7 +5,8 @@ import numpy as np
 from evolve import environments, strategies
 from evolve.cluster import Coordinator, Task, World, keys_of
 from evolve.environments import Recorder, Recording
-from evolve.evolution import Experiment, fitness_of, make_rollout
+from evolve.evolution import fitness_of
+from evolve.experiment import Experiment, make_rollout
 from evolve.genome import Genomes
 from evolve.numerics import backend
 from evolve.rng import Purpose, environment_seeds

@@ -19,7 +19,8 @@ from evolve.bench.recording import record
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import coordinator
 from evolve.errors import InputError, RunError, Stopped
-from evolve.evolution import Experiment, fitness_of
+from evolve.evolution import fitness_of
+from evolve.experiment import Experiment
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.numerics import backend
 from evolve.rng import Purpose

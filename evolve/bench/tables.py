@@ -3,7 +3,7 @@
 import statistics
 from typing import Any
 
-from evolve.evolution import Experiment
+from evolve.experiment import Experiment
 from evolve.numerics import backend
 
 Row = dict[str, Any]

@@ -34,6 +34,8 @@ class Task:
         """Return what to call an episode of the genome in `row`, and the options that evolve.replay finds it by."""
         if self.purpose == Purpose.HELD_OUT:
             return f"held-out episode {episode} of the champion", f"--held-out --episode {episode}"
+        if self.purpose == Purpose.VALIDATION:
+            return f"validation episode {episode} of the champion", f"--validation --episode {episode}"
         generation, candidate = int(self.keys[row, 0]), row if self.candidates is None else int(self.candidates[row])
         which = f"generation {generation}, candidate {candidate}, episode {episode}"
         return which, f"--generation {generation} --candidate {candidate} --episode {episode}"

@@ -11,7 +11,8 @@ from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Log, differs, digests_apart, inconsistent, of_evaluation, of_record
 from evolve.divergence.verdict import Side, Verdict, flat
 from evolve.evaluation import Evaluation
-from evolve.evolution import Experiment, held_out, normalizer_of
+from evolve.evolution import held_out
+from evolve.experiment import Experiment, normalizer_of
 from evolve.genome import Genomes
 from evolve.playback import newborn
 from evolve.rng import Purpose

@@ -8,7 +8,7 @@ from evolve.divergence.logs import Track
 from evolve.divergence.verdict import Side
 from evolve.environments import Recorder, Recording
 from evolve.evaluation import Outcomes
-from evolve.evolution import Experiment
+from evolve.experiment import Experiment
 from evolve.genome import Genomes
 from evolve.playback import Episode, make_engine, play
 from evolve.rng import Purpose

@@ -11,7 +11,7 @@ from evolve.divergence.episode import Enacted, enact
 from evolve.divergence.logs import Place, Track, digests_apart, first_difference, of_record, parting, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
 from evolve.errors import EvolveError
-from evolve.evolution import load_config, reload
+from evolve.experiment import load_config, reload
 from evolve.playback import genome_of
 from evolve.store import Run
 

@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from evolve import store
 from evolve.cluster import Coordinator
+from evolve.config import EarlyStopOptions
 from evolve.divergence.again import rest
 from evolve.divergence.causes import explain, genome_apart
 from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Place, first_difference, of_record, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
-from evolve.evolution import Experiment, evolve, restore
+from evolve.evolution import evolve
+from evolve.experiment import Experiment, restore
 from evolve.genome import Genomes
 from evolve.store import Record, Run
 
@@ -28,7 +30,9 @@ def from_the_beginning(
 ) -> Verdict:
     """Run an experiment again, as far as it was told; compare all that is stored. farm: one that lets episodes fail."""
     rerun = _Rerun(run)
-    once = experiment.config.model_copy(update={"generations": run.told, "held_out_episodes": 0})
+    once = experiment.config.model_copy(
+        update={"generations": run.told, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
+    )
     try:
         evolve(replace(experiment, config=once), farm, rerun, watch)
     except _Parted:

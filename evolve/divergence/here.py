@@ -4,7 +4,7 @@ from evolve.divergence.causes import explain
 from evolve.divergence.episode import enact
 from evolve.divergence.logs import Log, episode_apart, of_record, parting
 from evolve.divergence.verdict import Side, Verdict
-from evolve.evolution import Experiment
+from evolve.experiment import Experiment
 from evolve.genome import Genomes
 from evolve.playback import genome_of
 from evolve.store import Run

@@ -12,7 +12,7 @@ from typing import Any
 from evolve import figures
 from evolve.drawings import draw_champion
 from evolve.errors import EvolveError, InputError, one_line
-from evolve.evolution import reload
+from evolve.experiment import reload
 from evolve.figures import NARROW, WIDE, Experiment, Sheet
 from evolve.pages import facts
 from evolve.pages.facts import Judged, Story, Table

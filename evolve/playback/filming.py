@@ -7,7 +7,7 @@ import numpy as np
 
 from evolve.environments import Engine
 from evolve.evaluation import Outcomes
-from evolve.evolution import Experiment
+from evolve.experiment import Experiment
 from evolve.film import Film, Label
 from evolve.playback.playing import make_engine, play
 from evolve.playback.selection import Episode

@@ -11,7 +11,7 @@ from evolve.cluster import Watchdog
 from evolve.environments import Engine, Mode
 from evolve.errors import EpisodeError
 from evolve.evaluation import Outcomes
-from evolve.evolution import Experiment, for_each, normalizer_of
+from evolve.experiment import Experiment, for_each, normalizer_of
 from evolve.numerics import backend
 from evolve.playback.selection import Episode, environment_seed
 from evolve.rng import Purpose
@@ -64,7 +64,7 @@ def play(
 
 def _normalizers(run: Run, experiment: Experiment, chosen: Episode) -> Float32:
     """Return [1, 2, O], with O = 0 where observations are not normalized."""
-    generation = run.told if chosen.purpose is Purpose.HELD_OUT else chosen.generation
+    generation = chosen.generation if chosen.purpose is Purpose.EPISODE else run.told
     found = for_each(normalizer_of(experiment, run, generation), 1)
     return np.zeros((1, 2, 0), np.float32) if found is None else found
 

@@ -13,7 +13,7 @@ import numpy as np
 from evolve import store, strategies
 from evolve.cluster import keys_of
 from evolve.errors import InputError
-from evolve.evolution import Experiment, restore
+from evolve.experiment import Experiment, restore
 from evolve.genome import Genomes
 from evolve.rng import Purpose, environment_seeds
 from evolve.store import Run
@@ -35,22 +35,31 @@ class Episode:
     @property
     def title(self) -> str:
         """What it is, in words."""
-        if self.purpose is Purpose.HELD_OUT:
-            return f"held-out episode {self.episode}"
+        if self.purpose is not Purpose.EPISODE:
+            return f"{self.purpose.title} episode {self.episode}"
         candidate = "" if self.champion else f", candidate {self.candidate}"
         return f"generation {self.generation}{candidate}{f', episode {self.episode}' if self.episode else ''}"
 
 
 def choose(
-    run: Run, experiment: Experiment, generation: int | None, candidate: int | None, episode: int, held_out: bool
+    run: Run,
+    experiment: Experiment,
+    generation: int | None,
+    candidate: int | None,
+    episode: int,
+    purpose: Purpose = Purpose.EPISODE,
 ) -> Episode:
-    """Return the episode that the options name. Raises InputError when the file does not have it."""
+    """Return the episode that the options name: one of a generation, or with another purpose of the final champion.
+
+    Raises InputError when the file does not have it.
+    """
     told, config = len(run.records), experiment.config
-    most = config.held_out_episodes if held_out else config.episodes
+    judged = {Purpose.HELD_OUT: config.held_out_episodes, Purpose.VALIDATION: config.early_stop.episodes}
+    most = judged.get(purpose, config.episodes)
     if not 0 <= episode < most:
         raise InputError("--episode", f"one of the {most} episodes (0 to {most - 1})", episode)
-    if held_out:
-        return _held_out(run, experiment, episode)
+    if purpose is not Purpose.EPISODE:
+        return _of_final_champion(run, experiment, episode, purpose)
     generation = max(told - 1, 0) if generation is None else generation
     if not 0 <= generation <= told:
         raise InputError("--generation", f"one of 0 to {told} (the next to be told)", generation)
@@ -107,13 +116,15 @@ def _coming(run: Run, experiment: Experiment, generation: int, candidate: int | 
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 
-def _held_out(run: Run, experiment: Experiment, episode: int) -> Episode:
+def _of_final_champion(run: Run, experiment: Experiment, episode: int, purpose: Purpose) -> Episode:
     if not run.records:
-        raise InputError("--held-out", "a run that has a champion", f"{run.path}, without a told generation")
+        raise InputError(f"--{purpose.title}", "a run that has a champion", f"{run.path}, without a told generation")
     strategy, state = restore(experiment, run)
+    if purpose is Purpose.VALIDATION:
+        return Episode(strategy.champion(state), purpose, run.told, 0, episode, None)
     known = () if run.held_out is None else run.held_out.returns
     logged = float(known[episode]) if episode < len(known) else None
-    return Episode(strategy.champion(state), Purpose.HELD_OUT, 0, 0, episode, logged)
+    return Episode(strategy.champion(state), purpose, 0, 0, episode, logged)
 
 
 def choose_champions(run: Run, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
@@ -131,7 +142,7 @@ def choose_champions(run: Run, experiment: Experiment, generations: str, episode
             expected = f"a list of told generations, like 0,{told - 1} or 0,last (0 to {told - 1})"
             raise InputError("--generations", expected, generations)
         numbers.append(number)
-    return [choose(run, experiment, number, None, episode, False) for number in numbers]
+    return [choose(run, experiment, number, None, episode) for number in numbers]
 
 
 def environment_seed(run: Run, experiment: Experiment, chosen: Episode) -> int:
