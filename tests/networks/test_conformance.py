@@ -35,6 +35,7 @@ VARIANTS = [
     {"name": "prunable-mlp"},
     {"name": "prunable-mlp", "hidden": []},
     {"name": "prunable-mlp", "hidden": [5, 3, 4], "birth_pruning": 0.6},
+    {"name": "leaky", "leak": 0.3},  # examples/outside
 ]
 O, A = 7, 3
 
@@ -45,7 +46,7 @@ def network(request):
 
 
 def test_every_registered_network_is_tried():
-    assert {v["name"] for v in VARIANTS} == set(networks.NETWORKS)
+    assert {v["name"] for v in VARIANTS} == {*networks.NETWORKS, "leaky"}
 
 
 @pytest.fixture(params=["numpy", "native"])

@@ -20,6 +20,7 @@ VARIANTS = [
     {"name": "mk2", "mask_noise": 0.02, "rarest": 0.01, "weight_noise": 0.1, "prior_evaluations": 1},
     {"name": "ga"},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
+    {"name": "hill-climber"},  # examples/outside
 ]
 P = 20
 FEWEST = {"cma-es": 4, "sep-cma-es": 4}  # candidates; else 2
@@ -54,7 +55,7 @@ def evolve(made, generations, objective=sphere, state=None, first=0):
 
 
 def test_every_registered_strategy_is_tried():
-    assert {v["name"] for v in VARIANTS} == set(strategies.STRATEGIES)
+    assert {v["name"] for v in VARIANTS} == {*strategies.STRATEGIES, "hill-climber"}
 
 
 @pytest.mark.parametrize("population", [2, 3, 4, 9, 20])

@@ -1,0 +1,124 @@
+"""A network and a strategy from outside the package; its entry points name the pairs `leaky` and `hill_climber`.
+
+What they must do is said in `evolve/networks/contract.py` and `evolve/strategies/contract.py`. To give equal bits
+everywhere they take their arithmetic from `evolve.numerics` (no BLAS, no libm) and random numbers from `evolve.rng`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.genome import Genomes, pruned
+from evolve.networks import Block
+from evolve.numerics import normal_quantile, sequential_sum, tanh
+from evolve.rng import Purpose, Stream
+from evolve.strategies import newborns, ranking
+
+
+class LeakyOptions(Options):
+    """Settings of `[network]`. leak: the share of a unit's state that is replaced in a step."""
+
+    leak: float = Field(0.5, gt=0, le=1)
+
+
+@dataclass(frozen=True)
+class Leaky:
+    """Leaky integrators, one for each action: s ← (1 - leak) s + leak · x W, action = tanh(s); s is zero at first."""
+
+    options: LeakyOptions
+    observation_size: int
+    action_size: int
+    traces = 0
+
+    @property
+    def weights(self):
+        return self.observation_size * self.action_size
+
+    @property
+    def slot_size(self):
+        return self.weights + self.action_size
+
+    @property
+    def blocks(self):
+        return (Block(0, 0, 0, self.observation_size, self.action_size),)
+
+    def birth(self, stream: Stream):
+        weights = normal_quantile(stream.uniform(1, self.weights))
+        return pruned(weights, np.ones(weights.shape, np.bool_))
+
+    def batch(self, slots, backend):
+        return LeakyBatch(self, slots)  # one arithmetic for every back end
+
+
+class LeakyBatch:
+    """The weights and states of B slots."""
+
+    def __init__(self, network, slots):
+        self._leak = np.float32(network.options.leak)
+        self._weights = np.zeros((network.observation_size, network.action_size, slots), np.float32)
+        self._states = np.zeros((network.action_size, slots), np.float32)
+
+    def load(self, slots, weights, mask, seeds):
+        self._weights[..., slots] = weights.T.reshape(*self._weights.shape[:2], -1)
+        self._states[:, slots] = 0
+
+    def move(self, sources, targets):
+        self._weights[..., targets] = self._weights[..., sources]
+        self._states[:, targets] = self._states[:, sources]
+
+    def step(self, observations):
+        n = len(observations)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # absurd weights are no reason to stop
+            into = sequential_sum(observations.T[:, None] * self._weights[..., :n])
+            self._states[:, :n] += self._leak * (into - self._states[:, :n])
+            return tanh(self._states[:, :n]).T.copy()
+
+    def traces(self, slots):
+        return np.zeros((len(slots), 0), np.float32)
+
+
+class HillClimberOptions(Options):
+    """Settings of `[strategy]`. weight_noise: the standard deviation of a mutation."""
+
+    weight_noise: float = Field(0.1, gt=0, le=1e6)
+
+
+class HillClimber:
+    """(1, λ): the parent is candidate 0, everybody else is the parent and noise, and the best is the next parent."""
+
+    portable = True
+
+    def __init__(self, options: HillClimberOptions, network, population, seed):
+        self._noise, self._network = np.float32(options.weight_noise), network
+        self._P, self._seed = population, seed
+
+    def start(self):
+        return newborns(self._network, self._seed, 0, range(1))
+
+    def ask(self, state, generation):
+        genomes = state.take(np.zeros(self._P, np.intp))
+        for candidate in range(1, self._P):
+            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
+            genomes.weights[candidate] += self._noise * normal_quantile(stream.uniform(self._network.weights))
+        return pruned(genomes.weights, genomes.mask)
+
+    def tell(self, state, genomes, fitness, traces):
+        return genomes.take(ranking(fitness)[:1])
+
+    def champion(self, state):
+        return state
+
+    def to_arrays(self, state):
+        return {"weights": state.weights, "mask": state.mask}
+
+    def from_arrays(self, arrays):
+        shape = (1, self._network.weights)
+        if {"weights", "mask"} - set(arrays) or not arrays["weights"].shape == arrays["mask"].shape == shape:
+            raise ValueError(f"weights, mask: expected {shape}")
+        return Genomes(arrays["weights"], arrays["mask"])
+
+
+leaky = LeakyOptions, Leaky
+hill_climber = HillClimberOptions, HillClimber
