@@ -2,8 +2,8 @@
 
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
 mirrored sampling and fitness shaping of its section 2; Kingma & Ba, "Adam" (2015), algorithm 1; Loshchilov & Hutter,
-"Decoupled Weight Decay Regularization" (2019), algorithm 2. The centre θ is a newborn genome at first, and its mask is
-everybody's. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
+"Decoupled Weight Decay Regularization" (2019), algorithm 2; Zhu & Gupta, "To Prune, or Not to Prune" (2017), eq. 1.
+The centre θ is a newborn genome at first, and its mask is everybody's. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; where P is odd, the last is θ itself, to be seen in the log
     u            centred ranks of the fitness of the 2n, so that no outlier rules
@@ -12,24 +12,28 @@ everybody's. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
     θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) in the t-th tell, λ the weight decay; as a
                  part of g it would become steps of size α wherever fitness is flat
     σ, α         times their decays, down to their smallest values
+    mask         after t of T = `pruning_generations` tells round(C (1 - s)) of the C connections at birth are left,
+                 s = `pruning` · (1 - (1 - t/T)³): quickly while there are many. Those go that have the smallest |θ|, or
+                 |H̄|, the trace averaged over all candidates; or any, as a control
 
 ε_i is taken to be (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
 pair to pair. The champion is θ: it is an average over all that was told, so no lucky score can make it.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
+from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
 from evolve.networks import Network
-from evolve.numerics import normal_quantile
+from evolve.numerics import normal_quantile, ordered_sum
 from evolve.rng import Purpose, Stream
-from evolve.shapes import Float32, Float64, expect
+from evolve.shapes import Bool, Float32, Float64, expect
 from evolve.strategies.contract import Arrays, newborns
 from evolve.strategies.elite import stored
 from evolve.strategies.shaping import centred_ranks
@@ -49,16 +53,20 @@ class OpenAiEsOptions(Options):
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     weight_decay: float = Field(0.005, ge=0, le=1e6)
+    pruning: float = Field(0.0, ge=0, le=1)
+    pruning_generations: int = Field(100, ge=1)
+    pruning_by: Literal["magnitude", "trace", "random"] = "magnitude"
 
 
 @dataclass(frozen=True)
 class OpenAiEsState:
-    """θ, m, v: [W] float64, zero where the mask is False; schedule: [4] float64, β1^t, β2^t, σ and α."""
+    """θ, m, v: [W] float64, zero where the mask [W] is False; schedule: [5] float64, β1^t, β2^t, σ, α and t."""
 
     centre: Float64
     m: Float64
     v: Float64
     schedule: Float64
+    mask: Bool
 
 
 class OpenAiEs:
@@ -70,12 +78,15 @@ class OpenAiEs:
         self._options, self._W, self._P, self._seed = options, network.weights, population, seed
         self._born = newborns(network, seed, 0, range(1))
         self._pairs = population // 2
+        if options.pruning and options.pruning_by == "trace" and not network.traces:
+            cure = "Others do without: magnitude, random."
+            raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
 
     def start(self) -> OpenAiEsState:
         """Return the state before generation 0: θ is a newborn genome."""
         nothing = np.zeros(self._W)
-        schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate])
-        return OpenAiEsState(self._born.weights[0].astype(np.float64), nothing, nothing, schedule)
+        schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate, 0.0])
+        return OpenAiEsState(self._born.weights[0].astype(np.float64), nothing, nothing, schedule, self._born.mask[0])
 
     def ask(self, state: OpenAiEsState, generation: int) -> Genomes:
         """Return P candidates: pairs on both sides of the centre, and the centre where P is odd."""
@@ -86,7 +97,7 @@ class OpenAiEs:
             step = sigma * normal_quantile(uniform).astype(np.float64)
             weights[2 * pair] = state.centre + step
             weights[2 * pair + 1] = state.centre - step
-        return pruned(weights, self._masks(self._P))
+        return pruned(weights, np.repeat(state.mask[None], self._P, axis=0))
 
     def tell(self, state: OpenAiEsState, genomes: Genomes, fitness: Float64, traces: Float32) -> OpenAiEsState:
         """Move the centre along the estimated gradient."""
@@ -94,7 +105,7 @@ class OpenAiEs:
         expect(genomes.weights, "genomes.weights", "P W", np.float32, P=self._P, W=self._W)
         expect(fitness, "fitness", "P", np.float64, P=self._P)
         g = self._gradient(state, genomes.weights, centred_ranks(fitness[: 2 * self._pairs]))
-        power1, power2, sigma, rate = (float(value) for value in state.schedule)
+        power1, power2, sigma, rate, told = (float(value) for value in state.schedule)
         power1, power2 = power1 * o.beta1, power2 * o.beta2
         m = o.beta1 * state.m + (1 - o.beta1) * g
         v = o.beta2 * state.v + (1 - o.beta2) * (g * g)
@@ -102,23 +113,48 @@ class OpenAiEs:
         centre = state.centre + rate * (step - o.weight_decay * state.centre)
         sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
         rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
-        return OpenAiEsState(centre, m, v, np.array([power1, power2, sigma, rate]))
+        mask = self._prune(state.mask, centre, traces, told + 1)
+        schedule = np.array([power1, power2, sigma, rate, told + 1])
+        return OpenAiEsState(centre * mask, m * mask, v * mask, schedule, mask)
 
     def champion(self, state: OpenAiEsState) -> Genomes:
         """Return the centre."""
-        return pruned(state.centre[None].astype(np.float32), self._masks(1))
+        return pruned(state.centre[None].astype(np.float32), state.mask[None])
 
     def to_arrays(self, state: OpenAiEsState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return {"centre": state.centre, "m": state.m, "v": state.v, "schedule": state.schedule}
+        return {"centre": state.centre, "m": state.m, "v": state.v, "schedule": state.schedule, "mask": state.mask}
 
     def from_arrays(self, arrays: Arrays) -> OpenAiEsState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        spelled = {"centre": "W", "m": "W", "v": "W", "schedule": "4"}
-        return OpenAiEsState(*(stored(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled))
+        spelled = {"centre": "W", "m": "W", "v": "W", "schedule": "5"}
+        found = {name: stored(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled}
+        return OpenAiEsState(**found, mask=stored(arrays, "mask", "W", np.bool_, W=self._W))
 
-    def _masks(self, n: int) -> NDArray[np.bool_]:
-        return np.repeat(self._born.mask, n, axis=0)
+    def _prune(self, mask: Bool, centre: Float64, traces: Float32, told: float) -> Bool:
+        """Return the mask [W] after `told` tells."""
+        o, born = self._options, int(np.count_nonzero(self._born.mask))
+        if not o.pruning:
+            return mask
+        gone = o.pruning * (1 - (1 - min(told / o.pruning_generations, 1.0)) ** 3)
+        size = np.where(mask, self._worth(centre, traces), -1.0)
+        left = np.zeros(self._W, np.bool_)
+        left[np.argsort(-size, kind="stable")[: round(born * (1 - gone))]] = True
+        return left & mask
+
+    def _worth(self, centre: Float64, traces: Float32) -> Float64:
+        """Return [W]: by what connections are chosen, at least 0."""
+        match self._options.pruning_by:
+            case "trace":
+                expect(
+                    traces, "traces (network.name, of one that leaves them)", "P W", np.float32, P=self._P, W=self._W
+                )
+                mean = ordered_sum(traces.T.astype(np.float64)) / self._P
+                return np.abs(np.nan_to_num(mean, nan=0.0))
+            case "random":
+                return Stream(self._seed, Purpose.UNIFORM_PRUNING).uniform(self._W)
+            case _:
+                return np.abs(centre)
 
     def _gradient(self, state: OpenAiEsState, weights: Float32, shares: Float64) -> Float64:
         """Return g [W], for the weights [P, W] and the shaped fitness [2n] of the pairs."""

@@ -14,6 +14,7 @@ VARIANTS = [
     {"name": "random"},
     {"name": "openai-es"},
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},
+    {"name": "openai-es", "pruning": 0.3, "pruning_generations": 5, "pruning_by": "trace"},
     {"name": "cma-es"},
     {"name": "sep-cma-es", "sigma": 0.3},
     {"name": "mk2"},

@@ -1,11 +1,13 @@
 """openai-es and fitness shaping: the formulas of their docstrings, computed by hand."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from evolve import networks
+from evolve.errors import InputError
 from evolve.numerics import normal_quantile
 from evolve.rng import Purpose, Stream
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
@@ -107,9 +109,67 @@ def test_step_sizes_decay_down_to_their_smallest():
     state, seen = es.start(), []
     for generation in range(4):
         state = tell(es, state, generation, [1.0, 0.0])
-        seen.append(state.schedule[2:].tolist())
+        seen.append(state.schedule[2:4].tolist())
     assert seen == [[0.5, 0.4], [0.25, 0.3], [0.2, 0.3], [0.2, 0.3]]
     assert state.schedule[:2] == pytest.approx([0.9**4, 0.999**4])
+
+
+def pruned_run(by, tells, P=6, traces=None):
+    es = made(P, pruning=0.5, pruning_generations=4, pruning_by=by, learning_rate=0.02)
+    state, states = es.start(), []
+    draw = np.random.Generator(np.random.Philox(4))
+    for generation in range(tells):
+        genomes = es.ask(state, generation)
+        given = np.zeros((P, W), np.float32) if traces is None else traces(generation)
+        state = es.tell(state, genomes, draw.normal(size=P), given)
+        states.append(state)
+    return es, states
+
+
+@pytest.mark.parametrize("by", ["magnitude", "trace", "random"])
+def test_pruning_follows_the_cubic_schedule_and_ends(by):
+    es, states = pruned_run(by, 6)
+    born = np.count_nonzero(NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0)).mask)
+    expected = [round(born * (1 - 0.5 * (1 - (1 - min(t / 4, 1)) ** 3))) for t in range(1, 7)]
+    assert [int(state.mask.sum()) for state in states] == expected
+    assert expected[-1] == expected[3] == round(born / 2)
+    for before, after in pairwise(states):
+        assert not (after.mask & ~before.mask).any()  # nothing returns
+    for array in (states[-1].centre, states[-1].m, states[-1].v):
+        assert not array[~states[-1].mask].any()
+    asked = es.ask(states[-1], 6)
+    assert (asked.mask == states[-1].mask).all()
+    assert not asked.weights[~asked.mask].any()
+    assert np.array_equal(es.champion(states[-1]).mask[0], states[-1].mask)
+
+
+def test_the_smallest_weights_go():
+    _, (one, two) = pruned_run("magnitude", 2)
+    gone = one.mask & ~two.mask
+    assert gone.any()
+    assert np.abs(one.centre[gone]).max() < np.abs(two.centre[two.mask]).min() + 2 * 0.02  # one step of Adam, at most
+
+
+def test_the_smallest_mean_traces_go():
+    traces = np.random.Generator(np.random.Philox(1)).normal(size=(6, W)).astype(np.float32)
+    _, states = pruned_run("trace", 5, traces=lambda generation: traces)
+    mean, left = np.abs(traces.astype(float).mean(axis=0)), states[-1].mask
+    born = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0)).mask[0]
+    assert mean[left].min() > mean[born & ~left].max()
+
+
+def test_a_control_prunes_by_chance_alone():
+    _, one = pruned_run("random", 5)
+    _, two = pruned_run("random", 5, traces=lambda generation: np.full((6, W), generation, np.float32))
+    _, large = pruned_run("magnitude", 5)
+    assert np.array_equal(one[-1].mask, two[-1].mask)
+    assert not np.array_equal(one[-1].mask, large[-1].mask)
+
+
+def test_traces_that_do_not_exist_are_refused():
+    still = networks.make(networks.options({"name": "mlp"}), 4, 2)
+    with pytest.raises(InputError, match=r"strategy\.pruning_by: expected a network that leaves traces"):
+        OpenAiEs(OpenAiEsOptions(pruning=0.5, pruning_by="trace"), still, 6, 5)
 
 
 def test_it_climbs_a_sphere():
