@@ -122,14 +122,16 @@ class RacingOptions(Options):
 
 
 class EarlyStopOptions(Options):
-    """Early stop: a run ends once its champion is good enough on episodes that are neither selected on nor held out.
+    """When a run ends before its last generation: a champion that is good enough, or so many environment steps.
 
-    After each `every` generations it plays `episodes` new ones; a mean return of at least `mean_return` ends the run.
+    After each `every` generations the champion plays `episodes` new ones, neither selected on nor held out; a mean
+    return of at least `mean_return` is enough. steps: of the generations, without those.
     """
 
     mean_return: float | None = None
     episodes: int = Field(100, ge=1, lt=2**31)
     every: int = Field(10, ge=1)
+    steps: Annotated[int, Field(ge=1)] | None = None
 
 
 class ComputeOptions(Options):

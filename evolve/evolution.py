@@ -25,6 +25,7 @@ class RunLog(Protocol):
     path: Path
     header: store.Header
     told: int
+    steps: int
     last: store.Record | None
     checkpoint: Mapping[str, NDArray[Any]]
     held_out: store.HeldOut | None
@@ -56,7 +57,7 @@ def evolve(
     file: RunLog,
     watch: Callable[[store.Record], None],
 ) -> None:
-    """Evolve from where the run file stands to the last generation, or to a champion good enough; then judge it.
+    """Evolve from where the run file stands to the last generation, or an early stop; then judge the champion.
 
     The run file is flushed however this ends, so that nothing told is lost. Raises Stopped and RunError as
     `Coordinator.evaluate` does.
@@ -68,10 +69,8 @@ def evolve(
         for generation in range(file.told, config.generations):
             begin = time.perf_counter()
             normalizer = moments.normalizer() if config.normalize_observations else None
-            if generation and generation % config.early_stop.every == 0 and config.early_stop.mean_return is not None:
-                returns = validate(experiment, coordinator, strategy.champion(state), seed, generation, normalizer)
-                if returns.mean() >= config.early_stop.mean_return:
-                    break
+            if file.told and _is_enough(experiment, coordinator, file, strategy.champion(state), normalizer):
+                break
             genomes = strategy.ask(state, generation)
             keys = keys_of(generation, config.population, config.common_random_numbers)
             task = Task(seed, Purpose.EPISODE, keys, normalizers=for_each(normalizer, len(genomes)))
@@ -93,6 +92,21 @@ def evolve(
         file.complete = True
     finally:
         file.flush()
+
+
+def _is_enough(
+    experiment: Experiment, coordinator: Coordinator, file: RunLog, champion: Genomes, normalizer: Float32 | None
+) -> bool:
+    """Return whether a run is to stop early: it has taken its steps, or its champion (P = 1) is good enough."""
+    stop = experiment.config.early_stop
+    if stop.steps is not None and file.steps >= stop.steps:
+        return True
+    if stop.mean_return is None or file.told % stop.every:
+        return False
+    keys = keys_of(file.told, population=1)
+    task = Task(file.header.seed, Purpose.VALIDATION, keys, normalizers=for_each(normalizer, 1))
+    returns = coordinator.evaluate(task, champion, stop.episodes, experiment.network.traces).returns
+    return bool(returns.mean() >= stop.mean_return)
 
 
 def _record(
@@ -140,18 +154,3 @@ def held_out(
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
     return store.HeldOut(evaluation.returns[0], seeds, champion.weights[0], champion.mask[0])
-
-
-def validate(
-    experiment: Experiment,
-    coordinator: Coordinator,
-    champion: Genomes,
-    seed: int,
-    told: int,
-    normalizer: Float32 | None,
-) -> Float64:
-    """Return the returns of a champion (P = 1) on the validation episodes that are due after `told` generations."""
-    task = Task(seed, Purpose.VALIDATION, keys_of(told, population=1), normalizers=for_each(normalizer, 1))
-    episodes = experiment.config.early_stop.episodes
-    returns: Float64 = coordinator.evaluate(task, champion, episodes, experiment.network.traces).returns[0]
-    return returns

@@ -69,6 +69,14 @@ def test_a_run_stops_once_its_champion_is_good_enough(command, tmp_path):
     assert [r.digest for r in told(tmp_path, "early").records] == [r.digest for r in whole.records]
 
 
+def test_a_run_stops_once_it_has_taken_its_steps(command, tmp_path):
+    budget = (*EARLY, "--set", "early_stop.steps=500", "-o", "out")
+    assert command("run", *budget, "-g", 2).code == 0
+    assert command("run", *budget, "-g", 50, "--resume", ranks=3).code == 0
+    steps = [record.steps for record in told(tmp_path, "out").records]
+    assert sum(steps) >= 500 > sum(steps[:-1])
+
+
 def test_validation_episodes_are_neither_selected_on_nor_held_out():
     generations, episodes = (part.ravel() for part in np.mgrid[:5, :9])
     purposes = (Purpose.EPISODE, Purpose.HELD_OUT, Purpose.VALIDATION)

@@ -50,7 +50,7 @@ class _Rerun:
 
     def __init__(self, run: Run) -> None:
         self.path, self.header, self._log = run.path, run.header, run
-        self.told = 0
+        self.told = self.steps = 0
         self.last: Record | None = None
         self.checkpoint: Mapping[str, NDArray[Any]] = {}
         self.held_out: store.HeldOut | None = None

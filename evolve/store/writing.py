@@ -46,6 +46,8 @@ class RunFile:
     """Whether the file holds genomes of all candidates."""
     _trailed: int = 0
     """How many steps of trails the file holds."""
+    steps: int = 0
+    """Environment steps of all generations that have been appended."""
     _pending: list[Record] = field(default_factory=list)
     _genomes: list[Genomes] = field(default_factory=list)
     _flushed_at: float = -np.inf
@@ -60,6 +62,7 @@ class RunFile:
         if genomes is not None:
             self._genomes.append(genomes)
         self.last, self.told, self.checkpoint = record, self.told + 1, checkpoint
+        self.steps += record.steps
         waiting = sum(part.weights.nbytes for part in self._genomes)
         if waiting > _MOST_WAITING or time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
             self.flush()
@@ -282,5 +285,6 @@ def reopen(path: Path) -> RunFile:
     last = run.records[-1] if run.records else None
     state = last, run.checkpoint, run.held_out, run.complete
     file = RunFile(path, run.header, lock, run.told, run.told, *state, _begun=True)
+    file.steps = sum(record.steps for record in run.records)
     file.has_population, file._trailed = run.has_population, sum(len(record.champion_trail) for record in run.records)
     return file
