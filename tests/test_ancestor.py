@@ -1,0 +1,135 @@
+"""What was broken in the 2020 script, one test for each: through the commands where its user would have seen it."""
+
+import os
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import Process, environment, launcher
+from gymnasium import spaces
+
+from evolve import networks, store, strategies
+from evolve.environments.spaces import action_decoder
+from evolve.strategies import ranking
+
+SMALL = ("-e", "CartPole-v1", "-p", 9, "-r", 2, "-g", 4, "-d", 3, "--set", "env.max_episode_steps=60")
+NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)
+
+
+BY_TRACES = (*SMALL, "--set", "strategy.trace_pruning=0.3", "--set", "strategy.uniform_pruning=0.0")
+
+
+def run(place, name, *arguments, ranks=None):
+    words = [*launcher(ranks), sys.executable, "-m", f"evolve.{name}", *map(str, arguments)]
+    process = Process(words, environment(), place)
+    done = process.wait(60)
+    process.close()
+    assert done.code == 0, done.err
+    return done.out
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of seed 13 by one rank and by three, and one of seed 41337, pruned by traces alone."""
+    place = tmp_path_factory.mktemp("ancestor")
+    for name, seed, ranks in (("one", 13, None), ("three", 13, 3), ("other", 41337, None)):
+        arguments = (*BY_TRACES, "-s", seed, "--set", "held_out_episodes=7", "-o", name)
+        (place / f"{name}.txt").write_text(run(place, "run", *arguments, ranks=ranks))
+    return place
+
+
+def read(runs, name, seed=13):
+    return store.read(runs / name / f"seed-{seed}.h5")
+
+
+def test_the_seed_flag_has_an_effect(runs):
+    assert read(runs, "one").records[0].digest != read(runs, "other", 41337).records[0].digest
+
+
+def test_environments_are_seeded(runs):
+    one, three = read(runs, "one").records, read(runs, "three").records
+    assert all(np.array_equal(a.fingerprints, b.fingerprints) for a, b in zip(one, three, strict=True))
+    assert np.array_equal(read(runs, "one").held_out.returns, read(runs, "three").held_out.returns)
+
+
+def test_traces_leave_the_workers_and_steer_pruning(runs):
+    one, three = read(runs, "one"), read(runs, "three")
+    traces = three.checkpoint["recent_traces"]
+    assert np.count_nonzero(traces)
+    assert np.array_equal(traces, one.checkpoint["recent_traces"])
+    assert min(three.records[-1].connections) < min(three.records[0].connections)  # nothing else prunes
+
+
+def test_traces_do_not_leak_from_one_candidate_to_the_next(runs):
+    """One slot plays all candidates one after another; with many, each has its own."""
+    known = read(runs, "one").records[0]
+    run(runs, "run", *BY_TRACES, "-s", 13, "-g", 1, "--set", "compute.slots=1", "-o", "slot")
+    assert np.array_equal(read(runs, "slot").records[0].trace_fingerprints, known.trace_fingerprints)
+
+
+def test_the_champion_is_stored_as_it_was_evaluated(runs):
+    said = run(runs, "replay", "three/seed-13.h5", "--generations", "0,1,2,last")
+    assert said.count("equal to the log, to the bit") == 4
+
+
+def test_nan_ranks_last():
+    assert ranking(np.array([np.nan, -1e9, 3.0, np.nan])).tolist() == [2, 1, 0, 3]
+
+
+def test_populations_do_not_grow(runs):
+    assert {record.returns.shape for record in read(runs, "three").records} == {(9, 2)}
+
+
+def test_discrete_actions_are_integers():
+    size, decode = action_decoder(spaces.Discrete(3), 1.0)
+    assert size == 3
+    (action,) = decode(np.array([[0.1, 0.9, -0.3]], np.float32))
+    assert action == 1
+    assert np.issubdtype(type(action), np.integer)
+    assert gymnasium.make("Acrobot-v1").action_space.contains(action)
+
+
+def test_the_final_test_plays_and_prints_as_many_episodes_as_it_says(runs):
+    assert "champion on 7 held-out episodes" in (runs / "three.txt").read_text()
+    assert len(read(runs, "three").held_out.returns) == 7
+
+
+def test_a_wrong_agent_name_hangs_no_rank(command):
+    done = command("run", "-a", "hebian-dag", ranks=3)
+    assert (done.code, done.err.count("Did you mean hebbian-")) == (2, 1)
+
+
+def test_an_exception_at_a_worker_does_not_hang_the_job(command):
+    done = command("run", "-e", "toys:Faulty-v0", "-p", 8, "-r", 3, "-g", 2, ranks=3)
+    assert done.code == 1
+    assert "the motor burnt out" in done.err
+
+
+def test_elites_do_not_keep_their_luckiest_score():
+    made = strategies.make(strategies.options({"name": "prune"}), NETWORK, 9, 1)
+    state, lucky = made.start(), None
+    for generation in range(4):
+        genomes = made.ask(state, generation)
+        fitness = np.full(9, 10.0)
+        if generation == 0:
+            lucky, fitness[5] = genomes.weights[5], 1000.0
+        elif generation == 1:
+            assert np.array_equal(genomes.weights[0], lucky)
+        if generation:
+            fitness[0] = -2000.0  # whoever survived is evaluated again
+        state = made.tell(state, genomes, fitness, np.zeros((9, NETWORK.traces), np.float32))
+    assert not np.array_equal(made.champion(state).weights[0], lucky)
+
+
+def test_no_rank_starts_another_mpirun(command, tmp_path):
+    trap = tmp_path / "bin"
+    trap.mkdir()
+    for name in ("mpirun", "mpiexec", "prterun"):
+        (trap / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/trapped\n")
+        (trap / name).chmod(0o755)
+    path = os.pathsep.join([str(trap), os.environ["PATH"]])
+    done = command("run", *SMALL, "--set", "held_out_episodes=0", ranks=3, PATH=path)
+    assert done.code == 0, done.err
+    assert not (tmp_path / "trapped").exists()
+    assert len(list(tmp_path.glob("runs/**/*.h5"))) == 1
