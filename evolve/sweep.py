@@ -6,6 +6,8 @@ last key changing fastest:
     [sweep]
     strategy.survivors = [1, 8]
     network.plasticity = [0.0, 0.1]
+
+A value may be a table, where settings go together: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
 """
 
 import copy
@@ -75,5 +77,10 @@ def _name(chosen: Mapping[str, Any]) -> str:
     """Return what sets an experiment apart, fit for a directory: survivors=8,plasticity=0.1."""
     last = [key.rpartition(".")[2] for key in chosen]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
-    texts = ("-".join(map(str, v)) if isinstance(v, list) else str(v) for v in chosen.values())
-    return ",".join(f"{name}={re.sub(r'[^A-Za-z0-9.+-]', '-', text)}" for name, text in zip(names, texts, strict=True))
+    texts = (re.sub(r"[^A-Za-z0-9.+-]", "-", _text(value)) for value in chosen.values())
+    return ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
+
+
+def _text(value: Any) -> str:
+    parts = value.values() if isinstance(value, dict) else value
+    return "-".join(map(_text, parts)) if isinstance(value, dict | list) else str(value)

@@ -27,6 +27,13 @@ def test_names_tell_keys_of_one_name_apart_and_fit_into_a_path():
     assert name == "network.name=dag,strategy.name=..-x-y"
 
 
+def test_settings_that_go_together_are_one_value():
+    grid = {"strategy": [{"name": "ga"}, {"name": "prune", "survivors": 8}], "network.hidden": [[4, 2]]}
+    (one, _), (two, table) = points({"sweep": grid, "strategy": {"name": "mk2", "rarest": 0.1}})
+    assert (one, two) == ("strategy=ga,hidden=4-2", "strategy=prune-8,hidden=4-2")
+    assert table["strategy"] == {"name": "prune", "survivors": 8}
+
+
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [(3, "a table of lists"), ({"population": 3}, "sweep.population: expected a list"), ({"episodes": []}, "a list"),

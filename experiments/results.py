@@ -1,0 +1,203 @@
+"""python experiments/results.py [DIR]: write the tables of experiments/README.md from the run files below DIR (runs).
+
+A run belongs to the experiment that it is a whole run of: same configuration, same seed, and as many generations. What
+no run is found for is left out, and said. For the robustness table champions are evaluated, which takes a minute.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evolve import networks, store, strategies
+from evolve.config import Config, Table, differences
+from evolve.errors import InputError
+from evolve.experiment import load_config, prepare
+from evolve.registry import Registry
+from evolve.run import load
+from evolve.shapes import Float64
+from evolve.statistics import interval, rank_test
+from evolve.store import Run
+
+HERE = Path(__file__).parent
+README = HERE / "README.md"
+WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
+           "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
+SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-plastic")
+Runs = Sequence[tuple[Run, Config]]
+
+
+def find(folder: Path) -> list[tuple[Run, Config]]:
+    """Return the whole runs below a folder, each with its configuration."""
+    runs = []
+    for path in sorted(folder.rglob("seed-*.h5")):
+        try:
+            run = store.read(path)
+        except InputError as wrong:
+            print(wrong, file=sys.stderr)
+            continue
+        if run.complete and run.held_out is not None:
+            runs.append((run, load_config(run.header.config, str(path))))
+    return runs
+
+
+def of(config: Config, runs: Runs) -> list[Run]:
+    """Return the runs of an experiment, by seed; those that were to end otherwise are not."""
+    ours = prepare(config).config
+    same = [
+        run for run, theirs in runs
+        if run.header.seed in ours.seeds and not differences(ours, theirs)
+        and (theirs.generations, theirs.early_stop) == (ours.generations, ours.early_stop)
+    ]  # fmt: skip
+    return sorted(same, key=lambda run: run.header.seed)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [list(head), ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def held_out(run: Run) -> float:
+    """Return the champion's mean return on held-out episodes."""
+    assert run.held_out is not None
+    return float(np.nanmean(run.held_out.returns))
+
+
+def taken(run: Run) -> int:
+    """Return the environment steps of all generations."""
+    return sum(record.steps for record in run.records)
+
+
+def clock(seconds: float) -> str:
+    """Return a duration in words."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+def said(section: Table, registry: Registry) -> str:
+    """Return a network or a strategy in words: its name and what is not as by default."""
+    usual = registry.options({"name": section["name"]})
+    apart = ", ".join(f"{key} {value}" for key, value in section.items() if usual.get(key) != value)
+    return f"{section['name']} ({apart})" if apart else str(section["name"])
+
+
+def results(paths: Sequence[Path], runs: Runs) -> str:
+    """Return the table of what experiments came to, seed by seed."""
+    rows = []
+    for path in paths:
+        (config,), question = load([str(path)])[0], path.read_text().splitlines()[0].removeprefix("# ")
+        found = of(config, runs)
+        if not found:
+            print(f"{path.name}: no whole run of it was found", file=sys.stderr)
+            continue
+        means = ", ".join(f"**{held_out(run):.1f}**" for run in found)
+        masks = [run.held_out.mask for run in found if run.held_out is not None]
+        left = ", ".join(f"{np.count_nonzero(mask):,}" for mask in masks)
+        steps = ", ".join(f"{taken(run) / 1e6:.1f} M" for run in found)
+        times = ", ".join(clock(sum(r.seconds for r in run.records)) for run in found)
+        who = f"{config.network['name']}, {config.strategy['name']}"
+        rows.append([f"[{path.stem}]({path.name})", question, who, means, f"{left} of {masks[0].size:,}", steps, times])
+    return table(["experiment", "question", "network, strategy", "held-out mean", "connections", "steps", "time"], rows)
+
+
+def digests(paths: Sequence[Path], runs: Runs) -> str:
+    """Return the table of final digests: who runs the experiment again gets the same."""
+    rows = [
+        [path.stem, str(run.header.seed), str(run.told), f"`{run.records[-1].digest.decode()}`"]
+        for path in paths
+        for run in of(load([str(path)])[0][0], runs)
+    ]
+    return table(["experiment", "seed", "generations", "digest of the last generation"], rows)
+
+
+def swept(path: Path, runs: Runs) -> str:
+    """Return the table of a sweep: networks and strategies down, environments across, the mean over seeds in a cell."""
+    points = [(config, of(config, runs)) for config in load([str(path)])[0]]
+    tasks = list(dict.fromkeys(config.env.id for config, _ in points))
+    cells: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for config, found in points:
+        row = said(config.network, networks.NETWORKS), said(config.strategy, strategies.STRATEGIES)
+        cells.setdefault(row, {})[config.env.id] = [held_out(run) for run in found]
+    rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items()]
+    return table(["network", "strategy", *tasks], rows)
+
+
+def cell(means: list[float]) -> str:
+    """Return a mean over seeds, and the worst and the best of them."""
+    return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})" if means else ""
+
+
+def elsewhere(run: Run, env: str) -> Float64:
+    """Return the returns of a champion in another environment."""
+    words = ["-e", f"experiments.walkers:{env}-v0", "--engine", "gymnasium", "--set", "env.max_episode_steps=1600"]
+    done = subprocess.run(
+        [sys.executable, "-m", "evolve.evaluate", str(run.path.resolve()), *words, "--json"],
+        cwd=HERE.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(done.stderr)
+    return np.array(json.loads(done.stdout)["returns"], float)
+
+
+def with_interval(sample: Float64) -> str:
+    """Return the mean of a sample with its 95 % interval."""
+    low, high = interval(sample)
+    return f"{sample.mean():.0f} ({low:.0f} to {high:.0f})"
+
+
+def robustness(paths: Sequence[Path], runs: Runs) -> str:
+    """Return the table of champions on walkers that they have never met."""
+    rows = []
+    for path in paths:
+        for run in of(load([str(path)])[0][0], runs):
+            samples = [elsewhere(run, env) for env in WALKERS.values()]
+            between = [interval(sample) for sample in samples]
+            pairs = zip(samples, between, strict=True)
+            rows.append(
+                [path.stem, *(f"{sample.mean():.0f} ({low:.0f} to {high:.0f})" for sample, (low, high) in pairs)]
+            )
+    return table(["champion of", *WALKERS], rows)
+
+
+def compared(paths: Sequence[Path], runs: Runs) -> str:
+    """Return the table of experiments of which the first is the one to compare with."""
+    rows, first = [], None
+    for path in paths:
+        found = of(load([str(path)])[0][0], runs)
+        if not found:
+            continue
+        means, steps = np.array([held_out(run) for run in found]), float(np.mean([taken(run) for run in found]))
+        first = first or (means, steps)
+        p = f"{rank_test(means, first[0]):.2f}" if means is not first[0] else ""
+        each = ", ".join(f"{mean:.0f}" for mean in means)
+        words = f"{means.mean():.0f} ({each})", f"{steps / 1e6:.1f} M", f"{steps / first[1]:.2f}", p
+        rows.append([f"[{path.stem}]({path.name})", *words])
+    return table(["experiment", "held-out mean (of each seed)", "steps", "share of the steps", "p"], rows)
+
+
+def write(section: str, text: str) -> None:
+    """Put a table in its place, between two marks."""
+    begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
+    before = README.read_text()
+    after = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", before, flags=re.S)
+    README.write_text(after)
+
+
+def main() -> None:
+    """Write every table."""
+    runs = find(Path(sys.argv[1] if len(sys.argv) > 1 else "runs"))
+    single = [HERE / f"{name}.toml" for name in SINGLE]
+    write("results", results([*single], runs))
+    write("strategies", swept(HERE / "strategies.toml", runs))
+    write("pruning", swept(HERE / "pruning.toml", runs))
+    write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
+    write("robustness", robustness([path for path in single if path.stem in ("walker-es", "walker-plastic")], runs))
+    write("digests", digests(single, runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The tables of experiments/README.md: written from run files by one command, and only from whole runs."""
+
+import importlib.util
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from evolve import store
+from evolve.config import differences
+from evolve.experiment import load_config, prepare
+from evolve.run import load, main
+
+SMALL = """# Does {name} hold its pole?
+seeds = [1, 2]
+generations = 3
+population = 6
+episodes = 2
+held_out_episodes = 4
+{more}
+[env]
+id = "CartPole-v1"
+max_episode_steps = 300
+[network]
+hidden = [2]
+"""
+SWEEP = SMALL.replace(
+    "[network]\nhidden = [2]", "[sweep]\nstrategy = [{{name = 'ga'}}, {{name = 'prune', survivors = 2}}]"
+)
+
+
+@pytest.fixture(scope="module")
+def results():
+    spec = importlib.util.spec_from_file_location("results", ROOT / "experiments" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Experiments, and runs of them: whole ones, a shorter one, and one of other settings."""
+    place = tmp_path_factory.mktemp("experiments")
+    (place / "one.toml").write_text(SMALL.format(name="one", more=""))
+    (place / "two.toml").write_text(SMALL.format(name="two", more="[early_stop]\nsteps = 100\n"))
+    (place / "three.toml").write_text(SMALL.format(name="three", more="connection_cost = 1.0"))
+    (place / "many.toml").write_text(SWEEP.format(name="many", more=""))
+    for name, more in (("one", ()), ("two", ()), ("many", ()), ("one", ("-g", "2")), ("one", ("-p", "7"))):
+        folder = place / "runs" / f"{name}{''.join(more)}"
+        assert main([str(place / f"{name}.toml"), *more, "-o", str(folder)]) == 0
+    shutil.copy(place / "one.toml", place / "runs" / "seed-1.h5")  # no run file
+    return place
+
+
+def test_results_are_those_of_whole_runs(results, place, capfd):
+    runs = results.find(place / "runs")
+    assert "seed-1.h5" in capfd.readouterr().err
+    table = results.results([place / f"{name}.toml" for name in ("one", "two", "three")], runs)
+    assert "three.toml: no whole run" in capfd.readouterr().err
+    head, _, one, two = table.splitlines()
+    assert head.split(" | ")[3:5] == ["held-out mean", "connections"]
+    ours = [store.read(place / "runs" / "one" / f"seed-{seed}.h5") for seed in (1, 2)]
+    assert f"**{ours[0].held_out.returns.mean():.1f}**, **{ours[1].held_out.returns.mean():.1f}**" in one
+    left = [np.count_nonzero(run.held_out.mask) for run in ours]
+    assert f"{left[0]}, {left[1]} of {ours[0].held_out.mask.size}" in one
+    assert "Does two hold its pole?" in two
+    digests = results.digests([place / "one.toml"], runs)
+    assert re.findall(r"`(\w+)`", digests) == [run.records[-1].digest.decode() for run in ours]
+
+
+def test_a_sweep_is_a_table_of_means_over_seeds(results, place):
+    table = results.swept(place / "many.toml", results.find(place / "runs")).splitlines()
+    assert table[0] == "| network | strategy | CartPole-v1 |"
+    means = [store.read(place / "runs/many/strategy=ga" / f"seed-{s}.h5").held_out.returns.mean() for s in (1, 2)]
+    assert table[2].endswith(f"| ga | {np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f}) |")
+    assert "prune (survivors 2)" in table[3]
+
+
+def test_experiments_are_compared_with_the_first(results, place):
+    table = results.compared([place / "one.toml", place / "two.toml"], results.find(place / "runs")).splitlines()
+    assert table[2].count("| 1.00 |") == 1
+    assert float(table[3].split(" | ")[3]) < 1
+
+
+def test_tables_take_their_place(results, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "README", tmp_path / "README.md")
+    text = "a\n<!-- x -->\nold\n<!-- end of x -->\nb\n"
+    results.README.write_text(text)
+    for _ in range(2):
+        results.write("x", r"new \1")
+        assert results.README.read_text() == text.replace("old", r"new \1")
+
+
+@pytest.mark.parametrize("name", ["Unchanged", "WeakLeg", "LameLeg", "Lighter", "Heavier"])
+def test_changed_walkers_are_walkers(name, tmp_path, monkeypatch, command):
+    quick = ("-p", 2, "-g", 1, "-r", 1, "-d", 2, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=3")
+    there = {"PYTHONPATH": str(ROOT)}
+    assert command("run", *quick, "-e", f"experiments.walkers:{name}-v0", "-o", name, **there).code == 0
+    assert command("run", *quick, "-e", "BipedalWalker-v3", "-o", "plain").code == 0
+    one, plain = (store.read(tmp_path / folder / "seed-0.h5") for folder in (name, "plain"))
+    assert (one.records[0].digest == plain.records[0].digest) is (name == "Unchanged")
+
+
+def test_every_table_of_the_readme_has_its_place(results):
+    readme = results.README.read_text()
+    for section in ("results", "strategies", "pruning", "racing", "robustness", "digests"):
+        assert readme.count(f"<!-- {section} -->") == readme.count(f"<!-- end of {section} -->") == 1
+
+
+def test_the_experiments_that_are_compared_differ_in_nothing_else():
+    full, raced = (
+        prepare(load([str(ROOT / "experiments" / f"walker-{name}.toml")])[0][0]).config for name in ("all", "racing")
+    )
+    assert {key for key, _, _ in differences(full, raced)} == {"racing.rounds"}
+    assert raced.early_stop.steps == 0.6 * full.early_stop.steps
+    assert load_config(full.to_toml()) == full
