@@ -4,25 +4,31 @@ With D = [O, h1, …, hL, A], x_0 the observation and W_ij the [D_j, D_{i+1}] ma
 
     x_{i+1} = tanh(Σ_{j ≤ i} x_j W_ij)               one sum, over the rows of W_i0, W_i1, … in ascending order
 
-The last layer is the action. Weights are N(0, 1) at birth, a share of `birth_pruning` of them pruned.
+The last layer is the action. Weights are N(0, birth_scale²) at birth, a share of `birth_pruning` of them pruned.
 """
 
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from evolve.config import Options
 from evolve.genome import Genomes, pruned
 from evolve.networks.contract import Block, all_earlier
 from evolve.networks.layers import Layer, LayeredNetwork, Wiring
-from evolve.networks.settings import Hidden, Share
+from evolve.networks.settings import Hidden, Scale, Share
 from evolve.numerics import normal_quantile
 from evolve.rng import Stream
 
 
 class DagOptions(Options):
-    """Settings of `[network]` for dag; `birth_pruning` is the share of connections missing at birth."""
+    """Settings of `[network]` for dag.
+
+    birth_scale: the standard deviation of weights at birth; birth_pruning: the share of connections missing then.
+    """
 
     hidden: Hidden = (8, 8)
+    birth_scale: Scale = 1.0
     birth_pruning: Share = 0.025
 
 
@@ -50,5 +56,5 @@ class Dag(LayeredNetwork[DagOptions]):
 
     def birth(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = normal_quantile(stream.uniform(1, self.weights))
+        weights = np.float32(self.options.birth_scale) * normal_quantile(stream.uniform(1, self.weights))
         return pruned(weights, stream.uniform(1, self.weights) >= self.options.birth_pruning)

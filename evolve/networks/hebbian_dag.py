@@ -21,7 +21,7 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import Genomes, pruned
 from evolve.networks.contract import Block, all_earlier
-from evolve.networks.settings import Hidden, Share
+from evolve.networks.settings import Hidden, Scale, Share
 from evolve.networks.slots import SlotArrays
 from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
 from evolve.numerics.steps import HebbianDagStep
@@ -30,13 +30,17 @@ from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 class HebbianDagOptions(Options):
-    """Settings of `[network]` for hebbian-dag; `birth_pruning` is the share of connections missing at birth."""
+    """Settings of `[network]` for hebbian-dag.
+
+    birth_scale: the standard deviation of weights at birth; birth_pruning: the share of connections missing then.
+    """
 
     hidden: Hidden = (8, 8)
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
     trace_limit: float = Field(10.0, gt=0, le=1e6)
     neuromodulated: bool = False
+    birth_scale: Scale = 1.0
     birth_pruning: Share = 0.025
 
 
@@ -74,8 +78,8 @@ class HebbianDag:
         return 3 * self.weights
 
     def birth(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1): weights N(0, 1), a share of `birth_pruning` of them pruned."""
-        weights = normal_quantile(stream.uniform(1, self.weights))
+        """Return one genome (P = 1): weights N(0, birth_scale²), a share of `birth_pruning` of them pruned."""
+        weights = np.float32(self.options.birth_scale) * normal_quantile(stream.uniform(1, self.weights))
         return pruned(weights, stream.uniform(1, self.weights) >= self.options.birth_pruning)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":

@@ -17,7 +17,7 @@ VARIANTS = [
     {"name": "hebbian-dag", "hidden": [6], "plasticity": -0.2, "neuromodulated": True},
     {"name": "dag"},
     {"name": "dag", "hidden": []},
-    {"name": "dag", "hidden": [5, 3, 4], "birth_pruning": 0.4},
+    {"name": "dag", "hidden": [5, 3, 4], "birth_scale": 0.1, "birth_pruning": 0.4},
     {"name": "mlp"},
     {"name": "mlp", "hidden": []},
     {"name": "mlp", "hidden": [5, 3, 4], "birth_scale": 3.0, "birth_pruning": 0.4},

@@ -6,9 +6,11 @@ from episodes import born, noise, ordered, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolve import networks
 from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.numerics import tanh
+from evolve.rng import Purpose, Stream
 
 
 @settings(max_examples=25, deadline=None)
@@ -67,3 +69,11 @@ def test_size_of_the_walkers_network():
     assert [(b.layer, b.source, b.rows, b.columns) for b in network.blocks] == [
         (0, 0, 24, 8), (1, 0, 24, 8), (1, 1, 8, 8), (2, 0, 24, 4), (2, 1, 8, 4), (2, 2, 8, 4),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["dag", "hebbian-dag"])
+def test_weights_at_birth_have_the_scale_that_is_asked_for(name):
+    one, small = (networks.make(networks.options({"name": name, "birth_scale": scale}), 4, 2) for scale in (1.0, 0.25))
+    born, less = (network.birth(Stream(5, Purpose.BIRTH)) for network in (one, small))
+    assert np.array_equal(born.weights * np.float32(0.25), less.weights)
+    assert 0.8 < born.weights[born.mask].std() < 1.2
