@@ -11,7 +11,7 @@ The centre θ is a newborn genome at first, and its mask is everybody's. With n 
     m, v         β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise
     θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) in the t-th tell, λ the weight decay; as a
                  part of g it would become steps of size α wherever fitness is flat
-    σ, α         times their decays, down to their smallest values
+    σ, α         times their decays, down to their smallest values, once `constant_generations` have been told
     mask         after t of T = `pruning_generations` tells round(C (1 - s)) of the C connections at birth are left,
                  s = `pruning` · (1 - (1 - t/T)³): quickly while there are many. Those go that have the smallest |θ|, or
                  |H̄|, the trace averaged over all candidates; or any, as a control
@@ -50,6 +50,7 @@ class OpenAiEsOptions(Options):
     learning_rate: float = Field(0.05, gt=0, le=1e6)
     learning_rate_decay: float = Field(1.0, gt=0, le=1)
     smallest_learning_rate: float = Field(0.001, ge=0, le=1e6)
+    constant_generations: int = Field(0, ge=0)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     weight_decay: float = Field(0.005, ge=0, le=1e6)
@@ -111,8 +112,9 @@ class OpenAiEs:
         v = o.beta2 * state.v + (1 - o.beta2) * (g * g)
         step = (m / (1 - power1)) / (np.sqrt(v / (1 - power2)) + _EPSILON)
         centre = state.centre + rate * (step - o.weight_decay * state.centre)
-        sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
-        rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
+        if told >= o.constant_generations:
+            sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
+            rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
         mask = self._prune(state.mask, centre, traces, told + 1)
         schedule = np.array([power1, power2, sigma, rate, told + 1])
         return OpenAiEsState(centre * mask, m * mask, v * mask, schedule, mask)

@@ -103,6 +103,15 @@ def test_equal_fitness_moves_the_centre_by_weight_decay_only():
     assert after == pytest.approx(before * (1 - 0.01 * 0.1))
 
 
+def test_step_sizes_are_constant_at_first_where_that_is_asked_for():
+    es = made(2, sigma=1.0, sigma_decay=0.5, learning_rate=0.8, learning_rate_decay=0.5, constant_generations=2)
+    state, seen = es.start(), []
+    for generation in range(4):
+        state = tell(es, state, generation, [1.0, 0.0])
+        seen.append(state.schedule[2:4].tolist())
+    assert seen == [[1.0, 0.8], [1.0, 0.8], [0.5, 0.4], [0.25, 0.2]]
+
+
 def test_step_sizes_decay_down_to_their_smallest():
     es = made(2, sigma=1.0, sigma_decay=0.5, smallest_sigma=0.2,
               learning_rate=0.8, learning_rate_decay=0.5, smallest_learning_rate=0.3)  # fmt: skip
