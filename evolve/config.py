@@ -89,6 +89,7 @@ class EnvOptions(Options):
 
     reuse: whether an environment object may run a second episode. "auto" allows it only where reset is known
     to restore every bit: Box2D's world, for one, remembers earlier episodes.
+    action_scale: how far actions reach that have no bounds; below 1, also what share of its range one with bounds has.
     on_failure: what an episode does that raises, gives a reward or an observation that is no finite number, or does
     not end in time: "stop" the run, or count as the "worst" there is (its return is NaN) and let the run go on.
     max_episode_seconds: wall time, that of the environments stepped beside it included. What it decides depends on the

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import store, strategies
+from evolve import racing, store, strategies
 from evolve.cluster import Coordinator, Task, keys_of
 from evolve.config import Config
 from evolve.evaluation import Evaluation
 from evolve.experiment import Experiment, for_each, moments_of, restore
 from evolve.genome import DIGEST_START, Genomes, chain_digest
-from evolve.racing import mean_return
+from evolve.numerics import ordered_sum
 from evolve.rng import Purpose, environment_seeds
 from evolve.shapes import Float32, Float64, Int64
 
@@ -45,10 +45,13 @@ def fitness_of(config: Config, genomes: Genomes, evaluation: Evaluation) -> Floa
 
     The prunable MLP's (mk1), with a weight of 1 there; NaN where an episode's return is NaN.
     """
-    density: Float64 = genomes.connections() / genomes.mask.shape[1]
-    returns = mean_return(evaluation.returns, evaluation.played)
-    fitness: Float64 = returns - config.connection_cost * density
-    return fitness
+    return racing.fitness(evaluation.returns, evaluation.played, costs_of(config, genomes))
+
+
+def costs_of(config: Config, genomes: Genomes) -> Float64:
+    """Return [P]: what the connections of each candidate cost."""
+    costs: Float64 = config.connection_cost * (genomes.connections() / genomes.mask.shape[1])
+    return costs
 
 
 def evolve(
@@ -74,7 +77,8 @@ def evolve(
             genomes = strategy.ask(state, generation)
             keys = keys_of(generation, config.population, config.common_random_numbers)
             task = Task(seed, Purpose.EPISODE, keys, normalizers=for_each(normalizer, len(genomes)))
-            evaluation = coordinator.evaluate(task, genomes, config.episodes, network.traces, config.racing)
+            race = config.racing, costs_of(config, genomes)
+            evaluation = coordinator.evaluate(task, genomes, config.episodes, network.traces, race)
             fitness = fitness_of(config, genomes, evaluation)
             state = strategy.tell(state, genomes, fitness, evaluation.traces)
             previous = bytes.fromhex(file.last.digest.decode()) if file.last else DIGEST_START
@@ -106,7 +110,7 @@ def _is_enough(
     keys = keys_of(file.told, population=1)
     task = Task(file.header.seed, Purpose.VALIDATION, keys, normalizers=for_each(normalizer, 1))
     returns = coordinator.evaluate(task, champion, stop.episodes, experiment.network.traces).returns
-    return bool(returns.mean() >= stop.mean_return)
+    return bool(ordered_sum(returns[0]) / stop.episodes >= stop.mean_return)
 
 
 def _record(

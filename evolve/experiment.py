@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,11 +52,18 @@ class Told(Protocol):
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
-    """Return the configuration written in a run file or sent to a worker. Raises InputError that names the source."""
+    """Return the configuration written in a run file or sent to a worker. Raises InputError that names the source.
+
+    Settings that are younger than the file have their defaults.
+    """
     try:
-        return parse(Config, read_table(text, source))
+        config = parse(Config, read_table(text, source))
     except InputError as wrong:
         raise InputError(source, "a whole configuration", f"a damaged one ({wrong})") from None
+    with suppress(InputError):  # what cannot be made here can still be looked at
+        config = config.model_copy(update={"network": networks.options(config.network)})
+        config = config.model_copy(update={"strategy": strategies.options(config.strategy)})
+    return config
 
 
 def make_rollout(text: str) -> Rollout:
@@ -120,14 +128,21 @@ def reload(run: store.Run, env: EnvOptions | None = None) -> Experiment:
     """
     config = load_config(run.header.config, str(run.path))
     compute = ComputeOptions(check=config.compute.check)
-    experiment = prepare(config.model_copy(update={"compute": compute, "env": env or config.env}))
+    experiment = prepare(config.model_copy(update={"compute": compute}))
     if run.records:
         first, shape = run.records[0], (config.population, config.episodes)
         if first.returns.shape != shape or len(first.champion_weights) != experiment.network.weights:
-            if env is not None:
-                raise InputError("env", "an environment of the champion's observations and actions", env.id)
             raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
-    return experiment
+    return experiment if env is None else _elsewhere(experiment, env)
+
+
+def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:
+    other = prepare(experiment.config.model_copy(update={"env": env}))
+    sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
+    if sizes != theirs:
+        came = "{}, of {} and {}".format(env.id, *theirs)
+        raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), came)
+    return other
 
 
 def restore(experiment: Experiment, run: Told) -> tuple[Any, Any]:

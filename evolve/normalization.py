@@ -42,7 +42,7 @@ class Moments:
         if not self.count:
             return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
         mean = self.sums[0] / self.count
-        variance = np.maximum(self.sums[1] / self.count - mean * mean, _LEAST_DEVIATION**2)
+        variance = np.maximum(self.sums[1] / self.count - mean * mean, _LEAST_DEVIATION * _LEAST_DEVIATION)
         normalizer: Float32 = np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
         return normalizer
 

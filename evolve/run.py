@@ -99,8 +99,6 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
     config = experiment.config
     path = store.path_of(config.directory(), seed)
     if not (resume and store.exists(path)):
-        # What a strategy refuses is to be refused before there is a file.
-        strategies.make(config.strategy, experiment.network, config.population, seed)
         about = manifest(world, backend(config.compute.backend), strategies.portable(config.strategy))
         return store.create(path, store.Header(config.to_toml(), about, seed, config.env.id))
     file = store.reopen(path)
@@ -110,7 +108,9 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
         file.close()
         raise
     judged = 0 if file.held_out is None else len(file.held_out.returns)
-    if file.told < config.generations or judged < config.held_out_episodes:
+    before = load_config(file.header.config, str(path))
+    enough = file.complete and file.told < before.generations and before.early_stop == config.early_stop
+    if (file.told < config.generations and not enough) or judged < config.held_out_episodes:
         file.complete, file.held_out = False, None
     file.header = store.Header(config.to_toml(), file.header.manifest, seed, file.header.env)
     return file
@@ -141,9 +141,7 @@ def _summary(file: store.RunFile, generations: int) -> str:
     lines = [f"{file.path}: best {best_and_mean(last)[0]:.2f} in generation {file.told - 1}, "
              f"digest {last.digest.decode()}"]  # fmt: skip
     if file.told < generations:
-        lines.append(
-            f"stopped early, after {file.told} of {generations} generations: good enough on validation episodes"
-        )
+        lines.append(f"stopped early, after {file.told} of {generations} generations and {file.steps:,} steps")
     if file.held_out is not None:
         mean, half = interval(file.held_out.returns)
         spread = f" ± {half:.2f} (95 %)" if math.isfinite(half) else ""
@@ -157,6 +155,8 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     if limit is not None:
         stop.limit(seconds(limit))
     experiments = [prepare(config) for config in configs]
+    for made in experiments:  # what a strategy refuses is to be refused before there is a file
+        strategies.make(made.config.strategy, made.network, made.config.population, made.config.seeds[0])
     with ExitStack() as opened:
         queued = [
             (made, [opened.enter_context(closing(_open(made, seed, resume, world))) for seed in made.config.seeds])

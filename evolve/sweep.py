@@ -41,17 +41,20 @@ def points(table: Table) -> list[tuple[str, Table]]:
         chosen = dict(zip((key for key, _ in lists), values, strict=True))
         point = copy.deepcopy(table)
         for key, value in chosen.items():
-            set_key(point, key, value)
-        found.append((_name(chosen), point))
-    return found
+            set_key(point, key, copy.deepcopy(value))
+        found.append((chosen, point))
+    return list(zip(_names([chosen for chosen, _ in found]), (point for _, point in found), strict=True))
 
 
 def without(table: Table, key: str) -> None:
-    """Let a key that is given otherwise not be swept over."""
+    """Let a key that is given otherwise not be swept over. Raises InputError for one that is a part of what is."""
     *sections, last = key.split(".")
     grid: Any = table.get("sweep", {})
     if isinstance(grid, dict):
         grid.pop(key, None)
+        whole = [name for name, values in _lists(grid, "") if key.startswith(f"{name}.")]
+        if whole:
+            raise InputError(key, "no setting of what the file sweeps over as a whole", f"sweep.{whole[0]}")
     for section in sections:
         grid = grid.get(section, {}) if isinstance(grid, dict) else {}
     if isinstance(grid, dict):
@@ -73,14 +76,26 @@ def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
     return found
 
 
-def _name(chosen: Mapping[str, Any]) -> str:
-    """Return what sets an experiment apart, fit for a directory: survivors=8,plasticity=0.1."""
+def _names(points: list[dict[str, Any]]) -> list[str]:
+    """Return what sets each experiment apart, fit for a directory: survivors=8,plasticity=0.1.
+
+    Tables are named by their values alone if that tells them apart. Raises InputError for two that are the same.
+    """
+    for keyed in (False, True):
+        names = [_name(chosen, keyed) for chosen in points]
+        if len(set(names)) == len(names):
+            return names
+    raise InputError("sweep", "every combination once", next(name for name in names if names.count(name) > 1))
+
+
+def _name(chosen: Mapping[str, Any], keyed: bool) -> str:
     last = [key.rpartition(".")[2] for key in chosen]
     names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
-    texts = (re.sub(r"[^A-Za-z0-9.+-]", "-", _text(value)) for value in chosen.values())
+    texts = (re.sub(r"[^A-Za-z0-9.+-]", "-", _text(value, keyed)) for value in chosen.values())
     return ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
 
 
-def _text(value: Any) -> str:
-    parts = value.values() if isinstance(value, dict) else value
-    return "-".join(map(_text, parts)) if isinstance(value, dict | list) else str(value)
+def _text(value: Any, keyed: bool) -> str:
+    if isinstance(value, dict):
+        return "-".join(f"{key}-{_text(part, keyed)}" if keyed else _text(part, keyed) for key, part in value.items())
+    return "-".join(_text(part, keyed) for part in value) if isinstance(value, list) else str(value)

@@ -53,7 +53,12 @@ def of(config: Config, runs: Runs) -> list[Run]:
         if run.header.seed in ours.seeds and not differences(ours, theirs)
         and (theirs.generations, theirs.early_stop) == (ours.generations, ours.early_stop)
     ]  # fmt: skip
-    return sorted(same, key=lambda run: run.header.seed)
+    by_seed: dict[int, Run] = {}
+    for run in same:
+        known = by_seed.setdefault(run.header.seed, run)
+        if known.records[-1].digest != run.records[-1].digest:
+            print(f"{known.path} and {run.path} differ: evolve.verify says where", file=sys.stderr)
+    return [by_seed[seed] for seed in sorted(by_seed)]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -46,7 +46,8 @@ def test_elsewhere_nothing_is_kept(command, tmp_path):
     assert (told["generation"], told["env"]["max_episode_steps"]) == (2, 7)
     other = command("evaluate", FILE, "-e", "toys:Faulty-v0")
     assert other.code == 2
-    assert "env: expected an environment of the champion's observations and actions" in other.err
+    assert "env: expected an environment of the champion's 4 observations and 2 actions" in other.err
+    assert "got toys:Faulty-v0, of 3 and 2" in other.err
     same = command("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
     assert "in another environment, CartPole-v1: not kept" in same.out
     assert (tmp_path / FILE).read_bytes() == before

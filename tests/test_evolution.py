@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evolve import store
-from evolve.config import Config
+from evolve import evolution, store
+from evolve.config import Config, EarlyStopOptions
 from evolve.evolution import fitness_of
 from evolve.genome import Genomes
 from evolve.rng import Purpose, environment_seeds
@@ -61,8 +61,10 @@ def test_a_run_stops_once_its_champion_is_good_enough(command, tmp_path):
     assert len(early.held_out.returns) == 4
     assert command("run", *EARLY, "-g", 20, *good, "-o", "three", ranks=3).code == 0
     assert told(tmp_path, "three").records[-1].digest == early.records[-1].digest
+    assert command("evaluate", "early/seed-3.h5", "--episodes", 9).code == 0
     again = command("run", *EARLY, "-g", 20, *good, "-o", "early", "--resume")
-    assert (again.code, told(tmp_path, "early").told) == (0, early.told), again.err
+    assert "already complete" in again.out
+    assert len(told(tmp_path, "early").held_out.returns) == 9
     assert command("verify", "early/seed-3.h5", "--full").code == 0
     harder = command("run", *EARLY, "-g", 20, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume")
     assert harder.code == 0, harder.err
@@ -70,11 +72,32 @@ def test_a_run_stops_once_its_champion_is_good_enough(command, tmp_path):
 
 
 def test_a_run_stops_once_it_has_taken_its_steps(command, tmp_path):
-    budget = (*EARLY, "--set", "early_stop.steps=500", "-o", "out")
+    budget = (*EARLY, "--set", "early_stop.steps=3000", "-o", "out")
     assert command("run", *budget, "-g", 2).code == 0
-    assert command("run", *budget, "-g", 50, "--resume", ranks=3).code == 0
+    between = told(tmp_path, "out").told
+    done = command("run", *budget, "-g", 50, "--resume", ranks=3)
+    assert done.code == 0, done.err
     steps = [record.steps for record in told(tmp_path, "out").records]
-    assert sum(steps) >= 500 > sum(steps[:-1])
+    assert between == 2 < len(steps) < 50
+    assert sum(steps) >= 3000 > sum(steps[:-1])
+    assert f"stopped early, after {len(steps)} of 50 generations and {sum(steps):,} steps" in done.out
+
+
+def test_validation_plays_validation_episodes_of_the_generation(monkeypatch):
+    asked = []
+
+    class Farm:
+        def evaluate(self, task, champion, episodes, traces, race=None):
+            asked.append((task.purpose, task.keys.tolist(), episodes))
+            return SimpleNamespace(returns=np.array([[1.0, 3.0]]))
+
+    stop = EarlyStopOptions(mean_return=2.0, episodes=2, every=3)
+    experiment = SimpleNamespace(config=Config(early_stop=stop), network=SimpleNamespace(traces=0))
+    file = SimpleNamespace(told=3, steps=0, header=SimpleNamespace(seed=1))
+    assert evolution._is_enough(experiment, Farm(), file, GENOMES.take(np.array([0])), None)
+    file.told = 4
+    assert not evolution._is_enough(experiment, Farm(), file, GENOMES.take(np.array([0])), None)
+    assert asked == [(Purpose.VALIDATION, [[3, 0]], 2)]
 
 
 def test_validation_episodes_are_neither_selected_on_nor_held_out():

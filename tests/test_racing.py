@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evolve import store
 from evolve.config import RacingOptions
-from evolve.racing import NO_RACE, mean_return, rounds
+from evolve.racing import NO_RACE, fitness, rounds
 
 
 def race(options, scores, episodes):
@@ -30,14 +30,27 @@ def test_by_hand():
     returns, played = race(RacingOptions(rounds=(1, 2), keep=0.5), scores, 4)
     assert played == [[0, 4, 8, 12], [1, 13], [14, 15]]  # 3 and 5 go on, and of (3 + 0) / 2 and (5 + 1) / 2 the second
     # Candidate 3 has (5 + 1 + 0 + 0) / 4. Candidate 0 left with as much; 2 left earlier, and its 2.0 is cut to that.
-    assert mean_return(returns, ~np.isnan(returns)).tolist() == [1.5, 1.0, 1.5, 1.5]
+    assert fitness(returns, ~np.isnan(returns)).tolist() == [1.5, 1.0, 1.5, 1.5]
+
+
+def test_what_connections_cost_counts_in_the_race_and_after_it():
+    scores, costs = np.array([[10.0, 10, 10], [9, 9, 9], [1, 0, 0], [8, 8, 8]]), np.array([12.0, 12, 0, 1])
+    returns, played = np.full((4, 3), np.nan), []
+    for units in rounds(RacingOptions(rounds=(1,), keep=0.5), returns, costs):
+        at = np.divmod(units, 3)
+        returns[at] = scores[at]
+        played.append(sorted(set(at[0].tolist())))
+    assert played == [[0, 1, 2, 3], [2, 3]]  # -2, -3, 1 and 7
+    assert fitness(returns, ~np.isnan(returns), costs).tolist() == [-2.0, -3.0, 1 / 3, 7.0]
+    tied = fitness(np.array([[9.0, 9], [9, np.nan]]), np.array([[True, True], [True, False]]), np.array([5.0, 0.0]))
+    assert tied.tolist() == [4.0, 4.0]  # who left is not better than who stayed
 
 
 def test_without_rounds_everybody_plays_everything():
     scores = np.arange(6.0).reshape(3, 2)
     returns, played = race(NO_RACE, scores, 2)
     assert played == [list(range(6))]
-    assert mean_return(returns, np.ones((3, 2), np.bool_)).tolist() == [0.5, 2.5, 4.5]
+    assert fitness(returns, np.ones((3, 2), np.bool_)).tolist() == [0.5, 2.5, 4.5]
 
 
 @given(st.integers(2, 20), st.integers(1, 6), st.sets(st.integers(1, 8), max_size=3), st.floats(0.05, 0.95), st.data())
@@ -53,11 +66,11 @@ def test_the_best_of_those_who_stay_lead(P, E, cuts, keep, data):
     counts = played.sum(axis=1)
     assert counts.max() == E
     assert all(played[p, : counts[p]].all() for p in range(P))
-    fitness = mean_return(returns, played)
+    found = fitness(returns, played)
     for p in range(P):
-        stayed = fitness[(counts > counts[p]) & ~np.isnan(fitness)]
-        assert np.isnan(fitness[p]) == np.isnan(scores[p, : counts[p]]).any()
-        assert not len(stayed) or np.isnan(fitness[p]) or fitness[p] <= stayed.min()
+        stayed = found[(counts > counts[p]) & ~np.isnan(found)]
+        assert np.isnan(found[p]) == np.isnan(scores[p, : counts[p]]).any()
+        assert not len(stayed) or np.isnan(found[p]) or found[p] <= stayed.min()
 
 
 @pytest.mark.parametrize("rounds", [(2, 1), (1, 1), (0,)])

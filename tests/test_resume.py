@@ -185,3 +185,16 @@ def test_the_second_signal_kills(start):
         os.kill(process.popen.pid, signal.SIGTERM)
         time.sleep(0.5)
     assert process.wait(5).code == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("section", ["network", "strategy"])
+def test_settings_that_are_younger_than_a_file_have_their_defaults(command, tmp_path, section):
+    small = ("-p", 4, "-r", 1, "-d", 2, "--strategy", "openai-es", "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *small, "-g", 1).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        young = {"network": "birth_scale = 1.0\n", "strategy": "constant_generations = 0\n"}[section]
+        assert young in file.attrs["config"]
+        file.attrs["config"] = file.attrs["config"].replace(young, "")
+    assert command("verify", "out/seed-0.h5").code == 0
+    done = command("run", *small, "-g", 2, "--resume")
+    assert done.code == 0, done.err

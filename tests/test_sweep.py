@@ -34,6 +34,40 @@ def test_settings_that_go_together_are_one_value():
     assert table["strategy"] == {"name": "prune", "survivors": 8}
 
 
+def test_tables_that_look_alike_are_named_by_their_keys():
+    grid = {"strategy": [{"name": "ga", "survivors": 2}, {"name": "ga", "parents": 2}]}
+    assert [name for name, _ in points({"sweep": grid})] == [
+        "strategy=name-ga-survivors-2",
+        "strategy=name-ga-parents-2",
+    ]
+    with pytest.raises(InputError, match="sweep: expected every combination once"):
+        points({"sweep": {"episodes": [2, 2]}})
+
+
+def test_points_share_nothing():
+    grid = {"strategy": [{"name": "ga"}], "strategy.weight_noise": [0.1, 0.2]}
+    found = points({"sweep": grid})
+    assert [(name, table["strategy"]["weight_noise"]) for name, table in found] == [
+        ("strategy=ga,weight_noise=0.1", 0.1),
+        ("strategy=ga,weight_noise=0.2", 0.2),
+    ]
+
+
+@pytest.mark.parametrize("words", [("--strategy", "random"), ("--set", "strategy.survivors=2")])
+def test_a_flag_below_what_is_swept_over_as_a_whole_is_refused(tmp_path, words):
+    (tmp_path / "x.toml").write_text("[sweep]\nstrategy = [{name = 'ga'}, {name = 'mk2'}]\n")
+    with pytest.raises(InputError, match=r"what the file sweeps over as a whole, got sweep\.strategy"):
+        load([str(tmp_path / "x.toml"), *words])
+    assert len(load([str(tmp_path / "x.toml"), "-p", "7"])[0]) == 2
+
+
+def test_a_point_that_a_strategy_refuses_leaves_no_file(command, tmp_path):
+    (tmp_path / "x.toml").write_text("population = 3\n[sweep]\nstrategy = [{name = 'ga'}, {name = 'cma-es'}]\n")
+    done = command("run", "x.toml", "-o", "out")
+    assert done.code == 2, done.err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [(3, "a table of lists"), ({"population": 3}, "sweep.population: expected a list"), ({"episodes": []}, "a list"),

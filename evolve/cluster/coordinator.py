@@ -59,9 +59,16 @@ class Coordinator:
             world.post(worker, messages.encode(Setup(messages.text(self._text))))
 
     def evaluate(
-        self, task: Task, genomes: Genomes, episodes: int, traces: int, racing: RacingOptions = NO_RACE
+        self,
+        task: Task,
+        genomes: Genomes,
+        episodes: int,
+        traces: int,
+        race: tuple[RacingOptions, Float64 | float] = (NO_RACE, 0.0),
     ) -> Evaluation:
         """Evaluate P genomes for E = `episodes` each, or for fewer where they leave the race; `traces` is T.
+
+        race: how it is run, and what each candidate costs [P].
 
         A worker that dies, where MPI survives it, or no longer answers is done without; when none is left, this process
         does the rest. Raises Stopped when asked to stop, EpisodeError for an episode that failed (unless that is to
@@ -70,7 +77,7 @@ class Coordinator:
         self._faults = 0
         ledger = Ledger(len(genomes), episodes, traces, task.normalized)
         seconds = np.zeros((2, self._world.size))
-        for units in rounds(racing, ledger.returns):
+        for units in rounds(race[0], ledger.returns, race[1]):
             self._serial = next(_SERIALS)
             ledger.expect(len(units))
             backlog = Backlog(self._serial, task, genomes, episodes, units)

@@ -46,9 +46,10 @@ def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
 def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
-    Box: [-1, 1] is stretched onto [low, high]; a side without a bound reaches `action_scale` from zero, or
-    2 · `action_scale` from the other bound. Discrete and MultiDiscrete: the largest output, the first of equals.
-    MultiBinary: whether the output is positive. Raises InputError for other spaces.
+    Box: [-1, 1] is stretched onto [low, high], or onto its middle where `action_scale` is below 1: that share of it. A
+    side without a bound reaches `action_scale` from zero, or 2 · `action_scale` from the other bound. Discrete and
+    MultiDiscrete: the largest output, the first of equals. MultiBinary: whether the output is positive. Raises
+    InputError for other spaces.
     """
     match space:
         case spaces.Box():
@@ -122,6 +123,7 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
     # Halved before adding, so that the largest finite bounds do not overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
+    half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)
     if space.dtype == np.float32 and not centre.any() and (half == 1).all():
         shape = space.shape
         return lambda outputs: (outputs + np.float32(0)).reshape(-1, *shape)  # no negative zero, as below

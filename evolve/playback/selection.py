@@ -54,10 +54,9 @@ def choose(
     Raises InputError when the file does not have it.
     """
     told, config = len(run.records), experiment.config
-    judged = {Purpose.HELD_OUT: config.held_out_episodes, Purpose.VALIDATION: config.early_stop.episodes}
-    most = judged.get(purpose, config.episodes)
+    most = config.episodes if purpose is Purpose.EPISODE else 2**31  # there is no end of the others
     if not 0 <= episode < most:
-        raise InputError("--episode", f"one of the {most} episodes (0 to {most - 1})", episode)
+        raise InputError("--episode", f"one of the {most:,} episodes (0 to {most - 1:,})", episode)
     if purpose is not Purpose.EPISODE:
         return _of_final_champion(run, experiment, episode, purpose)
     generation = max(told - 1, 0) if generation is None else generation

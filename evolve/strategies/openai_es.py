@@ -12,9 +12,10 @@ The centre θ is a newborn genome at first, and its mask is everybody's. With n 
     θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) in the t-th tell, λ the weight decay; as a
                  part of g it would become steps of size α wherever fitness is flat
     σ, α         times their decays, down to their smallest values, once `constant_generations` have been told
-    mask         after t of T = `pruning_generations` tells round(C (1 - s)) of the C connections at birth are left,
-                 s = `pruning` · (1 - (1 - t/T)³): quickly while there are many. Those go that have the smallest |θ|, or
-                 |H̄|, the trace averaged over all candidates; or any, as a control
+    mask         after t of T = `pruning_generations` tells round(C (1 - s)) of the C connections that a matrix was born
+                 with are left, s = `pruning` · (1 - (1 - t/T)³): it goes quickly while there are many. Those go that
+                 have the smallest |θ|, or |H̄|, the trace averaged over all candidates, where the matrix has any; or
+                 any, as a control
 
 ε_i is taken to be (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
 pair to pair. The champion is θ: it is an average over all that was told, so no lucky score can make it.
@@ -78,7 +79,7 @@ class OpenAiEs:
     def __init__(self, options: OpenAiEsOptions, network: Network, population: int, seed: int) -> None:
         self._options, self._W, self._P, self._seed = options, network.weights, population, seed
         self._born = newborns(network, seed, 0, range(1))
-        self._pairs = population // 2
+        self._pairs, self._blocks = population // 2, network.blocks
         if options.pruning and options.pruning_by == "trace" and not network.traces:
             cure = "Others do without: magnitude, random."
             raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
@@ -135,22 +136,25 @@ class OpenAiEs:
 
     def _prune(self, mask: Bool, centre: Float64, traces: Float32, told: float) -> Bool:
         """Return the mask [W] after `told` tells."""
-        o, born = self._options, int(np.count_nonzero(self._born.mask))
+        o = self._options
         if not o.pruning:
             return mask
-        gone = o.pruning * (1 - (1 - min(told / o.pruning_generations, 1.0)) ** 3)
-        size = np.where(mask, self._worth(centre, traces), -1.0)
-        left = np.zeros(self._W, np.bool_)
-        left[np.argsort(-size, kind="stable")[: round(born * (1 - gone))]] = True
+        to_come = 1 - min(told / o.pruning_generations, 1.0)
+        gone = o.pruning * (1 - to_come * to_come * to_come)  # no pow, which is libm's
+        worth, left = self._worth(centre, traces), np.zeros(self._W, np.bool_)
+        for block in self._blocks:
+            place = slice(block.start, block.stop)
+            size = worth[place] if worth[place].any() else np.abs(centre[place])
+            best = np.argsort(np.where(mask[place], -size, 1.0), kind="stable")
+            born = np.count_nonzero(self._born.mask[0, place])
+            left[block.start + best[: round(born * (1 - gone))]] = True
         return left & mask
 
     def _worth(self, centre: Float64, traces: Float32) -> Float64:
         """Return [W]: by what connections are chosen, at least 0."""
         match self._options.pruning_by:
             case "trace":
-                expect(
-                    traces, "traces (network.name, of one that leaves them)", "P W", np.float32, P=self._P, W=self._W
-                )
+                expect(traces, "traces", "P W", np.float32, P=self._P, W=self._W)
                 mean = ordered_sum(traces.T.astype(np.float64)) / self._P
                 return np.abs(np.nan_to_num(mean, nan=0.0))
             case "random":

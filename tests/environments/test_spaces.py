@@ -71,6 +71,20 @@ def test_box_actions_are_stretched_onto_the_interval(space, outputs, expected):
     assert space.contains(action)
 
 
+@pytest.mark.parametrize(
+    ("space", "outputs", "expected"),
+    [
+        (box([-1, -1], [1, 1]), [1, -0.5], [0.5, -0.25]),
+        (box([0], [4]), [1], [3]),
+        (box([-INF, -2], [INF, 2]), [1, 1], [0.5, 1]),
+        (box([1], [INF]), [1], [2]),
+    ],
+)
+def test_actions_may_keep_to_the_middle_of_their_range(space, outputs, expected):
+    (action,) = decode(space, [outputs], scale=0.5)
+    assert action == pytest.approx(np.array(expected), rel=1e-6)
+
+
 def test_symmetric_unit_box_passes_outputs_through_to_the_bit():
     outputs = np.random.Generator(np.random.Philox(0)).uniform(-1, 1, (50, 4)).astype(np.float32)
     assert np.array_equal(decode(box([-1] * 4, [1] * 4), outputs), outputs)
