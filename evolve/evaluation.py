@@ -1,7 +1,7 @@
 """What the evaluation of a population comes to, gathered by key so that the order of arrival cannot matter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 
 import numpy as np
@@ -95,6 +95,16 @@ class Evaluation:
     def trace_fingerprints(self) -> UInt64:
         """Return [P]: 64 bits that stand for each candidate's traces."""
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
+
+    def after(self, other: "Evaluation | None") -> "Evaluation":
+        """Return this evaluation, with the time that ranks have spent on another one before it."""
+        if other is None:
+            return self
+        busy, environments = (
+            self.busy_seconds + other.busy_seconds,
+            self.environment_seconds + other.environment_seconds,
+        )
+        return replace(self, busy_seconds=busy, environment_seconds=environments)
 
 
 class Ledger:

@@ -72,7 +72,10 @@ def evolve(
         for generation in range(file.told, config.generations):
             begin = time.perf_counter()
             normalizer = moments.normalizer() if config.normalize_observations else None
-            if file.told and _is_enough(experiment, coordinator, file, strategy.champion(state), normalizer):
+            judged = None
+            if file.told and _is_due(config, file.told):
+                judged = validate(experiment, coordinator, strategy.champion(state), seed, file.told, normalizer)
+            if _is_enough(config, file, judged):
                 break
             genomes = strategy.ask(state, generation)
             keys = keys_of(generation, config.population, config.common_random_numbers)
@@ -86,6 +89,7 @@ def evolve(
             if normalizer is not None:
                 moments = moments.merged(evaluation.lengths, evaluation.moments)
                 checkpoint |= moments.to_arrays()
+            evaluation = evaluation.after(judged)
             record = _record(previous, genomes, evaluation, fitness, time.perf_counter() - begin, normalizer)
             file.append(record, checkpoint, genomes if config.output.genomes == "all" else None)
             watch(record)
@@ -98,19 +102,19 @@ def evolve(
         file.flush()
 
 
-def _is_enough(
-    experiment: Experiment, coordinator: Coordinator, file: RunLog, champion: Genomes, normalizer: Float32 | None
-) -> bool:
-    """Return whether a run is to stop early: it has taken its steps, or its champion (P = 1) is good enough."""
-    stop = experiment.config.early_stop
+def _is_due(config: Config, told: int) -> bool:
+    """Return whether the champion is to be validated."""
+    return config.early_stop.mean_return is not None and told % config.early_stop.every == 0
+
+
+def _is_enough(config: Config, file: RunLog, judged: Evaluation | None) -> bool:
+    """Return whether a run is to stop early: it has taken its steps, or its champion is good enough."""
+    stop = config.early_stop
     if stop.steps is not None and file.steps >= stop.steps:
         return True
-    if stop.mean_return is None or file.told % stop.every:
+    if judged is None or stop.mean_return is None:
         return False
-    keys = keys_of(file.told, population=1)
-    task = Task(file.header.seed, Purpose.VALIDATION, keys, normalizers=for_each(normalizer, 1))
-    returns = coordinator.evaluate(task, champion, stop.episodes, experiment.network.traces).returns
-    return bool(ordered_sum(returns[0]) / stop.episodes >= stop.mean_return)
+    return bool(ordered_sum(judged.returns[0]) / stop.episodes >= stop.mean_return)
 
 
 def _record(
@@ -158,3 +162,16 @@ def held_out(
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
     return store.HeldOut(evaluation.returns[0], seeds, champion.weights[0], champion.mask[0])
+
+
+def validate(
+    experiment: Experiment,
+    coordinator: Coordinator,
+    champion: Genomes,
+    seed: int,
+    told: int,
+    normalizer: Float32 | None,
+) -> Evaluation:
+    """Evaluate a champion (P = 1) on the validation episodes that are due after `told` generations."""
+    task = Task(seed, Purpose.VALIDATION, keys_of(told, population=1), normalizers=for_each(normalizer, 1))
+    return coordinator.evaluate(task, champion, experiment.config.early_stop.episodes, experiment.network.traces)

@@ -93,11 +93,14 @@ def test_validation_plays_validation_episodes_of_the_generation(monkeypatch):
 
     stop = EarlyStopOptions(mean_return=2.0, episodes=2, every=3)
     experiment = SimpleNamespace(config=Config(early_stop=stop), network=SimpleNamespace(traces=0))
-    file = SimpleNamespace(told=3, steps=0, header=SimpleNamespace(seed=1))
-    assert evolution._is_enough(experiment, Farm(), file, GENOMES.take(np.array([0])), None)
-    file.told = 4
-    assert not evolution._is_enough(experiment, Farm(), file, GENOMES.take(np.array([0])), None)
+    judged = evolution.validate(experiment, Farm(), GENOMES.take(np.array([0])), 1, 3, None)
     assert asked == [(Purpose.VALIDATION, [[3, 0]], 2)]
+    assert [evolution._is_due(experiment.config, told) for told in (3, 4, 6)] == [True, False, True]
+    file = SimpleNamespace(steps=10)
+    assert evolution._is_enough(experiment.config, file, judged)
+    assert not evolution._is_enough(experiment.config, file, None)
+    better = Config(early_stop=stop.model_copy(update={"mean_return": 2.1}))
+    assert not evolution._is_enough(better, file, judged)
 
 
 def test_validation_episodes_are_neither_selected_on_nor_held_out():

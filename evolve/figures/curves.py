@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from evolve.store import Run
 Summary = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [G] each."""
 
-_LONGEST = 200  # characters of a label
+_LONGEST = 90  # characters of a label
 _NAMES = ("env.id", "network.name", "strategy.name")  # which need not say of what they are
 
 
@@ -118,22 +119,23 @@ def experiments(runs: Sequence[tuple[Run, Config]]) -> list[Experiment]:
                 break
         else:
             groups.append((config, [run]))
-    apart = sorted({key for config, _ in groups for key, _, _ in differences(groups[0][0], config)})
-    return [Experiment(_label(config, apart, groups[0][0]), config, tuple(members)) for config, members in groups]
+    configs = [config for config, _ in groups]
+    return [Experiment(_label(config, configs), config, tuple(members)) for config, members in groups]
 
 
-def _label(config: Config, apart: list[str], first: Config) -> str:
-    if not apart:
-        return plain(f"{config.env.id}, {config.network['name']}")
-    ours = {key: value for key, value, _ in differences(config, first)}
-    theirs = {key: value for key, value, _ in differences(first, config)}
-    values = {key: ours.get(key, theirs.get(key, _value(config, key))) for key in apart}
-    words = (str(value) if key in _NAMES else f"{key.rpartition('.')[2]} {value}" for key, value in values.items())
-    return plain(", ".join(words), _LONGEST)
+def _label(config: Config, configs: Sequence[Config]) -> str:
+    """Return the names in which an experiment differs from any other, and the settings from those of the same names."""
+    names = [_value(config, key) for key in _NAMES]
+    alike = [other for other in configs if [_value(other, key) for key in _NAMES] == names]
+    words = [str(name) for key, name in zip(_NAMES, names, strict=True) if len({_value(c, key) for c in configs}) > 1]
+    apart = {key for other in alike for key, _, _ in differences(alike[0], other)}
+    settings = {key.rpartition(".")[2]: _value(config, key) for key in sorted(apart)}
+    words += [f"{key} {value}" for key, value in settings.items() if value is not None]
+    return plain(", ".join(words) or f"{config.env.id}, {config.network['name']}", _LONGEST)
 
 
-def _value(config: Config, key: str) -> object:
-    value: object = config.model_dump(mode="json")
+def _value(config: Config, key: str) -> Any:
+    value: Any = config.model_dump(mode="json")
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
