@@ -18,7 +18,8 @@ The centre θ is a newborn genome at first, and its mask is everybody's. With n 
                  any, as a control
 
 ε_i is taken to be (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
-pair to pair. The champion is θ: it is an average over all that was told, so no lucky score can make it.
+pair to pair. The champion is θ̄, an exponential average of θ with weight `averaging` on what it was (Polyak & Juditsky,
+1992, on why averages are better), or θ itself where that is 0. No lucky score makes it.
 """
 
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ class OpenAiEsOptions(Options):
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     weight_decay: float = Field(0.005, ge=0, le=1e6)
+    averaging: float = Field(0.0, ge=0, lt=1)
     pruning: float = Field(0.0, ge=0, le=1)
     pruning_generations: int = Field(100, ge=1)
     pruning_by: Literal["magnitude", "trace", "random"] = "magnitude"
@@ -62,9 +64,10 @@ class OpenAiEsOptions(Options):
 
 @dataclass(frozen=True)
 class OpenAiEsState:
-    """θ, m, v: [W] float64, zero where the mask [W] is False; schedule: [5] float64, β1^t, β2^t, σ, α and t."""
+    """θ, θ̄, m, v: [W] float64, zero where the mask [W] is False; schedule: [5] float64, β1^t, β2^t, σ, α and t."""
 
     centre: Float64
+    average: Float64
     m: Float64
     v: Float64
     schedule: Float64
@@ -88,7 +91,8 @@ class OpenAiEs:
         """Return the state before generation 0: θ is a newborn genome."""
         nothing = np.zeros(self._W)
         schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate, 0.0])
-        return OpenAiEsState(self._born.weights[0].astype(np.float64), nothing, nothing, schedule, self._born.mask[0])
+        centre = self._born.weights[0].astype(np.float64)
+        return OpenAiEsState(centre, centre, nothing, nothing, schedule, self._born.mask[0])
 
     def ask(self, state: OpenAiEsState, generation: int) -> Genomes:
         """Return P candidates: pairs on both sides of the centre, and the centre where P is odd."""
@@ -118,19 +122,20 @@ class OpenAiEs:
             rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
         mask = self._prune(state.mask, centre, traces, told + 1)
         schedule = np.array([power1, power2, sigma, rate, told + 1])
-        return OpenAiEsState(centre * mask, m * mask, v * mask, schedule, mask)
+        average = o.averaging * state.average + (1 - o.averaging) * centre
+        return OpenAiEsState(centre * mask, average * mask, m * mask, v * mask, schedule, mask)
 
     def champion(self, state: OpenAiEsState) -> Genomes:
-        """Return the centre."""
-        return pruned(state.centre[None].astype(np.float32), state.mask[None])
+        """Return the average of the centre."""
+        return pruned(state.average[None].astype(np.float32), state.mask[None])
 
     def to_arrays(self, state: OpenAiEsState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return {"centre": state.centre, "m": state.m, "v": state.v, "schedule": state.schedule, "mask": state.mask}
+        return {name: getattr(state, name) for name in ("centre", "average", "m", "v", "schedule", "mask")}
 
     def from_arrays(self, arrays: Arrays) -> OpenAiEsState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        spelled = {"centre": "W", "m": "W", "v": "W", "schedule": "5"}
+        spelled = {"centre": "W", "average": "W", "m": "W", "v": "W", "schedule": "5"}
         found = {name: stored(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled}
         return OpenAiEsState(**found, mask=stored(arrays, "mask", "W", np.bool_, W=self._W))
 

@@ -87,6 +87,19 @@ def test_tell_is_adam_on_the_estimated_gradient(P):
             assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-13)
 
 
+def test_the_champion_is_an_average_of_the_centre_where_that_is_asked_for():
+    plain, averaging = made(6), made(6, averaging=0.75)
+    state, average, other = averaging.start(), averaging.start().centre, plain.start()
+    draw = np.random.Generator(np.random.Philox(2))
+    for t in range(4):
+        fitness = draw.normal(size=6)
+        state, other = tell(averaging, state, t, fitness), tell(plain, other, t, fitness)
+        average = 0.75 * average + 0.25 * state.centre
+    assert np.array_equal(state.centre, other.centre)  # what is searched is the same
+    assert averaging.champion(state).weights[0] == pytest.approx(average, rel=1e-6)
+    assert np.array_equal(plain.champion(other).weights[0], other.centre.astype(np.float32))
+
+
 def test_the_first_step_of_adam_is_the_learning_rate():
     es = made(2, learning_rate=0.03, weight_decay=0.0)
     state = es.start()
