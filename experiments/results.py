@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evolve import networks, store, strategies
+from evolve import store
 from evolve.config import Config, Table, differences
 from evolve.errors import InputError
 from evolve.experiment import load_config, prepare
-from evolve.registry import Registry
 from evolve.run import load
 from evolve.shapes import Float64
 from evolve.statistics import interval, rank_test
@@ -83,11 +82,12 @@ def clock(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
-def said(section: Table, registry: Registry) -> str:
-    """Return a network or a strategy in words: its name and what is not as by default."""
-    usual = registry.options({"name": section["name"]})
-    apart = ", ".join(f"{key} {value}" for key, value in section.items() if usual.get(key) != value)
-    return f"{section['name']} ({apart})" if apart else str(section["name"])
+def said(section: Table, others: Sequence[Table]) -> str:
+    """Return a network or a strategy in words: its name, and what sets it apart from others of that name."""
+    same = [other for other in others if other["name"] == section["name"]]
+    apart = [key for key in section if any(other.get(key) != section[key] for other in same)]
+    words = ", ".join(f"{key} {section[key]}" for key in apart)
+    return f"{section['name']} ({words})" if words else str(section["name"])
 
 
 def results(paths: Sequence[Path], runs: Runs) -> str:
@@ -121,12 +121,13 @@ def digests(paths: Sequence[Path], runs: Runs) -> str:
 
 def swept(path: Path, runs: Runs) -> str:
     """Return the table of a sweep: networks and strategies down, environments across, the mean over seeds in a cell."""
-    points = [(config, of(config, runs)) for config in load([str(path)])[0]]
-    tasks = list(dict.fromkeys(config.env.id for config, _ in points))
+    points = [prepare(config).config for config in load([str(path)])[0]]
+    tasks = list(dict.fromkeys(config.env.id for config in points))
+    sections = [config.network for config in points], [config.strategy for config in points]
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for config, found in points:
-        row = said(config.network, networks.NETWORKS), said(config.strategy, strategies.STRATEGIES)
-        cells.setdefault(row, {})[config.env.id] = [held_out(run) for run in found]
+    for config in points:
+        row = said(config.network, sections[0]), said(config.strategy, sections[1])
+        cells.setdefault(row, {})[config.env.id] = [held_out(run) for run in of(config, runs)]
     rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items()]
     return table(["network", "strategy", *tasks], rows)
 
