@@ -7,12 +7,12 @@ genome, which is the first mean m, and whose mask is everybody's:
     candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ; B is the identity for sep-cma-es
     told         the order of the candidates, NaN last; cmaes does the rest
 
-The champion is m: an average over all that was told, so no lucky score can make it. The state is kept as plain arrays and
-put back before each tell. cmaes has no public way for that, so parts of it that may change are used: `__getstate__` and
-`__setstate__`, what they hold (`_sigma`, `_p_sigma`, `_pc`, `_g`, `_C`, `_c_1d`), and `_eigen_decomposition`.
+The champion is m: an average over all that was told, so no lucky score can make it. The state is kept as plain arrays,
+and put back before each tell. cmaes has no public way for that, so parts of it that may change are used: `__getstate__`
+and `__setstate__`, what they hold (`_sigma`, `_p_sigma`, `_pc`, `_g`, `_C`, `_c_1d`), and `_eigen_decomposition`.
 
-What is the library's is not portable: eigenvectors and norms come from BLAS. On one kind of machine they repeat themselves,
-as long as BLAS keeps to one thread, whatever the launcher allows.
+What is the library's is not portable: eigenvectors and norms come from BLAS. On one kind of machine they repeat
+themselves, as long as BLAS keeps to one thread, whatever the launcher allows.
 """
 
 import importlib
