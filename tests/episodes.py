@@ -1,8 +1,20 @@
 """One network playing one episode of given inputs: what the tests of single networks share."""
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evolve.numerics import backend
+
+
+def of_any_size(test):
+    """Try a test with hidden layers, O inputs, A outputs and seeds of all kinds."""
+    sizes = {
+        "hidden": st.lists(st.integers(1, 4), max_size=3).map(tuple),
+        "O": st.integers(1, 5),
+        "A": st.integers(1, 3),
+    }
+    return settings(max_examples=25, deadline=None)(given(**sizes, seed=st.integers(0, 2**32 - 1))(test))
 
 
 def play(network, weights, inputs, mask=None, seed=0, name="auto"):

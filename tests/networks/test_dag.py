@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from episodes import born, noise, ordered, play
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from episodes import born, noise, of_any_size, ordered, play
 
 from evolve import networks
 from evolve.networks.dag import Dag, DagOptions
@@ -13,13 +11,7 @@ from evolve.numerics import tanh
 from evolve.rng import Purpose, Stream
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    hidden=st.lists(st.integers(1, 4), max_size=3).map(tuple),
-    O=st.integers(1, 5),
-    A=st.integers(1, 3),
-    seed=st.integers(0, 2**32 - 1),
-)
+@of_any_size
 def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
     network = Dag(DagOptions(hidden=hidden, birth_pruning=0.3), O, A)
     weights, mask = born(network, seed)

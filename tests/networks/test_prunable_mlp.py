@@ -2,21 +2,13 @@
 
 import numpy as np
 import pytest
-from episodes import born, noise, ordered, play
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from episodes import born, noise, of_any_size, ordered, play
 
 from evolve.networks.prunable_mlp import PrunableMlp, PrunableMlpOptions
 from evolve.numerics import tanh
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    hidden=st.lists(st.integers(1, 4), max_size=3).map(tuple),
-    O=st.integers(1, 5),
-    A=st.integers(1, 3),
-    seed=st.integers(0, 2**32 - 1),
-)
+@of_any_size
 def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
     network = PrunableMlp(PrunableMlpOptions(hidden=hidden, birth_pruning=0.5), O, A)
     weights, mask = born(network, seed)
