@@ -10,7 +10,8 @@ The centre θ is a newborn genome at first, and its mask is everybody's. With n 
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
     m, v         β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise
     θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) in the t-th tell, λ the weight decay; as a
-                 part of g it would become steps of size α wherever fitness is flat
+                 part of g it would become steps of size α wherever fitness is flat. With `constant_weight_decay` λ is
+                 times α_0/α, so that it takes the same share of θ in all generations, whatever becomes of α
     σ, α         times their decays, down to their smallest values, once `constant_generations` have been told
     mask         after t of T = `pruning_generations` tells round(C (1 - s)) of the C connections that a matrix was born
                  with are left, s = `pruning` · (1 - (1 - t/T)³): it goes quickly while there are many. Those go that
@@ -56,6 +57,7 @@ class OpenAiEsOptions(Options):
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     weight_decay: float = Field(0.005, ge=0, le=1e6)
+    constant_weight_decay: bool = False
     averaging: float = Field(0.0, ge=0, lt=1)
     pruning: float = Field(0.0, ge=0, le=1)
     pruning_generations: int = Field(100, ge=1)
@@ -86,6 +88,8 @@ class OpenAiEs:
         if options.pruning and options.pruning_by == "trace" and not network.traces:
             cure = "Others do without: magnitude, random."
             raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
+        if options.constant_weight_decay and not options.smallest_learning_rate:
+            raise InputError("strategy.smallest_learning_rate", "above 0 where weight decay is constant", 0.0)
 
     def start(self) -> OpenAiEsState:
         """Return the state before generation 0: θ is a newborn genome."""
@@ -116,7 +120,8 @@ class OpenAiEs:
         m = o.beta1 * state.m + (1 - o.beta1) * g
         v = o.beta2 * state.v + (1 - o.beta2) * (g * g)
         step = (m / (1 - power1)) / (np.sqrt(v / (1 - power2)) + _EPSILON)
-        centre = state.centre + rate * (step - o.weight_decay * state.centre)
+        decay = o.weight_decay * (o.learning_rate / rate if o.constant_weight_decay else 1)
+        centre = state.centre + rate * (step - decay * state.centre)
         if told >= o.constant_generations:
             sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
             rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))

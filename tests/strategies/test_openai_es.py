@@ -116,6 +116,19 @@ def test_equal_fitness_moves_the_centre_by_weight_decay_only():
     assert after == pytest.approx(before * (1 - 0.01 * 0.1))
 
 
+def test_constant_weight_decay_takes_the_same_share_however_small_the_steps():
+    how = {"weight_decay": 0.1, "learning_rate": 0.4, "learning_rate_decay": 0.5, "smallest_learning_rate": 0.05}
+    for constant, rates in ((True, [0.4, 0.4, 0.4, 0.4]), (False, [0.4, 0.2, 0.1, 0.05])):
+        es = made(8, constant_weight_decay=constant, **how)
+        state = es.start()
+        for generation, rate in enumerate(rates):
+            after = tell(es, state, generation, [3.0] * 8)
+            assert after.centre == pytest.approx(state.centre * (1 - rate * 0.1), rel=1e-12)
+            state = after
+    with pytest.raises(InputError, match="smallest_learning_rate"):
+        made(8, constant_weight_decay=True, smallest_learning_rate=0.0)
+
+
 def test_step_sizes_are_constant_at_first_where_that_is_asked_for():
     es = made(2, sigma=1.0, sigma_decay=0.5, learning_rate=0.8, learning_rate_decay=0.5, constant_generations=2)
     state, seen = es.start(), []
