@@ -1,42 +1,18 @@
-"""The experiment: read from TOML and flags, validated once, frozen, and written back in full.
+"""The settings of an experiment, each with its default and its limits; frozen, and written back in full."""
 
-Options of a network or a strategy are validated by its own model (see their rooms); here they are a name and
-a table. Keys that cannot change a fitness (`RUNTIME_KEYS`) may differ when a run is resumed or verified.
-"""
-
-import difflib
 import math
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from evolve.errors import InputError
+from evolve.config.options import Options, Table
 
 RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "compute", "output")
 """Top-level keys that do not define what one generation computes."""
-
-FLAGS = {
-    "env.id": "-e/--env", "network.name": "-a/--agent", "strategy.name": "--strategy", "population": "-p/--population",
-    "generations": "-g/--generations", "episodes": "-r/--episodes", "network.hidden": "-d/--hidden",
-    "seeds": "-s/--seed", "env.engine": "--engine", "compute.backend": "--backend", "output.directory": "-o/--output",
-    "compute.time_limit": "--time-limit",
-}  # fmt: skip
-"""The command line's name of a key."""
-
-Table = dict[str, Any]
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class Options(BaseModel):
-    """Base of every table of settings: frozen, and unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -81,7 +57,7 @@ class WrapperOptions(Options):
     """
 
     name: str = Field(pattern=r"^[\w.]+:\w+$")
-    kwargs: Kwargs = {}
+    kwargs: Kwargs = Field({})
 
 
 class EnvOptions(Options):
@@ -98,7 +74,7 @@ class EnvOptions(Options):
 
     id: str = Field("CartPole-v1", min_length=1)
     engine: Literal["gymnasium", "envpool"] = "gymnasium"
-    kwargs: Kwargs = {}
+    kwargs: Kwargs = Field({})
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     reuse: bool | Literal["auto"] = "auto"
@@ -181,8 +157,8 @@ class Config(Options):
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
-    network: Table = {"name": "hebbian-dag"}
-    strategy: Table = {"name": "prune"}
+    network: Table = Field({"name": "hebbian-dag"})
+    strategy: Table = Field({"name": "prune"})
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
 
@@ -194,112 +170,6 @@ class Config(Options):
         """Return the directory of this experiment's run files."""
         default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network['name']}"
         return Path(self.output.directory or default)
-
-
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return "Did you mean …?" for the known names nearest to `name`, or the list of all when few."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
-    return f"Known: {', '.join(names)}." if 0 < len(names) <= 20 else ""
-
-
-def parse(model: type[Model], table: Mapping[str, Any], at: str = "") -> Model:
-    """Validate `table` against `model`; `at` is the dotted path of the table in the experiment.
-
-    Raises InputError for the first thing that is wrong.
-    """
-    try:
-        return model.model_validate(dict(table))
-    except ValidationError as wrong:
-        raise _explain(model, wrong, at) from None
-
-
-def _explain(model: type[BaseModel], wrong: ValidationError, at: str) -> InputError:
-    first = wrong.errors()[0]
-    path = [str(part) for part in first["loc"]]
-    key = ".".join([at, *path] if at else path)
-    if first["type"] == "extra_forbidden":
-        known = _known_keys(model, path[:-1])
-        return InputError(f"key {key}", "a key that exists", "an unknown one", nearest(path[-1], known))
-    flag = FLAGS.get(re.sub(r"\.\d+$", "", key))
-    argument = f"{key} ({flag})" if flag else key
-    expected = re.sub(r"^(Value error, |Input should be )", "", first["msg"]).replace("valid dictionary", "table")
-    return InputError(argument, expected, first["input"])
-
-
-def _known_keys(model: type[BaseModel], path: list[str]) -> list[str]:
-    for name in path:
-        inner = model.model_fields[name].annotation if name in model.model_fields else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        model = inner
-    return list(model.model_fields)
-
-
-LONGEST = 1_000_000
-"""The most characters of an experiment."""
-_DEEPEST = 32  # tables in tables, or arrays in arrays
-# A key of more parts than that; found before tomllib, whose time and memory grow with the square of their number.
-_DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}""")
-
-
-def read_table(text: str, source: str) -> Table:
-    """Return the table of a TOML document. Raises InputError when it is malformed, or of an absurd size."""
-    if len(text) > LONGEST:
-        raise InputError(source, f"TOML of at most {LONGEST:,} characters", f"{len(text):,}")
-    if _DEEP_KEY.search(text):
-        raise InputError(source, f"keys of at most {_DEEPEST} parts", "a longer one")
-    try:
-        table = tomllib.loads(text)
-    except RecursionError:
-        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones") from None
-    except ValueError as wrong:  # a TOMLDecodeError, or a number that no Python int may have
-        raise InputError(source, "well-formed TOML", f"{wrong}", "") from None
-    _check_values(table, source)
-    return table
-
-
-def _check_values(table: Table, source: str) -> None:
-    """Raise InputError for values nested too deep, and for integers that TOML does not have."""
-    level: list[object] = [table]
-    for _ in range(_DEEPEST + 1):
-        level = [
-            part for v in level if isinstance(v, dict | list) for part in (v.values() if isinstance(v, dict) else v)
-        ]
-        for value in level:
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise InputError(source, "integers of at most 64 bits, as TOML has them", value)
-    if level:
-        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
-
-
-def set_key(table: Table, key: str, value: object) -> None:
-    """Set a dotted key, making the tables on the way. Raises InputError when a value stands in the way."""
-    *sections, last = key.split(".")
-    for section in sections:
-        inner = table.setdefault(section, {})
-        if not isinstance(inner, dict):
-            raise InputError(f"key {key}", f"{section} to be a table", inner)
-        table = inner
-    table[last] = value
-
-
-def read_assignment(text: str) -> tuple[str, object]:
-    """Split `section.key=value`; the value is TOML, or a plain string where it is not."""
-    key, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key.strip()):
-        raise InputError("--set", "section.key=value", text)
-    if key.count(".") >= _DEEPEST:
-        raise InputError("--set", f"a key of at most {_DEEPEST} parts", text)
-    try:
-        table = read_table(f"value = {value}", "--set")
-    except InputError as wrong:
-        if "well-formed" not in str(wrong):
-            raise
-        return key.strip(), value.strip()
-    return key.strip(), table["value"]
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
