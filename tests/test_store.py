@@ -214,7 +214,7 @@ def test_a_flush_interrupted_after_the_replacing_is_repeated_without_harm(path, 
     file = store.create(path, header())
     file._flush_cost = 0.0
     with monkeypatch.context() as patched:
-        patched.setattr(writing, "_sync", lambda _: (_ for _ in ()).throw(wrong))
+        patched.setattr(writing, "sync", lambda _: (_ for _ in ()).throw(wrong))
         with pytest.raises((RunError, KeyboardInterrupt)):
             file.append(record(0), {"leaderboard": np.arange(2)})
     file.on_disk, file._trailed, file._pending = 0, 0, [record(0)]  # had the interrupt come even before this was noted
@@ -403,7 +403,7 @@ def test_a_file_of_one_block_columns_goes_on(path):
 
 
 def test_a_failing_disk_is_borne(tmp_path):
-    from evolve.store.writing import BearingFile
+    from evolve.store.disk import BearingFile
 
     with open("/dev/full", "r+b", buffering=0) as disk:
         bearing = BearingFile(disk)

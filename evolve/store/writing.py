@@ -1,6 +1,5 @@
 """Writing a run file: each flush replaces it by a copy that the new generations have been appended to."""
 
-import io
 import json
 import os
 import shutil
@@ -16,13 +15,14 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes
+from evolve.store.columns import extend, put, stack
+from evolve.store.disk import BearingFile, sync
 from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, TRAIL, Header, HeldOut, Place, Record
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, read, unwritable
 
 _RARITY = 20.0
 _MOST_WAITING = 2**26  # bytes of genomes
-_CHUNK = 2048  # bytes of a checkpoint's array that are stored together
 
 
 @dataclass
@@ -93,7 +93,7 @@ class RunFile:
             os.replace(partial, self.path)
             trailed = self._trailed + sum(len(record.champion_trail) for record in self._pending)
             self._begun, self.on_disk, self._trailed, self._pending, self._genomes = True, self.told, trailed, [], []
-            _sync(self.path.parent)
+            sync(self.path.parent)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
@@ -126,7 +126,7 @@ class RunFile:
         file.attrs.modify("complete", self.complete)
         trails = [record.champion_trail for record in self._pending]
         if trails:
-            _extend(file, TRAIL, self._trailed, np.concatenate(trails))
+            extend(file, TRAIL, self._trailed, np.concatenate(trails))
         normalizers = [record for record in self._pending if record.normalizer is not None]
         kept: tuple[tuple[Mapping[str, Place], list[Any]], ...] = (
             (COLUMNS, self._pending), (POPULATION, self._genomes), ({"normalizer": NORMALIZER}, normalizers),
@@ -134,115 +134,18 @@ class RunFile:
         for columns, added in kept:
             for name, place in columns.items():
                 if added:
-                    _extend(file, place, self.on_disk, _stack([getattr(part, name) for part in added], place.dtype))
+                    extend(file, place, self.on_disk, stack([getattr(part, name) for part in added], place.dtype))
         state = file["checkpoint"]
         state.attrs.modify("told", self.told)
         for name in set(state) - set(self.checkpoint):
             del state[name]
         for name, array in self.checkpoint.items():
-            _put(state, name, array)
+            put(state, name, array)
         if "evaluation" in file:
             del file["evaluation"]
         if self.held_out is not None:
             for name, place in HELD_OUT.items():
                 file[place.path] = getattr(self.held_out, name)
-
-
-class BearingFile:
-    """A file that bears a failing disk: HDF5, which may crash of it, is told that all went well.
-
-    wrong: the first error.
-    """
-
-    def __init__(self, disk: io.FileIO) -> None:
-        self._disk = disk
-        self.wrong: OSError | None = None
-        self.seek, self.tell, self.read, self.readinto = disk.seek, disk.tell, disk.read, disk.readinto
-
-    def write(self, data: Any) -> int:
-        """Write all of the data."""
-        rest = memoryview(data)
-        try:
-            while rest and self.wrong is None:
-                rest = rest[self._disk.write(rest) :]
-        except OSError as wrong:
-            self.wrong = wrong
-        return len(data)
-
-    def truncate(self, size: int) -> int:
-        """Change the length of the file."""
-        try:
-            self._disk.truncate(size)
-        except OSError as wrong:
-            self.wrong = self.wrong or wrong
-        return size
-
-    def flush(self) -> None:
-        """Do nothing: no data are held back."""
-
-
-def _chunks(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
-    """Return the shape of about `size` bytes of a column: whole generations, or parts of one."""
-    row = max(1, int(np.prod(shape[1:])) * itemsize)
-    if row <= size or len(shape) == 1:
-        return (max(1, size // row), *shape[1:])
-    return (1, max(1, shape[1] * size // row), *shape[2:])
-
-
-def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
-    """Return rows as one array, the shorter ones filled up with zeros."""
-    shape = np.max([np.shape(row) for row in rows], axis=0).astype(int)
-    stacked: NDArray[Any] = np.zeros((len(rows), *shape), dtype)
-    for n, row in enumerate(rows):
-        place: Any = (n, *(slice(length) for length in np.shape(row)))
-        stacked[place] = row
-    return stacked
-
-
-def _extend(file: h5py.File, place: Place, before: int, rows: NDArray[Any]) -> None:
-    """Put rows [n, …] behind the first `before` rows. Where lengths differ, the rest is zero, or NaN for reals."""
-    if place.path not in file:
-        _make(file, place.path, rows, place.chunk)
-        return
-    column = file[place.path]
-    if column.chunks is None:  # somebody has copied it as one block, which cannot grow
-        whole = column[()]
-        del file[place.path]
-        column = _make(file, place.path, whole, place.chunk)
-    old = column.shape
-    column.resize((before + len(rows), *map(max, old[1:], rows.shape[1:])))
-    column[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
-    if column.dtype.kind == "f" and rows.ndim == 2:  # other numbers of ranks
-        column[before:, rows.shape[1] :] = np.nan
-        column[:before, old[1] :] = np.nan
-
-
-def _put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
-    """Store an array in the place of the last one: a removed one would leave a hole in the file."""
-    old = group.get(name)
-    if old is not None and old.chunks and old.dtype == array.dtype and old.ndim == array.ndim:
-        old.resize(array.shape)
-        old[...] = array
-        return
-    if old is not None:
-        del group[name]
-    if array.size and array.ndim:
-        _make(group, name, array)
-    else:
-        group[name] = array
-
-
-def _make(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
-    chunks = _chunks(array.shape, array.dtype.itemsize, chunk)
-    return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def create(path: Path, header: Header) -> RunFile:

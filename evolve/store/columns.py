@@ -1,0 +1,67 @@
+"""Columns of a run file: arrays that grow by whole generations, and others that are replaced."""
+
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.store.layout import Place
+
+_CHUNK = 2048  # bytes of a checkpoint's array that are stored together
+
+
+def _chunks(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
+    """Return the shape of about `size` bytes of a column: whole generations, or parts of one."""
+    row = max(1, int(np.prod(shape[1:])) * itemsize)
+    if row <= size or len(shape) == 1:
+        return (max(1, size // row), *shape[1:])
+    return (1, max(1, shape[1] * size // row), *shape[2:])
+
+
+def stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
+    """Return rows as one array, the shorter ones filled up with zeros."""
+    shape = np.max([np.shape(row) for row in rows], axis=0).astype(int)
+    stacked: NDArray[Any] = np.zeros((len(rows), *shape), dtype)
+    for n, row in enumerate(rows):
+        place: Any = (n, *(slice(length) for length in np.shape(row)))
+        stacked[place] = row
+    return stacked
+
+
+def extend(file: h5py.File, place: Place, before: int, rows: NDArray[Any]) -> None:
+    """Put rows [n, …] behind the first `before` rows. Where lengths differ, the rest is zero, or NaN for reals."""
+    if place.path not in file:
+        _make(file, place.path, rows, place.chunk)
+        return
+    column = file[place.path]
+    if column.chunks is None:  # somebody has copied it as one block, which cannot grow
+        whole = column[()]
+        del file[place.path]
+        column = _make(file, place.path, whole, place.chunk)
+    old = column.shape
+    column.resize((before + len(rows), *map(max, old[1:], rows.shape[1:])))
+    column[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
+    if column.dtype.kind == "f" and rows.ndim == 2:  # other numbers of ranks
+        column[before:, rows.shape[1] :] = np.nan
+        column[:before, old[1] :] = np.nan
+
+
+def put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
+    """Store an array in the place of the last one: a removed one would leave a hole in the file."""
+    old = group.get(name)
+    if old is not None and old.chunks and old.dtype == array.dtype and old.ndim == array.ndim:
+        old.resize(array.shape)
+        old[...] = array
+        return
+    if old is not None:
+        del group[name]
+    if array.size and array.ndim:
+        _make(group, name, array)
+    else:
+        group[name] = array
+
+
+def _make(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
+    chunks = _chunks(array.shape, array.dtype.itemsize, chunk)
+    return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
