@@ -37,6 +37,7 @@ DOORS = {
     "gymnasium": {
         "environments/spaces.py",
         "environments/gymnasium_engine.py",
+        "environments/making.py",
         "environments/sleeping.py",
         "environments/function.py",
     },

@@ -6,7 +6,7 @@ import numpy as np
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import EnvPoolEngine
-from evolve.environments.gymnasium_engine import maker, may_reuse
+from evolve.environments.making import maker, may_reuse
 from evolve.environments.recording import Recording
 from evolve.environments.spaces import action_decoder, separate
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import can_draw
-from evolve.environments.gymnasium_engine import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
+from evolve.environments.making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
 from evolve.errors import InputError
 
 Mode = Literal["rgb_array", "human"]

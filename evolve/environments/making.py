@@ -1,0 +1,103 @@
+"""Making Gymnasium environments: with their wrappers, and in words where that fails."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium import error
+
+from evolve.config import EnvOptions, nearest
+from evolve.errors import FAILURES, InputError, one_line
+
+_Env = gymnasium.Env[Any, Any]
+
+# Families whose reset restores every bit. Box2D is not among them: a world that has run an episode orders
+# its contacts differently in the next, and a BipedalWalker then walks another trajectory from the same seed.
+_RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+_STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
+MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
+_EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}
+
+
+def maker(options: EnvOptions) -> Callable[[], _Env]:
+    """Return a function that makes the environment with its wrappers."""
+    wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
+
+    def make() -> _Env:
+        env: _Env = gymnasium.make(
+            options.id,
+            max_episode_steps=options.max_episode_steps,
+            disable_env_checker=True,
+            **options.kwargs,
+        )
+        for number, (wrapper, kwargs) in enumerate(wrappers):
+            try:
+                env = wrapper(env, **kwargs)
+            except Exception as wrong:
+                expected = f"a wrapper that fits {options.id}"
+                raise InputError(
+                    f"env.wrappers.{number}", expected, f"{wrapper.__name__} ({one_line(wrong)})"
+                ) from wrong
+        return env
+
+    return make
+
+
+def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    module, _, attribute = name.partition(":")
+    named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
+    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
+        expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
+        cure = f"Let it name yours: -e {module}:{env_id.rpartition(':')[2]}."
+        raise InputError("env.wrappers", expected, name, cure)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+            raise TypeError(f"{attribute} is no gymnasium.Wrapper")
+    except Exception as wrong:  # an import runs whatever the module holds
+        expected = "a wrapper `module:Class` that can be imported"
+        raise InputError("env.wrappers", expected, f"{name} ({one_line(wrong)})") from wrong
+    return found
+
+
+def draws_by_mujoco(env: _Env | None) -> bool:
+    """Return whether MuJoCo draws an environment."""
+    return env is not None and hasattr(env.unwrapped, "mujoco_renderer")
+
+
+def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+    """Return a new environment. Raises InputError that says what is missing."""
+    argument = "env.id (-e/--env)"
+    try:
+        return make()
+    except error.DependencyNotInstalled as wrong:
+        extra = next((e for word, e in _EXTRAS.items() if word in str(wrong).lower()), None)
+        cure = f"Install it: pip install 'evolve[{extra}]' (in a clone: pip install -e '.[{extra}]')." if extra else ""
+        raise InputError(
+            argument, "an environment whose packages are installed", f"{options.id} ({wrong})", cure
+        ) from None
+    except (error.UnregisteredEnv, error.DeprecatedEnv):
+        cure = nearest(options.id, gymnasium.registry, cutoff=0.6)
+        raise InputError(argument, "a registered environment", options.id, cure) from None
+    except ModuleNotFoundError as wrong:
+        raise InputError(argument, "a module that can be imported", f"{options.id} ({wrong})") from None
+    except InputError:
+        raise
+    except FAILURES as wrong:  # whatever a constructor or an imported module raises
+        if options.kwargs:
+            expected, came = f"arguments that {options.id} takes", f"{options.kwargs} ({one_line(wrong)})"
+            raise InputError("env.kwargs", expected, came) from wrong
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(wrong)})") from wrong
+
+
+def may_reuse(env: _Env, options: EnvOptions) -> bool:
+    """Return whether an environment object may run another episode."""
+    if isinstance(options.reuse, bool):
+        return options.reuse
+    # Wrappers may come from the registration or from an entry point too, and some remember: every layer is looked at.
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env).__name__ not in _STATELESS_WRAPPERS or not type(env).__module__.startswith("gymnasium.wrappers."):
+            return False
+        env = env.env
+    return type(env).__module__.startswith(_RESET_RESTORES_ALL)
