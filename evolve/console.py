@@ -1,5 +1,6 @@
 """What a run shows while it goes on: a display on a terminal, a line per generation elsewhere."""
 
+import math
 import os
 import sys
 import time
@@ -60,17 +61,21 @@ def shares(record: Record) -> tuple[float, float]:
 
 
 class Watch:
-    """Shows the generations of one seed as they are told; used as a context manager. quiet: shows nothing."""
+    """Shows the generations of one seed as they are told; used as a context manager.
 
-    def __init__(self, seed: int, told: int, generations: int, quiet: bool = False) -> None:
+    quiet: shows nothing. steps: how many environment steps are left, where these end a run too.
+    """
+
+    def __init__(self, seed: int, told: int, generations: int, quiet: bool = False, steps: float = math.inf) -> None:
         self._seed, self._told, self._generations, self._quiet = seed, told, generations, quiet
+        self._steps, self._taken, self._last = steps, 0, generations
         self._begin, self._first, self._looked = time.monotonic(), told, 0.0
         self._progress = _progress() if on_terminal() and not quiet else None
 
     def __enter__(self) -> "Watch":
         if self._progress is not None:
             self._progress.start()
-            name, total = f"seed {self._seed}", self._generations
+            name, total = f"seed {self._seed}", self._last
             self._bar = self._progress.add_task(
                 name, total=total, completed=self._told, fitness="", work="", now="", left=""
             )
@@ -83,15 +88,18 @@ class Watch:
 
     def __call__(self, record: Record) -> None:
         """Show a generation that has been told."""
-        self._told += 1
+        self._told, self._taken = self._told + 1, self._taken + record.steps
+        self._last = self._foresee()
         fitness, work = _words(record)
         left = f"ETA {_clock(self._eta(self._told))}"
         if self._progress is not None:
             self._progress.update(
-                self._bar, completed=self._told, fitness=fitness, work=work, now=f"generation {self._told}", left=left
-            )
+                self._bar, completed=self._told, total=self._last, fitness=fitness, work=work,
+                now=f"generation {self._told}", left=left,
+            )  # fmt: skip
         elif not self._quiet:
-            generation = f"generation {self._told}/{self._generations}"
+            about = "" if self._last == self._generations else "about "
+            generation = f"generation {self._told}/{about}{self._last}"
             print(f"seed {self._seed}  {generation}  {fitness}  {work}  {left}", flush=True)
 
     def within(self, done: int, units: int, idle: int) -> None:
@@ -100,15 +108,22 @@ class Watch:
             return
         self._looked = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
-        held_out = self._told >= self._generations  # nothing else is evaluated after the last generation
-        completed = self._generations if held_out else self._told + done / units
+        held_out = self._told >= self._last  # nothing else is evaluated after the last generation
+        completed = self._last if held_out else self._told + done / units
         left = f"ETA {_clock(self._eta(completed))}" if completed > self._first and not held_out else ""
         what = "held-out" if held_out else f"generation {self._told + 1}"
         self._progress.update(self._bar, completed=completed, now=f"{what}: {done / units:.0%}{waiting}", left=left)
 
     def _eta(self, completed: float) -> float:
         """Return the seconds that are left when so many generations are done, as far as the past tells."""
-        return (time.monotonic() - self._begin) / (completed - self._first) * (self._generations - completed)
+        return (time.monotonic() - self._begin) / (completed - self._first) * (self._last - completed)
+
+    def _foresee(self) -> int:
+        """Return how many generations there will be, as far as the past tells."""
+        each = self._taken / (self._told - self._first)
+        if math.isinf(self._steps) or not each:
+            return self._generations
+        return min(self._generations, self._told + math.ceil(max(0, self._steps - self._taken) / each))
 
 
 def _words(record: Record) -> tuple[str, str]:

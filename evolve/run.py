@@ -170,7 +170,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
 
 
 def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop: StopFlag) -> None:
-    generations = experiment.config.generations
+    generations, enough = experiment.config.generations, experiment.config.early_stop.steps or math.inf
     farm = None
     for file in files:
         if file.complete:
@@ -178,7 +178,7 @@ def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop:
             continue
         farm = farm or coordinator(world, experiment.config, stop)
         try:
-            with Watch(file.header.seed, file.told, generations) as watch:
+            with Watch(file.header.seed, file.told, generations, steps=enough - file.steps) as watch:
                 farm.progress = watch.within
                 evolve(experiment, farm, file, watch)
         except Stopped as why:

@@ -47,6 +47,14 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
+def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
+    monkeypatch.setattr(console, "on_terminal", lambda: False)
+    for left, foreseen in ((2500, "2/about 4 "), (1000, "2/about 2 "), (10**9, "2/50 "), (np.inf, "2/50 ")):
+        with Watch(4, 1, 50, steps=left) as watch:
+            watch(record([1.5], [1.2]))
+        assert f"generation {foreseen}" in capsys.readouterr().out
+
+
 def test_a_display_where_somebody_does(capsys, monkeypatch):
     monkeypatch.setattr(console, "on_terminal", lambda: True)
     monkeypatch.setattr(console, "_OFTEN", 0.0)
