@@ -4,16 +4,16 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from evolve.shapes import Float64
 from evolve.store import Record
+
+if TYPE_CHECKING:
+    from evolve.display import Display
 
 _OFTEN = 0.2  # seconds between looks at a generation
 
@@ -70,7 +70,7 @@ class Watch:
         self._seed, self._told, self._generations, self._quiet = seed, told, generations, quiet
         self._steps, self._taken, self._last = steps, 0, generations
         self._begin, self._first, self._looked = time.monotonic(), told, 0.0
-        self._progress = _progress() if on_terminal() and not quiet else None
+        self._progress = _display() if on_terminal() and not quiet else None
 
     def __enter__(self) -> "Watch":
         if self._progress is not None:
@@ -137,26 +137,11 @@ def _words(record: Record) -> tuple[str, str]:
     return fitness, f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{race}"
 
 
-class _Display(Progress):
-    """A bar, and below it what the last generation came to."""
+def _display() -> "Display":
+    """Return a display; its library takes a tenth of a second to import, which no other rank and no log needs."""
+    from evolve.display import display  # noqa: PLC0415
 
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield self.make_tasks_table(self.tasks)
-        yield from (Text(f"  {task.fields[name]}") for task in self.tasks for name in ("fitness", "work"))
-        yield Text("")  # mpirun keeps back what no newline ends
-
-
-def _progress() -> Progress:
-    return _Display(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[now]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-        console=Console(force_terminal=True),
-        expand=True,
-    )
+    return display()
 
 
 def _clock(seconds: float) -> str:

@@ -13,7 +13,7 @@ ROOMS = [  # design: from the top down; a room may import rooms below it, and it
     {"pages"},
     {"divergence"},
     {"commands", "console", "drawings", "manifest", "playback", "standings"},
-    {"statistics"},
+    {"display", "statistics"},
     {"stopping"},
     {"evolution"},
     {"experiment"},
@@ -49,6 +49,7 @@ DOORS = {
     "cmaes": {"strategies/cma.py"},
     "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"pages/page.py"},
+    "rich": {"display.py"},
     "cupy": {"numerics/"},
 }
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
