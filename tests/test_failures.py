@@ -118,7 +118,7 @@ def test_hanging_episodes_may_count_as_the_worst(command, tmp_path):
 
 def test_a_suspended_process_fails_no_episode(start):
     slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.02", "--set", "env.max_episode_seconds=1.5")
-    process = start("run", *slow, *RUN[2:], "--set", "compute.slots=2")
+    process = start("run", *slow, *RUN[2:], "-g", 1, "--set", "compute.slots=2")
     time.sleep(1.5)
     process.popen.send_signal(signal.SIGSTOP)
     time.sleep(3)
