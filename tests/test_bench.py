@@ -7,30 +7,26 @@ from evolve.bench.prototype import stepper
 from evolve.bench.rollouts import list_schedule
 
 
-@pytest.mark.parametrize(("engine", "worlds"), [("gymnasium", (1, 3)), ("envpool", (2,))])
-def test_the_bench_compares_the_same_work(command, engine, worlds):
-    if engine == "envpool":
-        pytest.importorskip("envpool")
-    words = ("-e", "CartPole-v1", "--engine", engine, "-p", 6, "-r", 2, "-d", 3)
-    done = command("bench", *words, "--ranks", *worlds, "--pairs", 1, "--json")
+def test_the_bench_compares_the_same_work(command):
+    words = ("-e", "CartPole-v1", "-p", 4, "-r", 2, "-d", 3)
+    done = command("bench", *words, "--ranks", 1, 3, "--pairs", 1, "--json")
     assert done.code == 0, done.err
     figures = json.loads(done.out)
     assert {row["slots"] for row in figures["inference"]} == {1, 16, 64, 256}
     assert all(row["numpy"] > 0 for row in figures["inference"])
     assert 0 < figures["startup"]["import"] < figures["startup"]["first_step"] + 1
-    rows = [row for ranks in worlds for row in figures["rollouts"][str(ranks)]]
-    assert [row["ranks"] for row in rows] == [*worlds]
-    assert len({row["steps"] for row in rows}) == 1
-    for row in rows:
-        assert row["steps"] > 12
-        assert len(row["idle"]) == max(1, row["ranks"] - 1)
-        assert min(row["ratio"], row["cpu_seconds"], row["serial_seconds"]) > 0
-        assert (row["bytes"] > 0) == (row["ranks"] > 1)
-        assert row["backend"] in figures["measured"]
+    (one,), (three,) = figures["rollouts"]["1"], figures["rollouts"]["3"]
+    assert one["steps"] == three["steps"] > 12
+    assert (one["ranks"], three["ranks"]) == (1, 3)
+    assert (len(one["idle"]), len(three["idle"])) == (1, 2)
+    assert min(one["ratio"], three["ratio"], three["bytes"], three["cpu_seconds"], three["serial_seconds"]) > 0
+    assert one["backend"] in figures["measured"]
 
 
-def test_the_tables_name_their_columns(command):
-    done = command("bench", "-e", "CartPole-v1", "-p", 4, "-r", 1, "-g", 2, "--pairs", 1, "--ranks", 2)
+def test_the_tables_name_their_columns_for_any_engine(command):
+    pytest.importorskip("envpool")
+    words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
+    done = command("bench", *words, "--pairs", 1, "--ranks", 2)
     assert done.code == 0, done.err
     for word in ("kernel", "first environment step", "nanoseconds per network step", "bare", "engine", "median ratio"):
         assert word in done.out

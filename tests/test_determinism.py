@@ -163,11 +163,11 @@ def test_other_environments(digests, env):
 @pytest.mark.parametrize("env", ["CartPole-v1", "BipedalWalker-v3", "FrozenLake-v1"])
 def test_envpool(digests, env):
     pytest.importorskip("envpool")
-    how = ("--engine", "envpool", "-e", env, "-p", 8, "-r", 3, "-g", 2, "-d", 3, "--set", "held_out_episodes=2")
+    how = ("--engine", "envpool", "-e", env, "-p", 5, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=2")
     how = (*how, "--set", "env.max_episode_steps=100")
     expected = digests(*how)
     assert digests(*how, ranks=3) == expected
-    assert digests(*how, "--set", "compute.slots=5", ranks=2) == expected
+    assert digests(*how, "--set", "compute.slots=3", ranks=2) == expected
 
 
 def test_plastic_networks_and_all_of_the_strategy(digests):

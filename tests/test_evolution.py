@@ -48,7 +48,7 @@ def told(tmp_path, name):
 
 def test_a_run_stops_once_its_champion_is_good_enough(command, tmp_path):
     good = ("--set", "early_stop.mean_return=60.0")
-    assert command("run", *EARLY, "-g", 20, "-o", "whole").code == 0
+    assert command("run", *EARLY, "-g", 12, "-o", "whole").code == 0
     done = command("run", *EARLY, "-g", 20, *good, "-o", "early")
     assert done.code == 0, done.err
     whole, early = told(tmp_path, "whole"), told(tmp_path, "early")
@@ -66,7 +66,7 @@ def test_a_run_stops_once_its_champion_is_good_enough(command, tmp_path):
     assert "already complete" in again.out
     assert len(told(tmp_path, "early").held_out.returns) == 9
     assert command("verify", "early/seed-3.h5", "--full").code == 0
-    harder = command("run", *EARLY, "-g", 20, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume")
+    harder = command("run", *EARLY, "-g", 12, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume")
     assert harder.code == 0, harder.err
     assert [r.digest for r in told(tmp_path, "early").records] == [r.digest for r in whole.records]
 
