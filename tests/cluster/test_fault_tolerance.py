@@ -54,7 +54,7 @@ def test_dead_workers_are_done_without(start, expected, tmp_path, victims):
 
 def test_kills_at_random_instants(start, tmp_path, expected):
     draw = random.Random(time.time_ns())
-    for trial in range(2):
+    for trial in range(3):
         process = start("run", *SLOW, "-o", f"run{trial}", ranks=3, mpi="ulfm")
         ranks = begun(process, 3)
         time.sleep(draw.random() * 0.4)
