@@ -83,7 +83,8 @@ def join(*elites: Elite) -> Elite:
 
 def to_arrays(name: str, elite: Elite) -> dict[str, NDArray[Any]]:
     """Return an elite as arrays, `name_weights` and so on; without traces where T = 0."""
-    parts = elite.genomes.weights, elite.genomes.mask, elite.traces, elite.total, elite.count
+    genomes = elite.genomes
+    parts: list[NDArray[Any]] = [genomes.weights, genomes.mask, elite.traces, elite.total, elite.count]
     named = {f"{name}_{part}": array for part, array in zip(_PARTS, parts, strict=True)}
     return named if elite.traces.shape[1] else {key: named[key] for key in named if key != f"{name}_traces"}
 
