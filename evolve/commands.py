@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NoReturn
 
 from evolve.cluster import Coordinator, World, connect, dismiss, serve
@@ -115,6 +116,7 @@ def _guarded(name: str, body: Callable[[], int]) -> int:
         return 1
 
 
+@lru_cache(maxsize=2)  # generations and their evaluation take turns
 def _ready_rollout(text: str) -> Rollout:
     """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on.
 

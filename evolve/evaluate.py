@@ -89,7 +89,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     run = store.read(options.file)
     if not run.told:
         raise RunError(f"{run.path}: no generation has been told yet, so there is no champion")
-    own = load_config(run.header.config, str(run.path)).env
+    own = load_config(run.header.config, str(run.path)).in_evaluation().env
     other = _elsewhere(options, own)
     returns = _judge(world, stop, run, options.episodes, other).returns
     if options.json:

@@ -158,7 +158,8 @@ def held_out(
 ) -> store.HeldOut:
     """Evaluate a champion (P = 1) on episodes that training never meets; more of them begin with the same ones."""
     task = Task(seed, Purpose.HELD_OUT, keys_of(0, population=1), normalizers=for_each(normalizer, 1))
-    evaluation = coordinator.evaluate(task, champion, episodes, experiment.network.traces)
+    with coordinator.playing(experiment.config.in_evaluation()):
+        evaluation = coordinator.evaluate(task, champion, episodes, experiment.network.traces)
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
     return store.HeldOut(evaluation.returns[0], seeds, champion.weights[0], champion.mask[0])
@@ -174,4 +175,5 @@ def validate(
 ) -> Evaluation:
     """Evaluate a champion (P = 1) on the validation episodes that are due after `told` generations."""
     task = Task(seed, Purpose.VALIDATION, keys_of(told, population=1), normalizers=for_each(normalizer, 1))
-    return coordinator.evaluate(task, champion, experiment.config.early_stop.episodes, experiment.network.traces)
+    with coordinator.playing(experiment.config.in_evaluation()):
+        return coordinator.evaluate(task, champion, experiment.config.early_stop.episodes, experiment.network.traces)

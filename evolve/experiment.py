@@ -137,7 +137,7 @@ def reload(run: store.Run, env: EnvOptions | None = None) -> Experiment:
 
 
 def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:
-    other = prepare(experiment.config.model_copy(update={"env": env}))
+    other = prepare(experiment.config.with_env(env))
     sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
     if sizes != theirs:
         came = "{}, of {} and {}".format(env.id, *theirs)

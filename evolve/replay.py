@@ -117,7 +117,7 @@ def _play_all(
     """Play episodes one after another, and show them as asked; return how they differ from the log."""
     found = []
     with (
-        closing(make_engine(experiment, mode)) as engine,
+        closing(make_engine(experiment, episodes[0], mode)) as engine,
         Film(output, engine.fps) if output else nullcontext() as film,
     ):
         for chosen in episodes:

@@ -110,7 +110,8 @@ def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> stor
     judged = 0 if file.held_out is None else len(file.held_out.returns)
     before = load_config(file.header.config, str(path))
     enough = file.complete and file.told < before.generations and before.early_stop == config.early_stop
-    if (file.told < config.generations and not enough) or judged < config.held_out_episodes:
+    alike = before.in_evaluation().env == config.in_evaluation().env
+    if (file.told < config.generations and not enough) or judged < config.held_out_episodes or not alike:
         file.complete, file.held_out = False, None
     file.header = store.Header(config.to_toml(), file.header.manifest, seed, file.header.env)
     return file

@@ -1,5 +1,7 @@
 """What selection sees of a generation."""
 
+import contextlib
+import json
 import math
 from types import SimpleNamespace
 
@@ -87,6 +89,8 @@ def test_validation_plays_validation_episodes_of_the_generation(monkeypatch):
     asked = []
 
     class Farm:
+        playing = staticmethod(contextlib.nullcontext)
+
         def evaluate(self, task, champion, episodes, traces, race=None):
             asked.append((task.purpose, task.keys.tolist(), episodes))
             return SimpleNamespace(returns=np.array([[1.0, 3.0]]))
@@ -101,6 +105,43 @@ def test_validation_plays_validation_episodes_of_the_generation(monkeypatch):
     assert not evolution._is_enough(experiment.config, file, None)
     better = Config(early_stop=stop.model_copy(update={"mean_return": 2.1}))
     assert not evolution._is_enough(better, file, judged)
+
+
+def test_champions_are_judged_in_episodes_with_a_limit_of_their_own(command, tmp_path):
+    short = (*CART, "-g", 3, "--set", "env.max_episode_steps=20")
+    long = ("--set", "evaluation_max_episode_steps=300")
+    assert command("run", *short, "-o", "short").code == 0
+    assert command("run", *short, *long, "-o", "long").code == 0
+    assert command("run", *short, *long, "-o", "three", ranks=3).code == 0
+    runs = [told(tmp_path, name) for name in ("short", "long", "three")]
+    assert len({run.records[-1].digest for run in runs}) == 1
+    judged = runs[1].held_out.returns.tolist()
+    assert max(judged) > 20 >= runs[0].held_out.returns.max()
+    assert runs[2].held_out.returns.tolist() == judged
+    elsewhere = ("short/seed-3.h5", "--episodes", 4, "--set", "env.max_episode_steps=300", "--json")
+    assert json.loads(command("evaluate", *elsewhere).out)["returns"] == judged
+    assert json.loads(command("evaluate", "long/seed-3.h5", "--episodes", 4, "--json").out)["returns"] == judged
+    assert "equal to the log" in command("replay", "long/seed-3.h5", "--held-out", "--episode", 1).out
+    assert command("verify", "long/seed-3.h5").code == 0
+    assert command("verify", "short/seed-3.h5", "long/seed-3.h5").code == 0
+    again = command("run", *short, *long, "-o", "short", "--resume", ranks=3)
+    assert again.code == 0, again.err
+    assert told(tmp_path, "short").held_out.returns.tolist() == judged
+    assert "already complete" in command("run", *short, *long, "-o", "short", "--resume").out
+
+
+def test_validation_has_the_limit_of_evaluation(command, tmp_path):
+    short = (*CART, "-g", 4, "--set", "env.max_episode_steps=5", "--set", "evaluation_max_episode_steps=300")
+    stop = ("--set", "early_stop={every=2, episodes=3, mean_return=6.0}")  # a pole cannot fall in five steps
+    assert command("run", *short, "-o", "whole").code == 0
+    whole = told(tmp_path, "whole").records
+    for name, ranks in (("alone", None), ("three", 3)):
+        assert command("run", *short, *stop, "-o", name, ranks=ranks).code == 0
+        assert [r.digest for r in told(tmp_path, name).records] == [r.digest for r in whole[:2]]
+    stop = ("--set", "early_stop={every=2, episodes=3, mean_return=301.0}")
+    assert command("run", *short, *stop, "-o", "on", ranks=3).code == 0
+    on = told(tmp_path, "on").records  # after validation, generations have their own limit again
+    assert [r.digest for r in on] == [r.digest for r in whole]
 
 
 def test_validation_episodes_are_neither_selected_on_nor_held_out():

@@ -285,7 +285,7 @@ def test_an_episode_can_be_played_through_a_recorder(record):
     run = store.read(record("CartPole-v1"))
     experiment = reload(run)
     chosen = playback.choose(run, experiment, 0, None, 0)
-    engine, seen = environments.Recorder(playback.make_engine(experiment), slots=1, observations=True), []
+    engine, seen = environments.Recorder(playback.make_engine(experiment, chosen), slots=1, observations=True), []
     outcomes = playback.play(run, experiment, chosen, engine, lambda step, returned: seen.append((step, returned)))
     recorded = engine.finished[0]
     assert recorded.returned == chosen.logged == float(outcomes.returns[0])
@@ -357,7 +357,7 @@ def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(everybody):
     places = np.random.Generator(np.random.Philox(7)).integers(0, [4, 12, 3], (50, 3)).tolist()
     for generation, candidate, episode in places:
         chosen = choose(everybody, experiment, generation, candidate, episode)
-        engine = make_engine(experiment)
+        engine = make_engine(experiment, chosen)
         outcomes = play(everybody, experiment, chosen, engine)
         engine.close()
         record = everybody.records[generation]

@@ -4,6 +4,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -46,17 +47,30 @@ class Coordinator:
         chunk_seconds: float = 0.01,
     ) -> None:
         self._world, self._make_rollout, self._stopped = world, make_rollout, stopped
-        self._compute, self._env, self._text = config.compute, config.env, config.to_toml()
         self._chunk_seconds = chunk_seconds
         self._workers = [rank for rank in range(1, world.size) if rank not in world.gone]
         self._ready: set[int] = set()
-        self._slots = self._compute.slots or 1
-        self._own_rollout: Rollout | None = None
         self._serial, self._unit_seconds, self._faults = 0, 0.0, 0
         self.progress: Callable[[int, int, int], None] = _tell_nobody
         """Called now and then with the units that are done, all units, and how many workers have nothing to do."""
+        self._set_up(config)
+
+    def _set_up(self, config: Config) -> None:
+        self._config, self._compute, self._env = config, config.compute, config.env
+        self._slots, self._text = self._compute.slots or 1, config.to_toml()
+        self._own_rollout: Rollout | None = None
         for worker in self._workers:
-            world.post(worker, messages.encode(Setup(messages.text(self._text))))
+            self._world.post(worker, messages.encode(Setup(messages.text(self._text))))
+
+    @contextmanager
+    def playing(self, config: Config) -> Iterator[None]:
+        """Evaluate episodes of another experiment in the `with` block. After an exception nothing more is evaluated."""
+        before = self._config
+        if config != before:
+            self._set_up(config)
+        yield
+        if config != before:
+            self._set_up(before)
 
     def evaluate(
         self,

@@ -63,6 +63,7 @@ class _Desk:
             case Setup(config):
                 self._serial, self._finished, self._busy, self._faults = -1, [], 0.0, 0
                 self._rollout = self._make_rollout(config.tobytes().decode())
+                self._rollout.clear()
                 self._watchdog = Watchdog(self._rollout.episode_seconds, fatal=False)
                 self._silence = self._rollout.episode_seconds / 4
                 self._post(Alive())

@@ -11,7 +11,10 @@ from pydantic import AfterValidator, Field
 
 from evolve.config.options import Options, Table
 
-RUNTIME_KEYS = ("seeds", "generations", "early_stop", "held_out_episodes", "compute", "output")
+RUNTIME_KEYS = (
+    *("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps"),
+    *("compute", "output"),
+)
 """Top-level keys that do not define what one generation computes."""
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -140,6 +143,7 @@ class Config(Options):
     """One experiment, complete: with a seed from `seeds` it determines every bit of a run.
 
     connection_cost: what having all connections takes from a candidate's mean return; fewer take their share.
+    evaluation_max_episode_steps: the `env.max_episode_steps` of validation and held-out episodes, where it is another.
     """
 
     seeds: Annotated[
@@ -154,6 +158,7 @@ class Config(Options):
     normalize_observations: bool = False
     connection_cost: float = Field(0.0, ge=0, le=1e9)
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
+    evaluation_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
@@ -165,6 +170,16 @@ class Config(Options):
     def to_toml(self) -> str:
         """Return the whole experiment as TOML, every default spelled out."""
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+    def in_evaluation(self) -> "Config":
+        """Return this experiment as its validation and held-out episodes are played, with their own limit of steps."""
+        if self.evaluation_max_episode_steps is None:
+            return self
+        return self.with_env(self.env.model_copy(update={"max_episode_steps": self.evaluation_max_episode_steps}))
+
+    def with_env(self, env: EnvOptions) -> "Config":
+        """Return this experiment with all its episodes in another environment."""
+        return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None})
 
     def directory(self) -> Path:
         """Return the directory of this experiment's run files."""

@@ -49,7 +49,7 @@ class Enacted:
 def enact(run: Run, experiment: Experiment, place: tuple[int, int, int], genome: Genomes) -> Enacted:
     """Play the episode at a place (generation, candidate, episode) of a run with a genome (P = 1), here and alone."""
     chosen = Episode(genome, Purpose.EPISODE, *place, logged=np.nan)  # it may fail: that is compared, too
-    recorder = Recorder(make_engine(experiment), 1, observations=True)
+    recorder = Recorder(make_engine(experiment, chosen), 1, observations=True)
     try:
         outcomes = play(run, experiment, chosen, recorder)
     finally:

@@ -51,13 +51,18 @@ def _beyond(a: Run, b: Run) -> str | None:
     if not same_arrays(a.checkpoint, b.checkpoint):
         return "the checkpoints differ, though every generation is equal"
     if a.held_out is not None and b.held_out is not None:
-        n = min(len(a.held_out.returns), len(b.held_out.returns))
+        n = min(len(a.held_out.returns), len(b.held_out.returns)) if _judged_alike(a, b) else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
             one, other = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
             if not np.array_equal(one, other, equal_nan=name == "returns"):
                 return f"the {name} of the held-out evaluation differ, though every generation is equal"
     found = digests_apart(a) or digests_apart(b)
     return None if found is None else found.told
+
+
+def _judged_alike(a: Run, b: Run) -> bool:
+    one, other = (load_config(run.header.config, str(run.path)).in_evaluation().env for run in (a, b))
+    return one == other
 
 
 def _apart(a: Run, b: Run, place: Place, both: Verdict, play: bool) -> Verdict:

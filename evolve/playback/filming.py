@@ -55,7 +55,7 @@ def clip(
     Where it takes longer, only every k-th step is shown. Returns its outcome. Raises InputError when it cannot be
     drawn, and EpisodeError when it fails.
     """
-    engine = make_engine(experiment, "rgb_array")
+    engine = make_engine(experiment, chosen, "rgb_array")
     length = int(run.records[chosen.generation].lengths[chosen.candidate, chosen.episode])
     every = max(1, math.ceil(length / (seconds * engine.fps)))
     try:

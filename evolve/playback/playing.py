@@ -24,9 +24,10 @@ EachStep = Callable[[int, float], None]
 """Called with the step and the return so far: after reset (0, 0.0), and after each step that did not fail."""
 
 
-def make_engine(experiment: Experiment, mode: Mode | None = None) -> Engine:
-    """Return an engine of one slot, whose environment draws itself where a mode is given. Raises InputError."""
-    options = experiment.config.env
+def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
+    """Return an engine of one slot for such episodes; it draws itself where a mode is given. Raises InputError."""
+    config = experiment.config
+    options = (config if chosen.purpose is Purpose.EPISODE else config.in_evaluation()).env
     return environments.make(options if mode is None else environments.drawn(options, mode), slots=1)
 
 
