@@ -7,9 +7,14 @@ genome, which is the first mean m, and whose mask is everybody's:
     candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ; B is the identity for sep-cma-es
     told         the order of the candidates, NaN last; cmaes does the rest
 
-The champion is m: an average over all that was told, so no lucky score can make it. The state is kept as plain arrays,
-and put back before each tell. cmaes has no public way for that, so parts of it that may change are used: `__getstate__`
-and `__setstate__`, what they hold (`_sigma`, `_p_sigma`, `_pc`, `_g`, `_C`, `_c_1d`), and `_eigen_decomposition`.
+The champion is m: an average over all that was told, so no lucky score can make it. Weights are float32: no standard
+deviation falls below the distance to the next float32, else candidates would all be equal and what is told noise, which
+σ follows to zero or beyond all bounds. The learning rates of the covariance add up to 1 at most; in cmaes those of the
+diagonal may not, where P is much larger than n.
+
+The state is kept as plain arrays, and put back before each tell. cmaes has no public way for that, so parts of it that
+may change are used: `__getstate__` and `__setstate__`, what they hold (`_sigma`, `_p_sigma`, `_pc`, `_g`, `_C`,
+`_c_1d`), `_c1`, `_cmu` and `_eigen_decomposition`.
 
 What is the library's is not portable: eigenvectors and norms come from BLAS. On one kind of machine they repeat
 themselves, as long as BLAS keeps to one thread, whatever the launcher allows.
@@ -31,13 +36,13 @@ from evolve.genome import Genomes
 from evolve.networks import Network
 from evolve.numerics import normal_quantile
 from evolve.rng import Purpose, Stream
-from evolve.shapes import Float32, Float64, expect
+from evolve.shapes import Float32, Float64, Int64, expect
 from evolve.strategies.contract import Arrays, newborns, ranking
 from evolve.strategies.elite import stored
 
 _FEWEST = 4  # candidates: with fewer, one parent only
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
-_SMALLEST = 1e-12  # of σ: weights are float32, and where they no longer differ it would shrink until it is zero
+_SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
 _MOST_CONNECTIONS, _MOST_PRODUCTS = 2_000, 2**28
 """Of cma-es: n, and P·n², which cmaes holds twice, as float64."""
 
@@ -128,6 +133,11 @@ class SepCma:
         """How long the covariance in a state is."""
         return self._n
 
+    @property
+    def _diagonal(self) -> Int64:
+        """[n]: where its diagonal is."""
+        return np.arange(self._n)
+
     def _shaped(self, state: CmaState, z: Float64) -> Float64:
         """Return B D z for each row of z [P, n]."""
         shaped: Float64 = np.sqrt(state.covariance) * z
@@ -144,7 +154,9 @@ class SepCma:
         return limited
 
     def _made(self, mean: Float64, sigma: float) -> Any:
-        return getattr(self._cmaes, self._kind)(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
+        made = getattr(self._cmaes, self._kind)(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
+        made._cmu = min(made._cmu, 1 - made._c1)
+        return made
 
     def _restored(self, state: CmaState) -> Any:
         sigma, told = float(state.progress[0]), int(state.progress[1])
@@ -154,9 +166,11 @@ class SepCma:
         return made
 
     def _state(self, made: Any) -> CmaState:
-        parts = made.__getstate__()
+        parts, covariance = made.__getstate__(), made.__getstate__()[self._covariance].copy()
         progress = np.array([max(parts["_sigma"], _SMALLEST), parts["_g"]], np.float64)
-        return CmaState(made.mean, parts["_p_sigma"], parts["_pc"], parts[self._covariance], progress)
+        resolution = np.spacing(np.minimum(np.abs(made.mean), _LARGEST).astype(np.float32)) / progress[0]
+        covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
+        return CmaState(made.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)
 
 
 class Cma(SepCma):
@@ -175,6 +189,11 @@ class Cma(SepCma):
     @property
     def _entries(self) -> int:
         return self._n * (self._n + 1) // 2
+
+    @property
+    def _diagonal(self) -> Int64:
+        rows = np.arange(self._n)
+        return rows * self._n - rows * (rows - 1) // 2
 
     def _shaped(self, state: CmaState, z: Float64) -> Float64:
         with self._one_thread():

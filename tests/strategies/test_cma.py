@@ -176,3 +176,33 @@ def test_other_strategies_need_no_library(command):
     paths = os.pathsep.join([str(HERE / "without"), str(HERE.parent)])
     done = command("run", "--strategy", "openai-es", "-g", 1, EVOLVE_WITHOUT="cmaes,threadpoolctl", PYTHONPATH=paths)
     assert done.code == 0, done.err
+
+
+SPHERE = networks.make(networks.options({"name": "mlp", "hidden": []}), 3, 1)
+
+
+def search(name, P, tells, fitness):
+    """Return the largest distance of the champion's weights from 1 after so many tells, and the last candidates."""
+    strategy = made(name, P, SPHERE)
+    state = strategy.start()
+    for generation in range(tells):
+        genomes = strategy.ask(state, generation)
+        assert np.isfinite(genomes.weights).all(), generation
+        state = strategy.tell(state, genomes, fitness(genomes.weights.astype(float)), np.zeros((P, 0), np.float32))
+    return np.abs(strategy.champion(state).weights - 1).max(), strategy.ask(state, tells).weights
+
+
+def sphere(weights):
+    return -((weights - 1) ** 2).sum(axis=1)
+
+
+@pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
+def test_a_population_much_larger_than_the_network(name):
+    assert search(name, 256, 40, sphere)[0] < 1e-5  # unlimited, the diagonal's learning rate is above 1 here
+
+
+@pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
+def test_a_search_that_has_arrived_stays(name):
+    distance, last = search(name, 32, 400, sphere)
+    assert distance < 1e-6
+    assert 0 < np.ptp(last, axis=0).max() < 1e-5  # candidates still differ, by what float32 can tell apart
