@@ -6,7 +6,7 @@ sorted by score. A generation is the first `survivors` of the leaderboard, uncha
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
-               trace averaged over its episodes, carried along by the swaps
+               trace averaged over its episodes, carried along by the swaps; networks without traces lose none so
     uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
                the prunable MLP, mk1: sqrt(mean over the pool of (C̄ - C)²)/C̄ of its connections C, in [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
@@ -43,7 +43,10 @@ def _rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune; the defaults are the ancestor's."""
+    """Settings of `[strategy]` for prune; the defaults are the ancestor's.
+
+    survivors: how many are kept unchanged and evaluated again; at most K, all there are.
+    """
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
     uniform_pruning: Annotated[float | str, AfterValidator(_rate)] = 0.01
@@ -169,7 +172,7 @@ class Prune:
     def _trace_pruning_probability(self, mask: Bool, traces: Float32) -> Float64:
         """Return [children, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left."""
         probability = np.zeros(mask.shape)
-        for block in self._network.blocks:
+        for block in self._network.blocks if self._network.traces else ():
             place = slice(block.start, block.stop)
             left, size = mask[:, place], np.where(mask[:, place], np.abs(traces[:, place]), np.float32(np.inf))
             smallest = size.min(axis=1, keepdims=True)

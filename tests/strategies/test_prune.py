@@ -151,6 +151,14 @@ def test_traces_steer_pruning():
     assert lost_used < lost_unused / 5
 
 
+def test_without_traces_nothing_is_pruned_by_them():
+    net = networks.make(networks.options({"name": "mlp", "hidden": [8]}), 4, 2)
+    made = prune(8, net, trace_pruning=0.9, uniform_pruning=0.0)
+    genomes = made.ask(made.start(), 0)
+    state = made.tell(made.start(), genomes, np.arange(8.0), np.zeros((8, 0), np.float32))
+    assert made.ask(state, 1).mask.all()
+
+
 def test_pruning_rates():
     P, W = 400, network().weights
     made = prune(P, trace_pruning=0.0, uniform_pruning=0.2, uniform_pruning_chance=0.5)
