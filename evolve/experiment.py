@@ -95,6 +95,7 @@ def _prepare(config: Config) -> Experiment:
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     _check_size(complete, network)
+    _check_sense(complete)
     if config.compute.check:
         environments.check(engine)
     engine.close()
@@ -104,12 +105,24 @@ def _prepare(config: Config) -> Experiment:
 def _check_size(config: Config, network: Network) -> None:
     """Raise InputError for an experiment that cannot fit into this machine's memory."""
     P, E, W, slots = config.population, config.episodes, network.weights, config.compute.slots or 1
-    needed = 40 * P * W + 32 * max(P * E, config.held_out_episodes) + 4 * slots * network.slot_size  # bytes, about
+    validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
+    units = max(P * E, config.held_out_episodes, validation)
+    needed = 40 * P * W + 32 * units + 4 * slots * network.slot_size  # bytes, about
     there = _memory()
     if needed > there:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         came = f"{sizes}: at least {needed / 1e9:,.1f} GB"
         raise InputError("population × network.hidden", f"what fits into {there / 1e9:,.1f} GB of memory", came)
+
+
+def _check_sense(config: Config) -> None:
+    """Raise InputError for settings without any effect."""
+    rounds, E = config.racing.rounds, config.episodes
+    if rounds and rounds[-1] >= E:
+        raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes, -r)", list(rounds))
+    if config.connection_cost and strategies.one_mask(config.strategy):
+        expected = f"0 with {config.strategy['name']}, whose candidates all have the same connections"
+        raise InputError("connection_cost", expected, config.connection_cost)
 
 
 def _memory() -> float:

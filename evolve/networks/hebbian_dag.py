@@ -14,9 +14,10 @@ zero when an episode starts. All of it is float32.
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from evolve.config import Options
 from evolve.genome import Genomes, pruned
@@ -29,6 +30,13 @@ from evolve.rng import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 
+def _noticeable(rate: float) -> float:
+    """Refuse a rate of which the strategy, which is told traces in units of 2^-20, would hear nothing."""
+    if 0 < abs(rate) < 1e-3:
+        raise ValueError("0, or at least 0.001 away from it")
+    return rate
+
+
 class HebbianDagOptions(Options):
     """Settings of `[network]` for hebbian-dag.
 
@@ -37,8 +45,8 @@ class HebbianDagOptions(Options):
 
     hidden: Hidden = (8, 8)
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
-    trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
-    trace_limit: float = Field(10.0, gt=0, le=1e6)
+    trace_rate: Annotated[float, Field(ge=-1e6, le=1e6), AfterValidator(_noticeable)] = 1.0
+    trace_limit: float = Field(10.0, ge=1e-3, le=1e6)
     neuromodulated: bool = False
     birth_scale: Scale = 1.0
     birth_pruning: Share = 0.025

@@ -34,6 +34,8 @@ class PrunableMlpOptions(Options):
 class PrunableMlp(LayeredNetwork[PrunableMlpOptions]):
     """The description of a perceptron of masks."""
 
+    only_masks = True
+
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads the one before."""

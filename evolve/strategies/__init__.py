@@ -17,7 +17,7 @@ from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
 
-__all__ = ["STRATEGIES", "Strategy", "make", "newborns", "options", "portable", "ranking"]
+__all__ = ["STRATEGIES", "Strategy", "make", "newborns", "one_mask", "options", "portable", "ranking"]
 
 STRATEGIES = Registry(
     "strategy",
@@ -38,6 +38,11 @@ options = STRATEGIES.options
 def portable(table: Table) -> bool:
     """Return whether the strategy of a `[strategy]` table gives the same bits on every machine."""
     return bool(getattr(STRATEGIES.kind(table), "portable", False))  # an added kind may be a function
+
+
+def one_mask(table: Table) -> bool:
+    """Return whether all candidates of the strategy of a `[strategy]` table have the same connections."""
+    return bool(getattr(STRATEGIES.kind(table), "one_mask", False))
 
 
 def make(table: Table, network: Network, population: int, seed: int) -> Strategy[Any]:

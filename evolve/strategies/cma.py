@@ -37,7 +37,7 @@ from evolve.networks import Network
 from evolve.numerics import normal_quantile
 from evolve.rng import Purpose, Stream
 from evolve.shapes import Float32, Float64, Int64, expect
-from evolve.strategies.contract import Arrays, newborns, ranking
+from evolve.strategies.contract import Arrays, need_weights, newborns, ranking
 from evolve.strategies.elite import stored
 
 _FEWEST = 4  # candidates: with fewer, one parent only
@@ -77,11 +77,12 @@ def _import(name: str) -> Any:
 class SepCma:
     """Separable CMA-ES for P = `population` candidates of `network`."""
 
-    portable = False
-    _kind, _covariance = "SepCMA", "_C"
+    portable, one_mask = False, True
+    _name, _kind, _covariance = "sep-cma-es", "SepCMA", "_C"
 
     def __init__(self, options: CmaOptions, network: Network, population: int, seed: int) -> None:
         self._cmaes, self._threads = _import("cmaes"), _import("threadpoolctl")
+        need_weights(network, self._name)
         if population < _FEWEST:
             raise InputError("population (-p/--population)", f"at least {_FEWEST} for {self._kind}", population)
         self._options, self._W, self._P, self._seed = options, network.weights, population, seed
@@ -176,7 +177,7 @@ class SepCma:
 class Cma(SepCma):
     """CMA-ES with a full covariance for P = `population` candidates of `network`."""
 
-    _kind, _covariance = "CMA", "_c_1d"
+    _name, _kind, _covariance = "cma-es", "CMA", "_c_1d"
 
     def __init__(self, options: CmaOptions, network: Network, population: int, seed: int) -> None:
         super().__init__(options, network, population, seed)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.errors import InputError
 from evolve.genome import Genomes, concatenate
 from evolve.networks import Network
 from evolve.rng import Purpose, Stream
@@ -23,9 +24,11 @@ class Strategy(Protocol[State]):
     """A strategy for P candidates of one network.
 
     portable: whether ask and tell give the same bits on every machine; if not, then only on machines of one kind.
+    one_mask: whether all candidates have the same connections.
     """
 
     portable: ClassVar[bool]
+    one_mask: ClassVar[bool] = False
 
     def start(self) -> State:
         """Return the state before generation 0."""
@@ -50,6 +53,14 @@ def ranking(fitness: Float64) -> NDArray[np.intp]:
     """Return [P]: candidates from best to worst; equals keep their order, NaN comes last."""
     missing = np.isnan(fitness)
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
+
+
+def need_weights(network: Network, strategy: str) -> None:
+    """Raise InputError where weights mean nothing, for a strategy that changes nothing else."""
+    if getattr(network, "only_masks", False):
+        cure = "Others change masks: prune, mk2, random."
+        expected = "one that changes masks, for weights mean nothing to the network"
+        raise InputError("strategy.name (--strategy)", expected, strategy, cure)
 
 
 def newborns(network: Network, seed: int, generation: int, candidates: range) -> Genomes:

@@ -14,6 +14,7 @@ from evolve.genome import Genomes, pruned
 from evolve.networks import Network
 from evolve.numerics import normal_quantile
 from evolve.rng import Purpose, Stream
+from evolve.strategies.contract import need_weights
 from evolve.strategies.elite import Elite
 from evolve.strategies.elitist import Elitist, ElitistOptions
 
@@ -29,6 +30,7 @@ class Ga(Elitist):
     """The genetic algorithm for P = `population` candidates of `network`."""
 
     def __init__(self, options: GaOptions, network: Network, population: int, seed: int) -> None:
+        need_weights(network, "ga")
         super().__init__(options, network, population, seed, size=max(options.parents, options.survivors))
         self._parents, self._weight_noise = options.parents, np.float32(options.weight_noise)
 

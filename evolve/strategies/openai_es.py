@@ -37,7 +37,7 @@ from evolve.networks import Network
 from evolve.numerics import normal_quantile, ordered_sum
 from evolve.rng import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, expect
-from evolve.strategies.contract import Arrays, newborns
+from evolve.strategies.contract import Arrays, need_weights, newborns
 from evolve.strategies.elite import stored
 from evolve.strategies.shaping import centred_ranks
 
@@ -47,9 +47,9 @@ _EPSILON = 1e-8
 class OpenAiEsOptions(Options):
     """Settings of `[strategy]` for openai-es. sigma: σ; learning_rate: Adam's step size α; weight_decay: λ."""
 
-    sigma: float = Field(0.1, gt=0, le=1e6)
+    sigma: float = Field(0.1, ge=1e-6, le=1e6)
     sigma_decay: float = Field(1.0, gt=0, le=1)
-    smallest_sigma: float = Field(0.01, gt=0, le=1e6)
+    smallest_sigma: float = Field(0.01, ge=1e-6, le=1e6)
     learning_rate: float = Field(0.05, gt=0, le=1e6)
     learning_rate_decay: float = Field(1.0, gt=0, le=1)
     smallest_learning_rate: float = Field(0.001, ge=0, le=1e6)
@@ -76,20 +76,33 @@ class OpenAiEsState:
     mask: Bool
 
 
+def _check(o: OpenAiEsOptions, network: Network) -> None:
+    """Raise InputError for settings that contradict each other, or the network."""
+    need_weights(network, "openai-es")
+    if o.pruning and o.pruning_by == "trace" and not network.traces:
+        cure = "Others do without: magnitude, random."
+        raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
+    if o.constant_weight_decay and not o.smallest_learning_rate:
+        raise InputError("strategy.smallest_learning_rate", "above 0 where weight decay is constant", 0.0)
+    if o.learning_rate * o.weight_decay >= 1:
+        expected = f"below 1/learning_rate, {1 / o.learning_rate:g}, for more takes all weights away"
+        raise InputError("strategy.weight_decay", expected, o.weight_decay)
+    for name in ("sigma", "learning_rate"):
+        start, least = getattr(o, name), getattr(o, f"smallest_{name}")
+        if getattr(o, f"{name}_decay") < 1 and least >= start:
+            raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
+
+
 class OpenAiEs:
     """The evolution strategy for P = `population` candidates of `network`."""
 
-    portable = True
+    portable, one_mask = True, True
 
     def __init__(self, options: OpenAiEsOptions, network: Network, population: int, seed: int) -> None:
         self._options, self._W, self._P, self._seed = options, network.weights, population, seed
         self._born = newborns(network, seed, 0, range(1))
         self._pairs, self._blocks = population // 2, network.blocks
-        if options.pruning and options.pruning_by == "trace" and not network.traces:
-            cure = "Others do without: magnitude, random."
-            raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
-        if options.constant_weight_decay and not options.smallest_learning_rate:
-            raise InputError("strategy.smallest_learning_rate", "above 0 where weight decay is constant", 0.0)
+        _check(options, network)
 
     def start(self) -> OpenAiEsState:
         """Return the state before generation 0: θ is a newborn genome."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolve import networks
 from evolve.errors import InputError
 from evolve.networks import options
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
@@ -130,3 +131,10 @@ def test_bad_options_are_refused(table, key):
     with pytest.raises(InputError) as wrong:
         options(table)
     assert key.lower() in str(wrong.value).lower()
+
+
+@pytest.mark.parametrize("rate", [1e-9, -9e-4])
+def test_traces_that_the_strategy_would_not_hear_of_are_refused(rate):
+    with pytest.raises(InputError, match=r"network.trace_rate: expected 0, or at least 0.001 away from it, got"):
+        networks.options({"name": "hebbian-dag", "trace_rate": rate})
+    assert networks.options({"name": "hebbian-dag", "trace_rate": 0.0})["trace_rate"] == 0

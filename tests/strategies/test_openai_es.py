@@ -239,3 +239,16 @@ def test_it_climbs_a_sphere():
         weights = es.ask(state, generation).weights.astype(float)
         state = tell(es, state, generation, -((weights - 0.5) ** 2).sum(axis=1))
     assert ((state.centre - 0.5) ** 2)[state.centre != 0].sum() < 0.05 * born
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rate": 1000.0, "weight_decay": 0.001}, r"weight_decay: expected below 1/learning_rate, 0\.001, "),
+        ({"sigma": 0.005, "sigma_decay": 0.9}, r"smallest_sigma: expected below sigma, 0\.005, .* got 0\.01"),
+        ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),
+    ],
+)
+def test_settings_that_defeat_themselves_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        made(**options)
