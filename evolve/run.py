@@ -2,21 +2,20 @@
 
 import math
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from evolve import store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import LONGEST, Config, differences, parse, read_assignment, read_table, seconds, set_key
+from evolve.config import LONGEST, Config, parse, read_assignment, read_table, seconds, set_key
 from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import evolve
-from evolve.experiment import Experiment, load_config, prepare, restore
-from evolve.manifest import manifest
+from evolve.experiment import Experiment, prepare
 from evolve.networks import NETWORKS
-from evolve.numerics import backend
+from evolve.resuming import open_all
 from evolve.stopping import StopFlag
 
 _HINT = "evolve.run: should a worker die, this run ends, to be resumed; under mpirun --with-ft ulfm it would go on."
@@ -94,48 +93,6 @@ def _with_defaults(table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-def _open(experiment: Experiment, seed: int, resume: bool, world: World) -> store.RunFile:
-    """Create the run file of a seed, or reopen it to resume. Raises InputError."""
-    config = experiment.config
-    path = store.path_of(config.directory(), seed)
-    if not (resume and store.exists(path)):
-        about = manifest(world, backend(config.compute.backend), strategies.portable(config.strategy))
-        return store.create(path, store.Header(config.to_toml(), about, seed, config.env.id))
-    file = store.reopen(path)
-    try:
-        _check_continuation(experiment, file, seed)
-    except InputError:
-        file.close()
-        raise
-    judged = 0 if file.held_out is None else len(file.held_out.returns)
-    before = load_config(file.header.config, str(path))
-    enough = file.complete and file.told < before.generations and before.early_stop == config.early_stop
-    alike = before.in_evaluation().env == config.in_evaluation().env
-    if (file.told < config.generations and not enough) or judged < config.held_out_episodes or not alike:
-        file.complete, file.held_out = False, None
-    file.header = store.Header(config.to_toml(), file.header.manifest, seed, file.header.env)
-    return file
-
-
-def _check_continuation(experiment: Experiment, file: store.RunFile, seed: int) -> None:
-    """Raise InputError unless the run file is of this seed and experiment, and no longer than asked for."""
-    config, path = experiment.config, file.path
-    if file.header.seed != seed:
-        raise InputError(f"seed (-s/--seed), resuming {path}", f"{file.header.seed} as in the run file", seed)
-    before, anew = load_config(file.header.config, str(path)), "Or start anew with -o DIR."
-    for key, ours, theirs in differences(config, before):
-        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, anew)
-    if file.told and config.output.genomes != before.output.genomes:
-        kept = f"{before.output.genomes!r} as in the run file"
-        raise InputError(f"output.genomes, resuming {path}", kept, config.output.genomes, anew)
-    if file.told and config.output.genomes == "all" and not file.has_population:
-        raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", anew)
-    if file.told > config.generations:
-        told = f"at least {file.told}, the generations already told in {path}"
-        raise InputError("generations (-g/--generations)", told, config.generations)
-    restore(experiment, file)
-
-
 def _summary(file: store.RunFile, generations: int) -> str:
     last = file.last
     assert last is not None
@@ -159,10 +116,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     for made in experiments:  # what a strategy refuses is to be refused before there is a file
         strategies.make(made.config.strategy, made.network, made.config.population, made.config.seeds[0])
     with ExitStack() as opened:
-        queued = [
-            (made, [opened.enter_context(closing(_open(made, seed, resume, world))) for seed in made.config.seeds])
-            for made in experiments
-        ]
+        queued = open_all(opened, experiments, resume, world)
         if world.could_tolerate:
             print(_HINT, file=sys.stderr, flush=True)
         for made, files in queued:

@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "evolve"
 ROOMS = [  # design: from the top down; a room may import rooms below it, and its own
     {"run", "verify", "replay", "plot", "evaluate", "report", "bench"},
-    {"pages"},
+    {"pages", "resuming"},
     {"divergence"},
     {"commands", "console", "drawings", "manifest", "playback", "standings"},
     {"display", "statistics"},

@@ -1,17 +1,21 @@
 """Stopped, killed or extended: a resumed run ends with the digests of one that was never interrupted."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import h5py
 import pytest
 from conftest import environment
 
 from evolve import store
+from evolve.divergence import retold
+from evolve.experiment import reload
 
 # Each generation takes its time, whatever the machine: there is always something to interrupt.
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", "-p", 8, "-r", 2, "-g", 8, "-d", 4, "-s", 5,
@@ -141,6 +145,35 @@ def test_resuming_something_else_is_refused(command, tmp_path, change, message):
     assert done.code == 2
     assert message in done.err
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+
+
+def test_a_task_that_was_changed_meanwhile_is_refused(command, tmp_path):
+    task = ("-e", "toys:Elsewhere-v0", "-p", 4, "-r", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *task, "-g", 2).code == 0
+    before = (tmp_path / "out" / "seed-0.h5").read_bytes()
+    longer = (*task, "-g", 3, "--resume")
+    done = command("run", *longer, "-s", 9, 0, TOY_GRAVITY="12")
+    assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), done.err
+    assert re.search(r"generation 1, candidate \d, episode 0, which has a return of .* here \(in the log ", done.err)
+    for words in ("code or version", "python -m evolve.verify out/seed-0.h5", "--set compute.check=false"):
+        assert words in done.err
+    assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-0.h5"]
+    assert command("run", *task, "-g", 2, "--resume", TOY_GRAVITY="12").code == 0  # it is complete: nothing is played
+    assert command("run", *longer, "--set", "compute.check=false", TOY_GRAVITY="12").code == 0
+
+
+@pytest.mark.parametrize(
+    ("was", "words"), [("raise", None), ("nothing", "fails here: RuntimeError: the motor burnt out")]
+)
+def test_an_episode_that_failed_may_fail_again(command, tmp_path, was, words):
+    task = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=1.0", "--set", "env.on_failure=worst", "-p", 4, "-r", 1)
+    small = ("-d", 2, "-g", 1, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *task, *small, "--set", f"env.kwargs.how={was}").code == 0
+    run = store.read(store.path_of(tmp_path / "out", 0))
+    now = replace(run, header=replace(run.header, config=run.header.config.replace('"nothing"', '"raise"')))
+    apart = retold(now, reload(now))
+    assert (apart is None) if words is None else (words in apart)
 
 
 def test_another_seeds_file_is_refused(command, tmp_path):

@@ -117,7 +117,8 @@ class EarlyStopOptions(Options):
 class ComputeOptions(Options):
     """How the work is done; nothing here can reach a fitness.
 
-    slots: None for the engine's own choice. check: whether to try first that the same seed gives the same episode.
+    slots: None for the engine's own choice. check: whether to try first that the same seed gives the same episode, and
+    before a run is resumed that one in its log goes here as it went there.
     """
 
     backend: Literal["auto", "numpy", "native"] = "auto"

@@ -10,10 +10,11 @@ from dataclasses import replace
 from evolve.divergence.again import again
 from evolve.divergence.files import compare
 from evolve.divergence.full import from_the_beginning
+from evolve.divergence.retold import retold
 from evolve.divergence.verdict import Verdict
 from evolve.experiment import Experiment
 
-__all__ = ["Verdict", "again", "compare", "from_the_beginning", "tolerant"]
+__all__ = ["Verdict", "again", "compare", "from_the_beginning", "retold", "tolerant"]
 """`compare` two files; evaluate the champions of one `again`; or run all of it again, `from_the_beginning`."""
 
 

@@ -1,0 +1,98 @@
+"""The run files of experiments: new ones, and those of earlier runs that are to go on."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from evolve import store, strategies
+from evolve.cluster import World
+from evolve.config import differences
+from evolve.divergence import retold
+from evolve.errors import InputError
+from evolve.experiment import Experiment, load_config, restore
+from evolve.manifest import manifest
+from evolve.numerics import backend
+from evolve.store import Header, RunFile
+
+Queue = list[tuple[Experiment, list[RunFile]]]
+
+
+def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool, world: World) -> Queue:
+    """Return experiments with their run files, one for each seed, which `opened` will close.
+
+    Those that are to go on are looked at before a new one is written. Raises InputError.
+    """
+    wanted = {_path(made, seed): (made, seed) for made in experiments for seed in made.config.seeds}
+    there = [path for path in wanted if resume and store.exists(path)]
+    files = {path: opened.enter_context(closing(_continued(path, *wanted[path]))) for path in there}
+    absent = [path for path in wanted if path not in files]
+    files |= {path: opened.enter_context(closing(_new(path, *wanted[path], world))) for path in absent}
+    return [(made, [files[_path(made, seed)] for seed in made.config.seeds]) for made in experiments]
+
+
+def _path(experiment: Experiment, seed: int) -> Path:
+    return store.path_of(experiment.config.directory(), seed)
+
+
+def _new(path: Path, experiment: Experiment, seed: int, world: World) -> RunFile:
+    config = experiment.config
+    about = manifest(world, backend(config.compute.backend), strategies.portable(config.strategy))
+    return store.create(path, Header(config.to_toml(), about, seed, config.env.id))
+
+
+def _continued(path: Path, experiment: Experiment, seed: int) -> RunFile:
+    """Return the file of a run that is to go on, or that is complete. Raises InputError where it cannot go on so."""
+    file = store.reopen(path)
+    try:
+        _check_continuation(experiment, file, seed)
+        _prepare(experiment, file)
+        if file.told and not file.complete and experiment.config.compute.check:
+            _check_episode(experiment, file)
+    except InputError:
+        file.close()
+        raise
+    return file
+
+
+def _prepare(experiment: Experiment, file: RunFile) -> None:
+    """Let a file be of this experiment, and complete only if nothing is left to do."""
+    config = experiment.config
+    judged = 0 if file.held_out is None else len(file.held_out.returns)
+    before = load_config(file.header.config, str(file.path))
+    enough = file.complete and file.told < before.generations and before.early_stop == config.early_stop
+    alike = before.in_evaluation().env == config.in_evaluation().env
+    if (file.told < config.generations and not enough) or judged < config.held_out_episodes or not alike:
+        file.complete, file.held_out = False, None
+    file.header = Header(config.to_toml(), file.header.manifest, file.header.seed, file.header.env)
+
+
+def _check_continuation(experiment: Experiment, file: RunFile, seed: int) -> None:
+    """Raise InputError unless the run file is of this seed and experiment, and no longer than asked for."""
+    config, path = experiment.config, file.path
+    if file.header.seed != seed:
+        raise InputError(f"seed (-s/--seed), resuming {path}", f"{file.header.seed} as in the run file", seed)
+    before, anew = load_config(file.header.config, str(path)), "Or start anew with -o DIR."
+    for key, ours, theirs in differences(config, before):
+        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, anew)
+    if file.told and config.output.genomes != before.output.genomes:
+        kept = f"{before.output.genomes!r} as in the run file"
+        raise InputError(f"output.genomes, resuming {path}", kept, config.output.genomes, anew)
+    if file.told and config.output.genomes == "all" and not file.has_population:
+        raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", anew)
+    if file.told > config.generations:
+        told = f"at least {file.told}, the generations already told in {path}"
+        raise InputError("generations (-g/--generations)", told, config.generations)
+    restore(experiment, file)
+
+
+def _check_episode(experiment: Experiment, file: RunFile) -> None:
+    """Raise InputError when the task is not played as it was when the file was written: two would make one log."""
+    apart = retold(store.read(file.path), experiment)
+    if apart is not None:
+        expected = "an environment in which the newest champion plays as the log says"
+        cure = (
+            "The environment's code or version has changed, or this machine does other arithmetic: "
+            f"python -m evolve.verify {file.path} tells where they part. To go on all the same, with a log that "
+            "cannot be repeated: --set compute.check=false."
+        )
+        raise InputError(f"env.id (-e/--env), resuming {file.path}", expected, apart, cure)
