@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
-from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table
+from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table, spelled_out
 from evolve.errors import InputError
-from evolve.networks import Network
+from evolve.networks import NETWORKS, Network
 from evolve.normalization import Moments
 from evolve.numerics import backend
 from evolve.rollout import Rollout
 from evolve.shapes import Float32
+from evolve.strategies import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ def load_config(text: str, source: str = "the experiment") -> Config:
         config = config.model_copy(update={"network": networks.options(config.network)})
         config = config.model_copy(update={"strategy": strategies.options(config.strategy)})
     return config
+
+
+def settings(config: Config) -> str:
+    """Return a configuration in full as TOML that says what its settings mean. Raises InputError for a bad one."""
+    tables = {"network": networks.options(config.network), "strategy": strategies.options(config.strategy)}
+    models = {"network": NETWORKS.model(config.network), "strategy": STRATEGIES.model(config.strategy)}
+    return spelled_out(config.model_copy(update=tables), models)
 
 
 def make_rollout(text: str) -> Rollout:

@@ -48,6 +48,10 @@ class Registry:
         """Return the class that a table names. Raises InputError for a bad name or option."""
         return self._parse(table)[1][1]
 
+    def model(self, table: Table) -> type[Options]:
+        """Return the model of the options of what a table names. Raises InputError for a bad name or option."""
+        return self._parse(table)[1][0]
+
     def options(self, table: Table) -> Table:
         """Return the table with every default spelled out. Raises InputError for a bad name or option."""
         name, _, options = self._parse(table)

@@ -4,16 +4,15 @@ import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from evolve import store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import LONGEST, Config, parse, read_assignment, read_table, seconds, set_key
+from evolve.config import Config, read_assignment, read_file, seconds, set_key
 from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import evolve
-from evolve.experiment import Experiment, prepare
+from evolve.experiment import Experiment, prepare, settings
 from evolve.networks import NETWORKS
 from evolve.resuming import open_all
 from evolve.stopping import StopFlag
@@ -27,21 +26,30 @@ def _parser() -> Parser:
         "Evolve an experiment; without arguments a small one. Flags override the TOML file.",
         "mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
     )
-    add = parser.add_argument
+    add, usual = parser.add_argument, Config()
     add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
-    add("-p", "--population", type=int, metavar="P", help="candidates per generation")
-    add("-g", "--generations", type=int, metavar="G", help="generations")
-    add("-r", "--episodes", type=int, metavar="E", help="episodes per candidate")
-    add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help="hidden layer sizes")
-    add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each")
+    add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")
+    add("-g", "--generations", type=int, metavar="G", help=f"generations ({usual.generations})")
+    add("-r", "--episodes", type=int, metavar="E", help=f"episodes per candidate ({usual.episodes})")
+    add(
+        "-d",
+        "--hidden",
+        dest="network.hidden",
+        type=int,
+        nargs="+",
+        metavar="H",
+        help="hidden layer sizes (8 8 in a hebbian-dag)",
+    )
+    add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
     add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic: auto, numpy or native")
-    add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files")
+    add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
+    add("--settings", action="store_true", help="print all settings, what they mean and their values, as TOML")
     add("--resume", action="store_true", help="continue from what the run files hold")
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     return parser
@@ -49,48 +57,28 @@ def _parser() -> Parser:
 
 def load(argv: list[str]) -> tuple[list[Config], bool]:
     """Return the experiments a command line asks for, and whether to resume. Raises InputError."""
-    arguments = vars(_parser().parse_args(argv))
-    path, assignments, resume = (arguments.pop(name) for name in ("experiment", "assignments", "resume"))
-    table = _read_experiment(Path(path)) if path else {}
-    for key, value in arguments.items():
-        if value is not None:
-            _override(table, key, value)
-    for assignment in assignments:
-        _override(table, *read_assignment(assignment))
-    return _experiments(table, Path(path).stem if path else "sweep"), resume
+    parser = _parser()
+    arguments = vars(parser.parse_args(argv))
+    path, assignments, resume, shown = (
+        arguments.pop(name) for name in ("experiment", "assignments", "resume", "settings")
+    )
+    table = read_file(Path(path)) if path else {}
+    given = [(key, value) for key, value in arguments.items() if value is not None]
+    for key, value in [*given, *map(read_assignment, assignments)]:
+        sweep.without(table, key)
+        set_key(table, key, value)
+    configs = sweep.experiments(table, Path(path).stem if path else "sweep")
+    if shown:
+        _show(configs)
+        parser.exit()
+    return configs, resume
 
 
-def _override(table: dict[str, Any], key: str, value: object) -> None:
-    sweep.without(table, key)
-    set_key(table, key, value)
-
-
-def _experiments(table: dict[str, Any], title: str) -> list[Config]:
-    """Return the experiments of a table; those of a sweep have a directory each."""
-    configs = []
-    for name, point in sweep.points(table):
-        config = parse(Config, _with_defaults(point))
-        if name:
-            directory = str(Path(config.output.directory or f"runs/{title}") / name)
-            config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
-        configs.append(config)
-    return configs
-
-
-def _read_experiment(path: Path) -> dict[str, Any]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return read_table(file.read(LONGEST + 1), str(path))
-    except (OSError, ValueError) as wrong:
-        raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({wrong})") from None
-
-
-def _with_defaults(table: dict[str, Any]) -> dict[str, Any]:
-    """Name the default network and strategy where only their options are given."""
-    for section, field in Config.model_fields.items():
-        if section in ("network", "strategy") and isinstance(table.get(section, {}), dict):
-            table[section] = field.get_default() | table.get(section, {})
-    return table
+def _show(configs: list[Config]) -> None:
+    if len(configs) > 1:
+        cure = "Give what it sweeps over one value each, by flags or --set."
+        raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
+    print(settings(configs[0]), flush=True)
 
 
 def _summary(file: store.RunFile, generations: int) -> str:

@@ -15,13 +15,37 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from evolve.config import Table, set_key
+from evolve.config import Config, Table, parse, set_key
 from evolve.errors import InputError
 
 MOST = 1000
 """Experiments of one sweep."""
+
+
+def experiments(table: Table, title: str) -> list[Config]:
+    """Return the experiments of a table; those of a sweep have a directory each, in that of its title if in no other.
+
+    Raises InputError for one that is wrong.
+    """
+    configs = []
+    for name, point in points(table):
+        config = parse(Config, _with_defaults(point))
+        if name:
+            directory = str(Path(config.output.directory or f"runs/{title}") / name)
+            config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
+        configs.append(config)
+    return configs
+
+
+def _with_defaults(table: Table) -> Table:
+    """Name the default network and strategy where only their options are given."""
+    for section, field in Config.model_fields.items():
+        if section in ("network", "strategy") and isinstance(table.get(section, {}), dict):
+            table[section] = field.get_default() | table.get(section, {})
+    return table
 
 
 def points(table: Table) -> list[tuple[str, Table]]:

@@ -7,6 +7,10 @@ from hypothesis import strategies as st
 
 from evolve.config import Config, differences, nearest, parse, read_assignment, read_table, seconds, set_key
 from evolve.errors import InputError
+from evolve.experiment import load_config, settings
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
+from evolve.strategies.prune import PruneOptions
 
 
 def test_toml_round_trip_spells_out_every_default():
@@ -142,6 +146,33 @@ def test_differences_name_what_defines_the_experiment_only():
     assert differences(base, other) == [
         ("env.kwargs.g", None, 1), ("network.plasticity", None, 0.5), ("population", 64, 65),
     ]  # fmt: skip
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=9)
+
+
+@given(
+    st.sampled_from([*NETWORKS, "leaky"]),
+    st.sampled_from([*STRATEGIES, "hill-climber"]),
+    st.dictionaries(TEXTS, st.one_of(TEXTS, st.booleans(), st.lists(st.integers(0, 9)), st.just("[env]\n[[x]] # ="))),
+    st.sampled_from([{}, {"env": {"max_episode_steps": 7, "wrappers": [{"name": "a:b", "kwargs": {"id": "[env]"}}]}}]),
+)
+def test_settings_that_are_shown_read_back_as_the_same(network, strategy, kwargs, more):
+    table = {"network": {"name": network}, "strategy": {"name": strategy}, "env": {"kwargs": kwargs}} | more
+    config = parse(Config, table)
+    text = settings(config)
+    again = parse(Config, read_table(text, "it"))
+    assert again == load_config(config.to_toml())
+    assert settings(again) == text
+
+
+def test_settings_are_shown_with_what_they_mean():
+    text = settings(Config())
+    assert set(tomllib.loads(text)["strategy"]) == {"name", *PruneOptions.model_fields}
+    for line in ("# max_episode_steps is not set: 1 or more", 'on_failure = "stop"  # "stop" or "worst"',
+                 "regrowth = 0.0  # 0 to 1", "# Settings of `[strategy]` for prune; the defaults are the ancestor's.",
+                 "birth_scale = 1.0  # above 0, at most 1,000,000", "generations = 20  # 1 or more"):  # fmt: skip
+        assert line in text.splitlines()
 
 
 def test_nearest():

@@ -43,6 +43,17 @@ def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["seed-7.h5"]
 
 
+def test_settings_are_an_experiment_and_leave_no_file(command, tmp_path):
+    shown = command("run", *TINY, "-a", "mlp", "--settings", ranks=2)
+    assert (shown.code, shown.err) == (0, "")
+    (tmp_path / "shown.toml").write_text(shown.out)
+    assert load([str(tmp_path / "shown.toml")])[0][0].network["birth_pruning"] == 0
+    assert command("run", "shown.toml", "--settings").out == shown.out
+    refused = command("run", "--set", "sweep.episodes=[1, 2]", "--settings")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == ["shown.toml"]
+
+
 def test_several_seeds_run_one_after_another(command, tmp_path):
     done = command("run", *TINY, "-s", 13, 41337, "-o", "out", ranks=3)
     assert done.code == 0, done.err

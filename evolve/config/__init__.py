@@ -4,7 +4,7 @@ Options of a network or a strategy are validated by its own model (see their roo
 a table. Keys that cannot change a fitness (`RUNTIME_KEYS`) may differ when a run is resumed or verified.
 """
 
-from evolve.config.documents import LONGEST, read_assignment, read_table, set_key
+from evolve.config.documents import LONGEST, read_assignment, read_file, read_table, set_key
 from evolve.config.options import FLAGS, Options, Table, nearest, parse
 from evolve.config.settings import (
     RUNTIME_KEYS,
@@ -18,6 +18,7 @@ from evolve.config.settings import (
     differences,
     seconds,
 )
+from evolve.config.spelling import spelled_out
 
 __all__ = [
     "FLAGS",
@@ -36,7 +37,9 @@ __all__ = [
     "nearest",
     "parse",
     "read_assignment",
+    "read_file",
     "read_table",
     "seconds",
     "set_key",
+    "spelled_out",
 ]

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 from evolve.config.options import Table
 from evolve.errors import InputError
@@ -27,6 +28,15 @@ def read_table(text: str, source: str) -> Table:
         raise InputError(source, "well-formed TOML", f"{wrong}", "") from None
     _check_values(table, source)
     return table
+
+
+def read_file(path: Path) -> Table:
+    """Return the table of an experiment's file. Raises InputError when it cannot be read, and as `read_table` does."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return read_table(file.read(LONGEST + 1), str(path))
+    except (OSError, ValueError) as wrong:
+        raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({wrong})") from None
 
 
 def _check_values(table: Table, source: str) -> None:
