@@ -1,5 +1,6 @@
 """The run files of experiments: new ones, and those of earlier runs that are to go on."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -27,6 +28,9 @@ def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool,
     files = {path: opened.enter_context(closing(_continued(path, *wanted[path]))) for path in there}
     absent = [path for path in wanted if path not in files]
     files |= {path: opened.enter_context(closing(_new(path, *wanted[path], world))) for path in absent}
+    if resume and absent:
+        more = f", and {len(absent) - 1} more" if absent[1:] else ""
+        print(f"evolve.run: nothing to resume, a new run begins: {absent[0]}{more}", file=sys.stderr, flush=True)
     return [(made, [files[_path(made, seed)] for seed in made.config.seeds]) for made in experiments]
 
 

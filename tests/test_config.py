@@ -175,6 +175,12 @@ def test_settings_are_shown_with_what_they_mean():
         assert line in text.splitlines()
 
 
+def test_another_kind_differs_by_its_name_first():
+    other = Config(network={"name": "mlp", "hidden": [3]}, strategy={"name": "ga", "parents": 3})
+    found = [key for key, _, _ in differences(Config(), other)]
+    assert found == ["network.name", "network.hidden", "strategy.name", "strategy.parents"]
+
+
 def test_nearest():
     assert nearest("CartPole-v0", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean CartPole-v1?"
     assert nearest("zzz", ["one", "two"]) == "Known: one, two."

@@ -132,6 +132,8 @@ def test_a_finished_run_can_be_extended(command, tmp_path, uninterrupted):
     [
         (("-p", 17), "population, resuming"),
         (("-d", 5), "network.hidden, resuming"),
+        (("-a", "elman"), "network.name, resuming out/seed-0.h5: expected 'hebbian-dag' as in the run file, got elman"),
+        (("--strategy", "ga"), "strategy.name, resuming"),
         (("--set", "strategy.weight_noise=0.5"), "strategy.weight_noise, resuming"),
         (("-e", "Pendulum-v1"), "env.id, resuming"),
         (("-g", 1), "the generations already told"),
@@ -197,8 +199,10 @@ def test_a_damaged_checkpoint_is_refused(command, tmp_path):
 
 def test_more_held_out_episodes_may_be_asked_for_later(command, tmp_path):
     quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
-    assert command("run", *quick, "--set", "held_out_episodes=2").code == 0
-    assert command("run", *quick, "--set", "held_out_episodes=7", "--resume").code == 0
+    anew = command("run", *quick, "--set", "held_out_episodes=2", "--resume")
+    assert (anew.code, anew.err) == (0, "evolve.run: nothing to resume, a new run begins: out/seed-0.h5\n")
+    again = command("run", *quick, "--set", "held_out_episodes=7", "--resume")
+    assert (again.code, again.err) == (0, "")
     assert len(store.read(store.path_of(tmp_path / "out", 0)).held_out.returns) == 7
 
 

@@ -199,8 +199,9 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
-    """Return (key, ours, theirs) for every key that defines the experiment and differs."""
+    """Return (key, ours, theirs) for every key that defines the experiment and differs, a name before its options."""
     a, b = (
         _flatten({k: v for k, v in c.model_dump(mode="json").items() if k not in RUNTIME_KEYS}) for c in (ours, theirs)
     )
-    return [(key, a.get(key), b.get(key)) for key in sorted(a | b) if a.get(key) != b.get(key)]
+    keys = sorted(a | b, key=lambda key: key.removesuffix("name"))
+    return [(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]
