@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolve import store, strategies
 from evolve.cluster import World
-from evolve.config import differences
+from evolve.config import FLAGS, Config, Table, differences, parse
 from evolve.divergence import retold
 from evolve.errors import InputError
 from evolve.experiment import Experiment, load_config, restore
@@ -18,12 +18,43 @@ from evolve.store import Header, RunFile
 Queue = list[tuple[Experiment, list[RunFile]]]
 
 
-def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool, world: World) -> Queue:
+def table_of(path: Path, resume: bool) -> Table:
+    """Return the experiment of a run file that is to go on itself; how it is computed is chosen anew.
+
+    Raises InputError when it is no run file, or not to be resumed.
+    """
+    if not resume:
+        cure = f"To continue it: python -m evolve.run --resume {path}."
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)
+    run = store.read(path)
+    config = load_config(run.header.config, str(path))
+    here: Table = {"seeds": [run.header.seed], "compute": {"check": config.compute.check}}
+    table: Table = config.model_dump(mode="json", exclude_none=True) | here
+    table["output"]["directory"] = str(path.parent)
+    return table
+
+
+def check_same(config: Config, path: Path) -> None:
+    """Raise InputError where flags want another seed, place, network or strategy than the run file that is to go on."""
+    before = parse(Config, table_of(path, resume=True))
+    for key, ours, theirs in (
+        ("seeds", config.seeds, before.seeds),
+        ("output.directory", config.output.directory, before.output.directory),
+        ("network.name", config.network.get("name"), before.network.get("name")),
+        ("strategy.name", config.strategy.get("name"), before.strategy.get("name")),
+    ):
+        if ours != theirs:
+            expected = f"{theirs!r}, for that very file goes on"
+            raise InputError(f"{key} ({FLAGS[key]}), resuming {path}", expected, ours)
+
+
+def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool | Path, world: World) -> Queue:
     """Return experiments with their run files, one for each seed, which `opened` will close.
 
-    Those that are to go on are looked at before a new one is written. Raises InputError.
+    resume: whether to continue those there are; a path is the file of the one seed of the one experiment. They are
+    looked at before a new one is written. Raises InputError.
     """
-    wanted = {_path(made, seed): (made, seed) for made in experiments for seed in made.config.seeds}
+    wanted = {_path(made, seed, resume): (made, seed) for made in experiments for seed in made.config.seeds}
     there = [path for path in wanted if resume and store.exists(path)]
     files = {path: opened.enter_context(closing(_continued(path, *wanted[path]))) for path in there}
     absent = [path for path in wanted if path not in files]
@@ -31,11 +62,11 @@ def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool,
     if resume and absent:
         more = f", and {len(absent) - 1} more" if absent[1:] else ""
         print(f"evolve.run: nothing to resume, a new run begins: {absent[0]}{more}", file=sys.stderr, flush=True)
-    return [(made, [files[_path(made, seed)] for seed in made.config.seeds]) for made in experiments]
+    return [(made, [files[_path(made, seed, resume)] for seed in made.config.seeds]) for made in experiments]
 
 
-def _path(experiment: Experiment, seed: int) -> Path:
-    return store.path_of(experiment.config.directory(), seed)
+def _path(experiment: Experiment, seed: int, resume: bool | Path) -> Path:
+    return resume if isinstance(resume, Path) else store.path_of(experiment.config.directory(), seed)
 
 
 def _new(path: Path, experiment: Experiment, seed: int, world: World) -> RunFile:

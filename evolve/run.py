@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from evolve import store, strategies, sweep
+from evolve import resuming, store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import Config, read_assignment, read_file, seconds, set_key
@@ -14,7 +14,6 @@ from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import evolve
 from evolve.experiment import Experiment, prepare, settings
 from evolve.networks import NETWORKS
-from evolve.resuming import open_all
 from evolve.stopping import StopFlag
 
 _HINT = "evolve.run: should a worker die, this run ends, to be resumed; under mpirun --with-ft ulfm it would go on."
@@ -27,7 +26,7 @@ def _parser() -> Parser:
         "mpirun -n 64 python -m evolve.run -e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337",
     )
     add, usual = parser.add_argument, Config()
-    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; see experiments/")
+    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; or, to --resume it, a run file")
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
     known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
@@ -55,23 +54,30 @@ def _parser() -> Parser:
     return parser
 
 
-def load(argv: list[str]) -> tuple[list[Config], bool]:
-    """Return the experiments a command line asks for, and whether to resume. Raises InputError."""
+def load(argv: list[str]) -> tuple[list[Config], bool | Path]:
+    """Return the experiments a command line asks for, and whether to resume: the run file itself where one is named.
+
+    Raises InputError.
+    """
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
-    path, assignments, resume, shown = (
+    name, assignments, resume, shown = (
         arguments.pop(name) for name in ("experiment", "assignments", "resume", "settings")
     )
-    table = read_file(Path(path)) if path else {}
+    path = Path(name or "sweep")
+    itself = path if path.suffix == ".h5" else None
+    table = resuming.table_of(path, resume or shown) if itself else read_file(path) if name else {}
     given = [(key, value) for key, value in arguments.items() if value is not None]
     for key, value in [*given, *map(read_assignment, assignments)]:
         sweep.without(table, key)
         set_key(table, key, value)
-    configs = sweep.experiments(table, Path(path).stem if path else "sweep")
+    configs = sweep.experiments(table, path.stem)
+    if itself:
+        resuming.check_same(configs[0], itself)
     if shown:
         _show(configs)
         parser.exit()
-    return configs, resume
+    return configs, itself or resume
 
 
 def _show(configs: list[Config]) -> None:
@@ -104,7 +110,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     for made in experiments:  # what a strategy refuses is to be refused before there is a file
         strategies.make(made.config.strategy, made.network, made.config.population, made.config.seeds[0])
     with ExitStack() as opened:
-        queued = open_all(opened, experiments, resume, world)
+        queued = resuming.open_all(opened, experiments, resume, world)
         if world.could_tolerate:
             print(_HINT, file=sys.stderr, flush=True)
         for made, files in queued:

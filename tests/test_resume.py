@@ -8,14 +8,18 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import pytest
 from conftest import environment
 
 from evolve import store
+from evolve.config import Config
 from evolve.divergence import retold
-from evolve.experiment import reload
+from evolve.errors import InputError
+from evolve.experiment import load_config, reload
+from evolve.run import load
 
 # Each generation takes its time, whatever the machine: there is always something to interrupt.
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", "-p", 8, "-r", 2, "-g", 8, "-d", 4, "-s", 5,
@@ -115,6 +119,51 @@ def test_the_time_limit_ends_with_75(command, tmp_path, uninterrupted):
     assert "the time limit" in done.err
     assert command("run", *RUN, "--resume").code == 0
     same(tmp_path, uninterrupted)
+
+
+def test_a_run_file_is_all_that_resuming_needs(command, tmp_path, uninterrupted):
+    short = [*RUN]
+    short[short.index("-g") + 1] = 3
+    assert command("run", *short, "--set", "compute.slots=3", "--time-limit", "1h").code == 0
+    path = (tmp_path / "out" / "seed-5.h5").rename(tmp_path / "of another name.h5")
+    assert command("run", path.name, "-g", 5, "--resume").code == 0
+    done = command("run", "--resume", path, "-g", 8, ranks=3)
+    assert (done.code, f"{path}: best" in done.out) == (0, True), done.err
+    assert [p.name for p in tmp_path.glob("**/*.h5")] == [path.name]
+    config = load_config(store.read(path).header.config)
+    assert (config.generations, config.compute.time_limit) == (8, None)
+    (tmp_path / "out" / "seed-5.h5").write_bytes(path.read_bytes())
+    same(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("a.h5",),
+            "expected a TOML file, got a.h5, by its name a run file. To continue it: python -m evolve.run --resu",
+        ),
+        (
+            ("a.h5", "--resume", "-s", "4"),
+            "seeds (-s/--seed), resuming a.h5: expected (3,), for that very file goes on",
+        ),
+        (("a.h5", "--resume", "-o", "there"), "output.directory (-o/--output), resuming a.h5: expected '.', for"),
+        (("a.h5", "--resume", "-a", "mlp"), "network.name (-a/--agent), resuming a.h5: expected 'hebbian-dag', for"),
+        (("a.h5", "--resume", "--set", "sweep.episodes=[2]"), "resuming a.h5"),
+        (("b.h5", "--resume"), "b.h5: expected a readable run file, got a truncated or foreign file"),
+        (("c.h5", "--resume"), "c.h5: expected a run file, got no such file"),
+    ],
+)
+def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    header = store.Header(Config().to_toml(), {}, 3, "CartPole-v1")
+    store.create(Path("a.h5"), header).close()
+    Path("b.h5").write_text("no run file")
+    with pytest.raises(InputError) as wrong:
+        load(list(words))
+    assert message in str(wrong.value)
+    (config,), file = load(["a.h5", "--resume", "-g", "7"])
+    assert (config.generations, config.seeds, file) == (7, (3,), Path("a.h5"))
 
 
 def test_a_finished_run_can_be_extended(command, tmp_path, uninterrupted):
