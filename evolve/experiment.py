@@ -1,10 +1,12 @@
 """An experiment, prepared: its configuration in full and what it describes; and how a run file is taken up again."""
 
+import logging
 import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,12 +17,14 @@ from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table, spelled_out
 from evolve.errors import InputError
-from evolve.networks import NETWORKS, Network
+from evolve.networks import NETWORKS, Batch, Network
 from evolve.normalization import Moments
 from evolve.numerics import backend
 from evolve.rollout import Rollout
 from evolve.shapes import Float32
 from evolve.strategies import STRATEGIES
+
+_LOG = logging.getLogger("evolve")
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,16 @@ def make_rollout(text: str) -> Rollout:
 def prepare(config: Config) -> Experiment:
     """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
     backend(config.compute.backend)
+    for ignored in (NETWORKS.ignored(config.network), STRATEGIES.ignored(config.strategy)):
+        _warn(ignored)
     with Watchdog(config.env.max_episode_seconds, fatal=True):
         return _prepare(config)
+
+
+@cache  # each once
+def _warn(words: str | None) -> None:
+    if words is not None:
+        _LOG.warning(words)
 
 
 def _prepare(config: Config) -> Experiment:
@@ -104,6 +116,7 @@ def _prepare(config: Config) -> Experiment:
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     _check_size(complete, network)
     _check_sense(complete)
+    NETWORKS.check(complete.network, network.batch(1, "numpy"), Batch)
     if config.compute.check:
         environments.check(engine)
     engine.close()

@@ -5,6 +5,7 @@ Other packages add kinds by entry points of the groups `evolve.network` and `evo
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -22,10 +23,13 @@ class _Named(Options):
 
 
 class Registry:
-    """The kinds that a table of the experiment may name; `flag` is the name's command-line option."""
+    """The kinds that a table of the experiment may name.
 
-    def __init__(self, section: str, flag: str, kinds: Mapping[str, Kind]) -> None:
-        self._section, self._flag, self._kinds = section, flag, kinds
+    flag: the name's command-line option; contract: the protocol that what they make keeps.
+    """
+
+    def __init__(self, section: str, flag: str, kinds: Mapping[str, Kind], contract: type) -> None:
+        self._section, self._flag, self._kinds, self._contract = section, flag, kinds, contract
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kinds)
@@ -36,13 +40,24 @@ class Registry:
         given = {key: value for key, value in table.items() if key != "name"}
         return name, kind, parse(kind[0], given, self._section)
 
+    def _argument(self) -> str:
+        return f"{self._section}.name ({self._flag})"
+
     def _added(self, name: str) -> Kind:
         """Return a kind that another package has added. Raises InputError when none has, or it is no such pair."""
-        added = {point.name: point for point in entry_points(group=f"evolve.{self._section}")}
-        argument = f"{self._section}.name ({self._flag})"
+        added = _points(f"evolve.{self._section}")
         if name not in added:
-            raise InputError(argument, f"a known {self._section}", name, nearest(name, [*self._kinds, *added]))
-        return _load(added[name], argument)
+            raise InputError(self._argument(), f"a known {self._section}", name, nearest(name, [*self._kinds, *added]))
+        return _load(added[name], self._argument())
+
+    def ignored(self, table: Table) -> str | None:
+        """Return a warning where another package has a kind of the name of the built-in one that a table names."""
+        name = table.get("name")
+        point = _points(f"evolve.{self._section}").get(name) if isinstance(name, str) and name in self._kinds else None
+        if point is None:
+            return None
+        whose = f" of the package {point.dist.name}" if point.dist is not None else ""
+        return f"{self._argument()}: {name} is evolve's own, not {point.value}{whose}, which needs another name"
 
     def kind(self, table: Table) -> Any:
         """Return the class that a table names. Raises InputError for a bad name or option."""
@@ -58,9 +73,29 @@ class Registry:
         return {"name": name} | options.model_dump(mode="json", exclude_none=True)
 
     def make(self, table: Table, *arguments: Any) -> Any:
-        """Return what the table describes: its kind called with the options and `arguments`."""
+        """Return what the table describes: its kind called with the options and `arguments`.
+
+        Raises InputError for a bad name or option, and for what was added and does not keep the contract.
+        """
         _, kind, options = self._parse(table)
-        return kind[1](options, *arguments)
+        made = kind[1](options, *arguments)
+        self.check(table, made, self._contract)
+        return made
+
+    def check(self, table: Table, made: Any, contract: type) -> None:
+        """Raise InputError when what another package has made for a table lacks a part of a contract, a protocol."""
+        name, parts = table["name"], [part for part in vars(contract) if not part.startswith("_")]
+        missing = [] if name in self._kinds else [part for part in parts if not hasattr(made, part)]
+        if missing:
+            expected = f"a {self._section} that keeps its contract ({contract.__module__})"
+            came = f"{name}, whose {type(made).__name__} has no {' and no '.join(missing)}"
+            raise InputError(self._argument(), expected, came)
+
+
+@cache
+def _points(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of other packages."""
+    return {point.name: point for point in entry_points(group=group)}
 
 
 def _load(point: EntryPoint, argument: str) -> Kind:

@@ -9,12 +9,22 @@ from evolve import store
 
 MODULE = """
 from evolve.config import Options
+from evolve.networks.mlp import Mlp, MlpOptions
 from evolve.strategies.prune import Prune, PruneOptions
 
 class Louder(PruneOptions):
     weight_noise: float = 0.5
 
-louder, wrong = (Louder, Prune), (dict, Prune)
+class Mute:
+    def __init__(self, options, network, population, seed):
+        pass
+    start = ask = tell = champion = lambda *words: None
+
+class Still(Mlp):
+    def batch(self, slots, backend):
+        return Mute(None, None, 0, 0)
+
+louder, wrong, mute, still = (Louder, Prune), (dict, Prune), (Options, Mute), (MlpOptions, Still)
 """
 
 
@@ -24,8 +34,10 @@ def added(tmp_path):
     info = tmp_path / "site" / "added-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
-    points = "louder = added:louder\nwrong = added:wrong\nabsent = added:absent\n"
-    (info / "entry_points.txt").write_text(f"[evolve.strategy]\n{points}")
+    names = "louder", "wrong", "absent", "mute"
+    points = "\n".join(f"{name} = added:{name}" for name in names)
+    networks = "mlp = added:louder\nstill = added:still\n"
+    (info / "entry_points.txt").write_text(f"[evolve.strategy]\n{points}\n[evolve.network]\n{networks}")
     (tmp_path / "site" / "added.py").write_text(MODULE)
     return {"PYTHONPATH": f"{ROOT}:{tmp_path / 'site'}"}
 
@@ -46,11 +58,26 @@ def test_an_added_strategy_evolves_and_verifies(command, added):
 @pytest.mark.parametrize(
     ("name", "message"),
     [("wrong", "expected added:wrong to be a pair (options, kind)"), ("absent", "which cannot be loaded"),
-     ("lauder", "Did you mean louder?")],
+     ("lauder", "Did you mean louder?"),
+     ("mute", "contract (evolve.strategies.contract), got mute, whose Mute has no to_arrays and no from_arrays.")],
 )  # fmt: skip
-def test_what_is_no_strategy_is_refused(command, added, name, message):
-    done = command("run", "--strategy", name, **added)
+def test_what_is_no_strategy_is_refused(command, added, name, message, tmp_path):
+    done = command("run", "--strategy", name, "-o", "out", **added)
     assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_whose_batches_do_not_keep_the_contract_is_refused(command, added):
+    done = command("run", "-a", "still", **added)
+    message = "(evolve.networks.contract), got still, whose Mute has no load and no move and no step and no traces."
+    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+
+
+def test_an_added_kind_with_the_name_of_a_built_in_one_is_ignored_aloud(command, added):
+    quick = ("-a", "mlp", "-p", 4, "-r", 1, "-g", 1, "-s", 1, 2, "--set", "held_out_episodes=0")
+    done = command("run", *quick, ranks=2, **added)
+    told = "network.name (-a/--agent): mlp is evolve's own, not added:louder of the package added, which needs another"
+    assert (done.code, (done.err + done.out).count(told)) == (0, 1), done.err
 
 
 def test_the_example_of_an_added_network_and_strategy(command, outside, tmp_path):

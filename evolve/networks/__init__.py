@@ -29,6 +29,7 @@ NETWORKS = Registry(
         "hebbian-lstm": (HebbianLstmOptions, HebbianLstm),
         "plastic-mlp": (PlasticMlpOptions, PlasticMlp),
     },
+    Network,
 )
 options = NETWORKS.options
 

@@ -31,6 +31,7 @@ STRATEGIES = Registry(
         "random": (RandomOptions, Random),
         "sep-cma-es": (CmaOptions, SepCma),
     },
+    Strategy,
 )
 options = STRATEGIES.options
 
