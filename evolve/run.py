@@ -107,8 +107,9 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     if limit is not None:
         stop.limit(seconds(limit))
     experiments = [prepare(config) for config in configs]
-    for made in experiments:  # what a strategy refuses is to be refused before there is a file
-        strategies.make(made.config.strategy, made.network, made.config.population, made.config.seeds[0])
+    for made in experiments:  # what a strategy refuses is to be refused before there is a file, and seeds decide too
+        for seed in made.config.seeds:
+            strategies.make(made.config.strategy, made.network, made.config.population, seed)
     with ExitStack() as opened:
         queued = resuming.open_all(opened, experiments, resume, world)
         if world.could_tolerate:

@@ -151,6 +151,15 @@ def test_wrong_input_ends_at_once_with_one_plain_line(command, traps, arguments,
     assert {p: p.read_bytes() for p in traps.rglob("*.h5")} == before
 
 
+def test_what_a_strategy_refuses_of_one_seed_leaves_no_file(command, tmp_path):
+    """Of three connections each newborn has half, more or less; CMA-ES wants two."""
+    few = ("-e", "Pendulum-v1", "-a", "dag", "--set", "network.hidden=[]", "--set", "network.birth_pruning=0.5")
+    done = command("run", *few, "--strategy", "sep-cma-es", "-s", *range(12), "-o", "out")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "expected at least 2 connections for SepCMA, got " in done.err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("ranks", [2, 7])
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 @pytest.mark.parametrize("arguments", [("-e", "Bipedal-v3"), ("-p", "x"), ("-a", "nobody")])
