@@ -55,6 +55,7 @@ def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool 
     looked at before a new one is written. Raises InputError.
     """
     wanted = {_path(made, seed, resume): (made, seed) for made in experiments for seed in made.config.seeds}
+    store.allow(len(wanted))
     there = [path for path in wanted if resume and store.exists(path)]
     files = {path: opened.enter_context(closing(_continued(path, *wanted[path]))) for path in there}
     absent = [path for path in wanted if path not in files]

@@ -1,6 +1,10 @@
 """Sweeps: a grid of experiments from one file, queued over the same ranks."""
 
+import subprocess
+import sys
+
 import pytest
+from conftest import environment
 
 from evolve import store
 from evolve.errors import InputError
@@ -119,3 +123,22 @@ def test_a_wrong_point_is_refused_before_anything_is_written(command, file, tmp_
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "strategy.survivors" in done.err
     assert not (tmp_path / "grid").exists()
+
+
+@pytest.mark.parametrize("hard", [400, 130])
+def test_more_run_files_than_may_be_open_at_first(tmp_path, hard):
+    (tmp_path / "x.toml").write_text(
+        f"seeds = {list(range(40))}\npopulation = 2\nepisodes = 1\ngenerations = 1\nheld_out_episodes = 0\n"
+        "[env]\nmax_episode_steps = 1\n[network]\nhidden = []\n"
+    )
+    words = f"ulimit -Sn 40; ulimit -Hn {hard}; exec {sys.executable} -m evolve.run x.toml -o out"
+    done = subprocess.run(
+        ["bash", "-c", words], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    if hard == 400:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(list(tmp_path.glob("out/*.h5"))) == 40
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "seeds × sweep: expected at most 30 run files at once (ulimit -Hn), got 40." in done.stderr
+        assert not (tmp_path / "out").exists()

@@ -17,6 +17,7 @@ the file is long.
 """
 
 from evolve.store.layout import SCHEMA, Header, HeldOut, Record, Run, path_of
+from evolve.store.lock import allow
 from evolve.store.reading import exists, population, read
 from evolve.store.writing import RunFile, create, reopen
 
@@ -27,6 +28,7 @@ __all__ = [
     "Record",
     "Run",
     "RunFile",
+    "allow",
     "create",
     "exists",
     "path_of",
