@@ -8,7 +8,7 @@ from pathlib import Path
 from evolve import resuming, store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.config import Config, read_assignment, read_file, seconds, set_key
+from evolve.config import Config, read_assignment, read_file, seconds
 from evolve.console import Watch, best_and_mean, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import evolve
@@ -68,9 +68,7 @@ def load(argv: list[str]) -> tuple[list[Config], bool | Path]:
     itself = path if path.suffix == ".h5" else None
     table = resuming.table_of(path, resume or shown) if itself else read_file(path) if name else {}
     given = [(key, value) for key, value in arguments.items() if value is not None]
-    for key, value in [*given, *map(read_assignment, assignments)]:
-        sweep.without(table, key)
-        set_key(table, key, value)
+    sweep.override(table, given + [read_assignment(words) for words in assignments])
     configs = sweep.experiments(table, path.stem)
     if itself:
         resuming.check_same(configs[0], itself)

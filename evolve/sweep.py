@@ -14,11 +14,11 @@ import copy
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.config import Config, Table, parse, set_key
+from evolve.config import FLAGS, Config, Table, parse, set_key
 from evolve.errors import InputError
 
 MOST = 1000
@@ -33,6 +33,7 @@ def experiments(table: Table, title: str) -> list[Config]:
     configs = []
     for name, point in points(table):
         config = parse(Config, _with_defaults(point))
+        _check_text(config)
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
             config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
@@ -46,6 +47,18 @@ def _with_defaults(table: Table) -> Table:
         if section in ("network", "strategy") and isinstance(table.get(section, {}), dict):
             table[section] = field.get_default() | table.get(section, {})
     return table
+
+
+def _check_text(config: Config) -> None:
+    """Raise InputError for a directory without a name, and for words of the command line that are no text."""
+    directory, argument = config.output.directory, "output.directory (-o/--output)"
+    if directory == "":
+        raise InputError(argument, "a directory", "an empty text")
+    for what, text in ((argument, directory or ""), ("experiment", config.to_toml())):
+        try:
+            text.encode()
+        except UnicodeEncodeError as wrong:
+            raise InputError(what, "text in UTF-8", text[max(0, wrong.start - 40) : wrong.end + 40]) from None
 
 
 def points(table: Table) -> list[tuple[str, Table]]:
@@ -70,7 +83,26 @@ def points(table: Table) -> list[tuple[str, Table]]:
     return list(zip(_names([chosen for chosen, _ in found]), (point for _, point in found), strict=True))
 
 
-def without(table: Table, key: str) -> None:
+def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
+    """Set the keys that a command line gives; what a file sweeps over is not swept over where it is one of them.
+
+    Raises InputError for a part of what is swept over as a whole, and for what is given as a sweep as well.
+    """
+    swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
+    single = [one for one in given if one not in swept]
+    for key, value in single:
+        _without(table, key)
+        set_key(table, key, value)
+    for key, value in swept:
+        set_key(table, key, value)
+    lists = _lists(table["sweep"], "") if swept and isinstance(table["sweep"], dict) else []
+    for (key, value), (name, _) in itertools.product(single, lists):
+        if f"{key}.".startswith(f"{name}."):
+            argument = f"{key} ({FLAGS[key]})" if key in FLAGS else key
+            raise InputError(argument, f"either this or sweep.{name}", f"{value!r}, and that too")
+
+
+def _without(table: Table, key: str) -> None:
     """Let a key that is given otherwise not be swept over. Raises InputError for one that is a part of what is."""
     *sections, last = key.split(".")
     grid: Any = table.get("sweep", {})

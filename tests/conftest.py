@@ -151,7 +151,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     scratch = tempfile.mkdtemp(prefix="evolve-")
 
     def begin(name: str, *arguments: object, ranks: int | None = None, mpi: str = "openmpi", **env: str) -> Process:
-        words = [*launcher(ranks, mpi), sys.executable, "-m", f"evolve.{name}", *(str(a) for a in arguments)]
+        words = [
+            *launcher(ranks, mpi),
+            sys.executable,
+            "-m",
+            f"evolve.{name}",
+            *(os.fsdecode(a) if isinstance(a, bytes) else str(a) for a in arguments),
+        ]
         started.append(Process(words, environment(mpi, **{"TMPDIR": scratch} | env), tmp_path))
         return started[-1]
 

@@ -65,6 +65,26 @@ def test_a_flag_below_what_is_swept_over_as_a_whole_is_refused(tmp_path, words):
     assert len(load([str(tmp_path / "x.toml"), "-p", "7"])[0]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "(-r/--episodes): expected either this or sweep.episodes, got"),
+     (("--set", "sweep.episodes=[1, 2]", "--set", "episodes=3"), "episodes (-r/--episodes)"),
+     (("--set", "sweep={episodes = [1, 2]}", "-r", "3"), "episodes (-r/--episodes)"),
+     (("--set", 'sweep.strategy=[{name = "ga"}]', "--strategy", "mk2"), "strategy.name (--strategy)")],
+)  # fmt: skip
+def test_a_key_given_both_ways_is_refused(words, argument):
+    with pytest.raises(InputError) as wrong:
+        load(list(words))
+    assert argument in str(wrong.value)
+
+
+def test_a_sweep_from_the_command_line():
+    configs, _ = load(["-a", "dag", "--set", "sweep.network.hidden=[[4], [8]]", "--set", "strategy={name='ga'}",
+                       "--set", "sweep.strategy.parents=[2, 3]"])  # fmt: skip
+    found = [(c.network["name"], *c.network["hidden"], c.strategy["parents"]) for c in configs]
+    assert found == [("dag", 4, 2), ("dag", 4, 3), ("dag", 8, 2), ("dag", 8, 3)]
+
+
 def test_a_point_that_a_strategy_refuses_leaves_no_file(command, tmp_path):
     (tmp_path / "x.toml").write_text("population = 3\n[sweep]\nstrategy = [{name = 'ga'}, {name = 'cma-es'}]\n")
     done = command("run", "x.toml", "-o", "out")
