@@ -84,12 +84,17 @@ class Registry:
 
     def check(self, table: Table, made: Any, contract: type) -> None:
         """Raise InputError when what another package has made for a table lacks a part of a contract, a protocol."""
-        name, parts = table["name"], [part for part in vars(contract) if not part.startswith("_")]
+        name, parts = table["name"], [part for part, kind in vars(contract).items() if _is_needed(part, kind)]
         missing = [] if name in self._kinds else [part for part in parts if not hasattr(made, part)]
         if missing:
             expected = f"a {self._section} that keeps its contract ({contract.__module__})"
             came = f"{name}, whose {type(made).__name__} has no {' and no '.join(missing)}"
             raise InputError(self._argument(), expected, came)
+
+
+def _is_needed(part: str, kind: object) -> bool:
+    """Return whether a part of a protocol is a method or a property; what else has a value may be left out."""
+    return not part.startswith("_") and (callable(kind) or isinstance(kind, property))
 
 
 @cache

@@ -34,15 +34,7 @@ def _parser() -> Parser:
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")
     add("-g", "--generations", type=int, metavar="G", help=f"generations ({usual.generations})")
     add("-r", "--episodes", type=int, metavar="E", help=f"episodes per candidate ({usual.episodes})")
-    add(
-        "-d",
-        "--hidden",
-        dest="network.hidden",
-        type=int,
-        nargs="+",
-        metavar="H",
-        help="hidden layer sizes (8 8 in a hebbian-dag)",
-    )
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="+", metavar="H", help="hidden layer sizes (8 8)")
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
     add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic: auto, numpy or native")
