@@ -63,7 +63,8 @@ def shares(record: Record) -> tuple[float, float]:
 class Watch:
     """Shows the generations of one seed as they are told; used as a context manager.
 
-    quiet: shows nothing. steps: how many environment steps are left, where these end a run too.
+    They are numbered from 0, as in the run file. quiet: shows nothing. steps: how many environment steps are left,
+    where these end a run too.
     """
 
     def __init__(self, seed: int, told: int, generations: int, quiet: bool = False, steps: float = math.inf) -> None:
@@ -91,16 +92,16 @@ class Watch:
         self._told, self._taken = self._told + 1, self._taken + record.steps
         self._last = self._foresee()
         fitness, work = _words(record)
-        left = f"ETA {_clock(self._eta(self._told))}"
+        generation, left = f"generation {self._told - 1}", f"ETA {_clock(self._eta(self._told))}"
         if self._progress is not None:
             self._progress.update(
-                self._bar, completed=self._told, total=self._last, fitness=fitness, work=work,
-                now=f"generation {self._told}", left=left,
+                self._bar, completed=self._told, total=self._last, fitness=f"{generation}: {fitness}", work=work,
+                now=generation, left=left,
             )  # fmt: skip
         elif not self._quiet:
             about = "" if self._last == self._generations else "about "
-            generation = f"generation {self._told}/{about}{self._last}"
-            print(f"seed {self._seed}  {generation}  {fitness}  {work}  {left}", flush=True)
+            count = f"({self._told} of {about}{self._last})"
+            print(f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}", flush=True)
 
     def within(self, done: int, units: int, idle: int) -> None:
         """Show how far the generation is that is being evaluated, and how many workers wait; may be called often."""
@@ -111,7 +112,7 @@ class Watch:
         held_out = self._told >= self._last  # nothing else is evaluated after the last generation
         completed = self._last if held_out else self._told + done / units
         left = f"ETA {_clock(self._eta(completed))}" if completed > self._first and not held_out else ""
-        what = "held-out" if held_out else f"generation {self._told + 1}"
+        what = "held-out" if held_out else f"generation {self._told}"
         self._progress.update(self._bar, completed=completed, now=f"{what}: {done / units:.0%}{waiting}", left=left)
 
     def _eta(self, completed: float) -> float:

@@ -22,7 +22,8 @@ def display() -> Display:
     return Display(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(separator=" of "),
+        TextColumn("told"),
         TextColumn("{task.fields[now]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),

@@ -99,11 +99,22 @@ def _interruptible(stop: StopFlag, show: EachStep | None) -> EachStep:
     return each_step
 
 
+def _unlogged(run: Run, chosen: Episode) -> str:
+    """Return why the log has nothing that an episode could be compared with."""
+    if chosen.purpose is not Purpose.EPISODE:
+        return f"no such {chosen.purpose.title} episode is in the log"
+    if chosen.generation < run.told:
+        return "nothing in the log: the candidate had left the race before this episode"
+    asked = f"candidate {chosen.candidate} as it would be asked for"
+    return f"generation {chosen.generation} is not told yet: {asked}; nothing in the log"
+
+
 def _compare(run: Run, experiment: Experiment, chosen: Episode, outcomes: Outcomes) -> str | None:
     """Print what an episode came to; return how it differs from the log, None for not."""
     returned, seed = float(outcomes.returns[0]), environment_seed(run, experiment, chosen)
     print(f"return {returned!r} in {outcomes.lengths[0]} steps (environment seed {seed})")
     if chosen.logged is None:
+        print(_unlogged(run, chosen))
         return None
     if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
         return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title})"

@@ -9,7 +9,7 @@ from evolve import resuming, store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
 from evolve.config import Config, read_assignment, read_file, seconds
-from evolve.console import Watch, best_and_mean, interval
+from evolve.console import Watch, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
 from evolve.evolution import evolve
 from evolve.experiment import Experiment, prepare, settings
@@ -80,7 +80,8 @@ def _show(configs: list[Config]) -> None:
 def _summary(file: store.RunFile, generations: int) -> str:
     last = file.last
     assert last is not None
-    lines = [f"{file.path}: best {best_and_mean(last)[0]:.2f} in generation {file.told - 1}, "
+    ever = "best ever {:.2f} in generation {}".format(*file.best)
+    lines = [f"{file.path}: last generation ({file.told - 1}): best {last.champion_fitness:.2f}; {ever}; "
              f"digest {last.digest.decode()}"]  # fmt: skip
     if file.told < generations:
         lines.append(f"stopped early, after {file.told} of {generations} generations and {file.steps:,} steps")

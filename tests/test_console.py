@@ -38,7 +38,7 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
         watch.within(1, 10, 1)
     said = capsys.readouterr().out
     assert said.startswith(
-        "seed 4  generation 2/3  best 3.00  mean 2.00  connections 8  500 steps/s, 75% in environments"
+        "seed 4  generation 1 (2 of 3)  best 3.00  mean 2.00  connections 8  500 steps/s, 75% in environments"
     )
     assert ", 0.5 of 2 workers idle, 75% of the episodes played  ETA 0:00:0" in said
     assert said.count("\n") == 1
@@ -49,10 +49,10 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
 
 def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
     monkeypatch.setattr(console, "on_terminal", lambda: False)
-    for left, foreseen in ((2500, "2/about 4 "), (1000, "2/about 2 "), (10**9, "2/50 "), (np.inf, "2/50 ")):
+    for left, foreseen in ((2500, "about 4"), (1000, "about 2"), (10**9, "50"), (np.inf, "50")):
         with Watch(4, 1, 50, steps=left) as watch:
             watch(record([1.5], [1.2]))
-        assert f"generation {foreseen}" in capsys.readouterr().out
+        assert f"generation 1 (2 of {foreseen})  " in capsys.readouterr().out
 
 
 def test_a_display_where_somebody_does(capsys, monkeypatch):
@@ -61,12 +61,14 @@ def test_a_display_where_somebody_does(capsys, monkeypatch):
     with Watch(4, 0, 2) as watch:
         shown = watch._progress.tasks[0]
         watch.within(5, 10, 2)
-        assert (shown.completed, shown.fields["now"]) == (0.5, "generation 1: 50%, 2 idle")
+        assert (shown.completed, shown.fields["now"]) == (0.5, "generation 0: 50%, 2 idle")
         watch(record([1.5], [1.2]))
+        assert shown.fields["fitness"].startswith("generation 0: best 3.00")
         assert shown.fields["work"] == "500 steps/s, 80% in environments, 75% of the episodes played"
         watch(record([1.5], [1.2]))
         watch.within(30, 100, 0)
         assert (shown.completed, shown.fields["now"], shown.fields["left"]) == (2, "held-out: 30%", "")
     said = capsys.readouterr().out
     assert "seed 4" in said
+    assert "2 of 2" in said
     assert "best 3.00" in said

@@ -107,6 +107,13 @@ def test_several_champions_can_be_played_unseen(command, record):
     assert done.out.startswith("generation 1: return ")
 
 
+def test_of_a_generation_that_is_not_told_yet_there_is_no_log(command, record):
+    done = command("replay", record("CartPole-v1"), "--generation", 2)
+    assert (done.code, done.err) == (0, "")
+    untold = "generation 2 is not told yet: candidate 0 as it would be asked for; nothing in the log"
+    assert done.out.splitlines()[1:] == [untold]
+
+
 def test_a_gif_leaves_frames_out(command, record, tmp_path):
     path = record("CartPole-v1", *SHORT)
     done = command("replay", path, "--video", "cart.gif", **HEADLESS)

@@ -26,7 +26,7 @@ def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     done = command("run", *TINY, "-s", 7)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0].startswith("seed 7  generation 1/2  best ")
+    assert lines[0].startswith("seed 7  generation 0 (1 of 2)  best ")
     assert all(word in lines[1] for word in ("mean", "connections", "steps/s", "ETA"))
     assert "champion on 4 held-out episodes:" in lines[-1]
     path = tmp_path / "runs" / "CartPole-v1-hebbian-dag" / "seed-7.h5"
@@ -36,7 +36,10 @@ def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
         assert file["evaluation/returns"].shape == (4,)
         fitness = file["generation/fitness"][()]
         assert np.allclose(fitness, file["generation/returns"][()].mean(axis=2))
-        assert (file["champion/fitness"][()] == fitness.max(axis=1)).all()
+        best = file["champion/fitness"][()]
+        assert (best == fitness.max(axis=1)).all()
+        told = f"last generation (1): best {best[1]:.2f}; best ever {best.max():.2f} in generation {best.argmax()}; dig"
+        assert f"seed-7.h5: {told}" in done.out
         assert file["generation/steps"][0] == file["generation/lengths"][0].sum()
         assert file.attrs["seed"] == 7
     assert path.parent.joinpath("seed-7.h5").stat().st_size > 0
@@ -268,7 +271,7 @@ def test_a_reader_that_leaves_is_no_reason_for_a_traceback(tmp_path):
         ["bash", "-c", words], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert "Traceback" not in done.stderr
-    assert done.stdout.startswith("seed 0  generation 1/6")
+    assert done.stdout.startswith("seed 0  generation 0 (1 of 6)")
 
 
 def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(command, tmp_path):
@@ -318,7 +321,7 @@ def test_on_a_terminal_there_is_a_display(tmp_path):
         stdin=subprocess.DEVNULL,
     ).stdout
     assert "\x1b[" in shown
-    assert "2/2" in shown
+    assert "generation 1: best" in shown
     assert "steps/s" in shown
 
 

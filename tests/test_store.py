@@ -162,6 +162,15 @@ def test_reopened_files_go_on(path):
     assert len(store.read(path).records) == 3
 
 
+def test_the_best_of_all_generations_is_known(path):
+    file = store.create(path, header())
+    for g, fitness in enumerate((np.nan, 2.0, 5.0, 3.0, 5.0, np.nan)):
+        file.append(replace(record(g), champion_fitness=fitness), {})
+    file.flush()
+    file.close()
+    assert file.best == store.reopen(path).best == (5.0, 2)
+
+
 def test_an_empty_run_is_a_whole_file(path):
     store.create(path, header())
     assert store.read(path).records == ()

@@ -48,6 +48,8 @@ class RunFile:
     """How many steps of trails the file holds."""
     steps: int = 0
     """Environment steps of all generations that have been appended."""
+    best: tuple[float, int] = (np.nan, 0)
+    """The best fitness of any of them, and the first generation that had it."""
     _pending: list[Record] = field(default_factory=list)
     _genomes: list[Genomes] = field(default_factory=list)
     _flushed_at: float = -np.inf
@@ -61,11 +63,16 @@ class RunFile:
         self._pending.append(record)
         if genomes is not None:
             self._genomes.append(genomes)
+        self._count(record, self.told)
         self.last, self.told, self.checkpoint = record, self.told + 1, checkpoint
-        self.steps += record.steps
         waiting = sum(part.weights.nbytes for part in self._genomes)
         if waiting > _MOST_WAITING or time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
             self.flush()
+
+    def _count(self, record: Record, generation: int) -> None:
+        self.steps += record.steps
+        if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
+            self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
         """Put everything on disk. Raises RunError when that cannot be done; what was there is left as it was."""
@@ -188,6 +195,7 @@ def reopen(path: Path) -> RunFile:
     last = run.records[-1] if run.records else None
     state = last, run.checkpoint, run.held_out, run.complete
     file = RunFile(path, run.header, lock, run.told, run.told, *state, _begun=True)
-    file.steps = sum(record.steps for record in run.records)
+    for generation, record in enumerate(run.records):
+        file._count(record, generation)
     file.has_population, file._trailed = run.has_population, sum(len(record.champion_trail) for record in run.records)
     return file
