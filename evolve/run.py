@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -105,18 +106,28 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         queued = resuming.open_all(opened, experiments, resume, world)
         if world.could_tolerate:
             print(_HINT, file=sys.stderr, flush=True)
+        runs = [file.path for _, files in queued for file in files]
+        titles = {path: _title(path, number, len(runs)) for number, path in enumerate(runs, 1)}
         for made, files in queued:
-            _run(made, files, world, stop)
+            _run(made, files, world, stop, titles)
     return 0
 
 
-def _run(experiment: Experiment, files: list[store.RunFile], world: World, stop: StopFlag) -> None:
+def _title(path: Path, number: int, runs: int) -> str:
+    """Return what one of several runs is announced by; a directory's name is what its sweep calls the experiment."""
+    return f"run {number} of {runs}: {path.parent.resolve().name}/{path.name}\n" if runs > 1 else ""
+
+
+def _run(
+    experiment: Experiment, files: list[store.RunFile], world: World, stop: StopFlag, titles: Mapping[Path, str]
+) -> None:
     generations, enough = experiment.config.generations, experiment.config.early_stop.steps or math.inf
     farm = None
     for file in files:
         if file.complete:
             print(f"{file.path}: already complete")
             continue
+        print(titles[file.path], end="", flush=True)
         farm = farm or coordinator(world, experiment.config, stop)
         try:
             with Watch(file.header.seed, file.told, generations, steps=enough - file.steps) as watch:

@@ -122,6 +122,8 @@ def test_flags_override_what_is_swept_over(file):
 def test_a_sweep_is_run_over_the_same_ranks_and_resumed(command, file, tmp_path):
     done = command("run", file, "-o", "grid", ranks=3)
     assert done.code == 0, done.err
+    begun = "run 3 of 8: survivors=1,plasticity=0.1/seed-1.h5\nseed 1  generation 0 (1 of 2)"
+    assert begun in done.out
     made = sorted(p.relative_to(tmp_path / "grid") for p in tmp_path.glob("grid/*/*.h5"))
     assert [str(p) for p in made] == [
         f"survivors={s},plasticity={m}/seed-{seed}.h5" for s in (1, 3) for m in (0.0, 0.1) for seed in (1, 2)
@@ -133,6 +135,7 @@ def test_a_sweep_is_run_over_the_same_ranks_and_resumed(command, file, tmp_path)
     (tmp_path / "grid" / made[5]).unlink()
     done = command("run", file, "-o", "grid", "--resume")
     assert (done.code, done.out.count("already complete")) == (0, 7)
+    assert done.out.count("run ") == done.out.count("run 6 of 8: survivors=3,plasticity=0.0/seed-2.h5\n") == 1
     assert command("plot", *(tmp_path / "grid" / p for p in made), "-o", "grid.svg").code == 0
     assert "plasticity 0.1, survivors 3: median" in (tmp_path / "grid.svg").read_text()
 
