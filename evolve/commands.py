@@ -1,6 +1,7 @@
 """What every command shares: joining the world, one plain message for every error, and the exit code."""
 
 import argparse
+import errno
 import faulthandler
 import gc
 import os
@@ -9,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 from evolve.cluster import Coordinator, World, connect, dismiss, serve
 from evolve.cluster.world import launched
@@ -22,6 +23,7 @@ from evolve.stopping import StopFlag
 
 HIDDEN = argparse.SUPPRESS
 """The help of an option that is not for people."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Body = Callable[[World, StopFlag, list[str]], int]
 
 
@@ -64,6 +66,9 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
     Errors are printed once, by rank 0, as one plain message. The workers are always told to leave; whatever else
     happens on a rank ends the job, so that none waits for another in vain.
     """
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # it was closed before we began
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt in there would leave the other ranks waiting
     try:
@@ -99,21 +104,62 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
 
 def _guarded(name: str, body: Callable[[], int]) -> int:
     try:
-        code = body()
+        code = _answered(body)
         sys.stdout.flush()
         return code
-    except _Answered:
-        return 0
     except EvolveError as wrong:
         message = f"evolve.{name}: {wrong}".encode("utf-8", "backslashreplace").decode()
         print(message, file=sys.stderr)
         return wrong.exit_code
     except BrokenPipeError:  # the reader of our output has left: say nothing more, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 1
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as wrong:
+        if isinstance(wrong, OSError) and wrong.errno in _FULL:
+            discard(sys.stdout)
+            print(f"evolve.{name}: the output cannot be written ({wrong}).", file=sys.stderr)
+        else:
+            traceback.print_exc()
         return 1
+
+
+class Indifferent:
+    """Stands in for stdout where the results are in a file: when nobody reads it or it is full, the work goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, or drop it."""
+        try:
+            self._stream.write(text)
+        except OSError:
+            discard(self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back, or drop it."""
+        try:
+            self._stream.flush()
+        except OSError:
+            discard(self._stream)
+
+
+def discard(stream: TextIO) -> None:
+    """Have a stream that cannot be written lead nowhere, so that not even the end of this process complains."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _answered(body: Callable[[], int]) -> int:
+    try:
+        return body()
+    except _Answered:
+        return 0
 
 
 @lru_cache(maxsize=2)  # generations and their evaluation take turns

@@ -3,12 +3,12 @@
 import math
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 from evolve import resuming, store, strategies, sweep
 from evolve.cluster import World
-from evolve.commands import Parser, coordinator, launch
+from evolve.commands import Indifferent, Parser, coordinator, launch
 from evolve.config import Config, read_assignment, read_file, seconds
 from evolve.console import Watch, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped
@@ -95,6 +95,11 @@ def _summary(file: store.RunFile, generations: int) -> str:
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     configs, resume = load(argv)
+    with redirect_stdout(Indifferent(sys.stdout)):
+        return _run_all(configs, resume, world, stop)
+
+
+def _run_all(configs: list[Config], resume: bool, world: World, stop: StopFlag) -> int:
     limit = configs[0].compute.time_limit
     if limit is not None:
         stop.limit(seconds(limit))

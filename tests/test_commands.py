@@ -39,3 +39,13 @@ def test_every_help_ends_with_an_example(name):
     assert (done.returncode, done.stderr) == (0, "")
     examples = done.stdout.rpartition("\nexample")[2]
     assert f"python -m evolve.{name} " in examples
+
+
+def test_output_that_cannot_be_written_is_told_plainly():
+    words = [sys.executable, "-m", "evolve.verify", "--help"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            words, env=environment(PYTHONUNBUFFERED=None), stdout=full, stderr=-1, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "evolve.verify: the output cannot be written ([Errno 28] No space left on device).\n"

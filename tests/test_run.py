@@ -265,13 +265,15 @@ def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
     assert process.wait(20).code in (1, 75)
 
 
-def test_a_reader_that_leaves_is_no_reason_for_a_traceback(tmp_path):
-    words = f"{sys.executable} -m evolve.run {' '.join(map(str, TINY))} -g 6 | head -1"
-    done = subprocess.run(
-        ["bash", "-c", words], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert "Traceback" not in done.stderr
-    assert done.stdout.startswith("seed 0  generation 0 (1 of 6)")
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+@pytest.mark.parametrize("stdout", ["| head -1", "> /dev/full", ">&-"])
+def test_a_run_whose_lines_nobody_reads_goes_on(tmp_path, stdout, unbuffered):
+    words = f"set -o pipefail; {sys.executable} -m evolve.run {' '.join(map(str, TINY))} -g 6 -o out {stdout}"
+    env, how = environment(PYTHONUNBUFFERED=unbuffered), {"capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(["bash", "-c", words], env=env, cwd=tmp_path, check=False, **how)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("seed 0  generation 0 (1 of 6)" if "head" in stdout else "")
+    assert store.read(tmp_path / "out" / "seed-0.h5").complete
 
 
 def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(command, tmp_path):
