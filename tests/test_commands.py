@@ -1,6 +1,8 @@
 """What all commands share: a list of them, and help with examples."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +51,24 @@ def test_output_that_cannot_be_written_is_told_plainly():
         )
     assert done.returncode == 1
     assert done.stderr == "evolve.verify: the output cannot be written ([Errno 28] No space left on device).\n"
+
+
+def test_an_interrupt_during_the_imports_leaves_no_traceback(tmp_path):
+    (tmp_path / "h5py.py").write_text("import sys, time\nprint('here', flush=True)\ntime.sleep(30)\n")
+    env = environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    words = [sys.executable, "-m", "evolve.run", "-g", "3"]
+    process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("words", [("-c", "import theirs"), ("-m", "theirs.command", "-m", "evolve.run")])
+def test_as_a_library_we_leave_signals_alone(tmp_path, words):
+    (tmp_path / "theirs").mkdir()
+    said = "import signal\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    (tmp_path / "theirs" / "__init__.py").write_text(f"import sys\nimport evolve\n{said}")
+    (tmp_path / "theirs" / "command.py").write_text(said)
+    env = environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    subprocess.run([sys.executable, *words], env=env, check=True, timeout=30)
