@@ -17,7 +17,11 @@ from evolve.experiment import Experiment, prepare, settings
 from evolve.networks import NETWORKS
 from evolve.stopping import StopFlag
 
-_HINT = "evolve.run: should a worker die, this run ends, to be resumed; under mpirun --with-ft ulfm it would go on."
+_HINT = (
+    "evolve.run: Ctrl-C and the loss of a worker end this run; what was told is kept, and --resume continues it. "
+    "(Under mpirun --with-ft ulfm it would outlive its workers.)"
+)
+"""Said at the start: Open MPI's mpirun lets no rank say anything after Ctrl-C."""
 
 
 def _parser() -> Parser:

@@ -88,7 +88,9 @@ def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, command, tmp_
     process = start("run", *RUN, ranks=3)
     wait_until_told(process, tmp_path, 1)
     process.popen.send_signal(signal.SIGTERM)
-    assert process.wait(20).code != 0
+    done = process.wait(20)
+    assert done.code != 0
+    assert "Ctrl-C and the loss of a worker end this run" in done.err  # said at the start: now mpirun lets nobody speak
     assert command("run", *RUN, "--resume", ranks=3).code == 0
     same(tmp_path, uninterrupted)
 
