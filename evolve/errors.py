@@ -68,7 +68,12 @@ def one_line(wrong: BaseException) -> str:
 
 
 def told(wrong: BaseException) -> str:
-    """Return an exception raised in somebody else's code with its traceback, without our own frame at its head."""
+    """Return an exception raised in somebody else's code with its traceback, without our own frame at its head.
+
+    An error that is a plain message already is returned as that.
+    """
+    if isinstance(wrong, EvolveError):
+        return str(wrong)
     theirs = wrong.__traceback__ and wrong.__traceback__.tb_next
     text = "".join(traceback.format_exception(type(wrong), wrong, theirs or wrong.__traceback__))
     return text if len(text) < _LONGEST else f"{text[: _LONGEST // 2]}\n…\n{text[-_LONGEST // 2 :]}"

@@ -21,11 +21,16 @@ _LONGEST = 0.2  # seconds for each pair
 
 
 def check(engine: Engine) -> None:
-    """Raise InputError when two episodes of one seed part, naming the array, the step and both values."""
+    """Raise InputError when two episodes of one seed part, naming the array, the step and both values.
+
+    And for a task that is a function which does not do what it should.
+    """
     outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_STEPS, engine.action_size) - 1).astype(np.float32)
     for used in (False, True) if engine.reuses else (False,):
         try:
             found = _first_parting(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
+        except InputError:
+            raise
         except FAILURES:  # the evaluation will meet it, and say where
             return
         if found is not None:
