@@ -135,10 +135,11 @@ WRONG = [
 
 @pytest.fixture
 def traps(tmp_path):
-    """Lay out a malformed experiment, an existing run file and a foreign one."""
+    """Lay out a malformed experiment, what is in the place of a run file, and a foreign one."""
     (tmp_path / "malformed.toml").write_text("population = = 3")
-    store.create(store.path_of(tmp_path / "taken", 0), store.Header("", {}, 0, "x"))
-    (tmp_path / "foreign").mkdir()
+    for name in ("taken", "foreign"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "taken" / "seed-0.h5").write_bytes(b"something else")
     (tmp_path / "foreign" / "seed-0.h5").write_bytes(b"\x89HDF\r\n\x1a\n and no more")
     return tmp_path
 

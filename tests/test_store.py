@@ -193,6 +193,23 @@ def test_an_existing_file_is_never_overwritten(path):
     assert path.read_bytes() == before
 
 
+def test_a_run_file_without_a_generation_is_in_nobodys_way(path):
+    file = store.create(path, replace(header(), config="seeds = [4]\n"))
+    with pytest.raises(InputError, match="that nobody else is writing"):  # it may have one soon
+        store.create(path, header())
+    file.close()
+    write(path)
+    assert (store.read(path).told, store.read(path).header.config) == (2, header().config)
+
+
+def test_a_file_of_something_else_is_never_overwritten(path):
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"my thesis")
+    with pytest.raises(InputError, match="no run file of this seed yet"):
+        store.create(path, header())
+    assert path.read_bytes() == b"my thesis"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     tmp_path.chmod(0o500)

@@ -31,6 +31,7 @@ from evolve.store.layout import (
 
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
+_LARGEST_EMPTY = 8_000_000  # bytes: an experiment has a megabyte at most
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
@@ -45,6 +46,16 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError) as wrong:
         raise unwritable(path, wrong) from None
+
+
+def is_empty(path: Path) -> bool:
+    """Return whether a file is a whole run file in which no generation has been told."""
+    if path.is_file() and path.stat().st_size > _LARGEST_EMPTY:
+        return False
+    try:
+        return read(path).told == 0
+    except InputError:
+        return False
 
 
 def read(path: Path) -> Run:

@@ -19,7 +19,7 @@ from evolve.store.columns import extend, put, stack
 from evolve.store.disk import BearingFile, sync
 from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, TRAIL, Header, HeldOut, Place, Record
 from evolve.store.lock import Lock
-from evolve.store.reading import exists, read, unwritable
+from evolve.store.reading import exists, is_empty, read, unwritable
 
 _RARITY = 20.0
 _MOST_WAITING = 2**26  # bytes of genomes
@@ -158,19 +158,17 @@ class RunFile:
 def create(path: Path, header: Header) -> RunFile:
     """Return a new, empty run file that is already on disk.
 
-    Raises InputError when the directory cannot be written or the file exists: it is never overwritten.
+    Raises InputError when the directory cannot be written or a file is there. None is ever overwritten, but for a run
+    file without a told generation that nobody is writing.
     """
-    if exists(path):
-        cure = "Continue it with --resume, or choose another directory with -o."
-        raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure)
+    _check_free(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = RunFile(path, header, Lock(path))
     except (OSError, ValueError) as wrong:
         raise unwritable(path.parent, wrong) from None
     try:
-        if exists(path):  # another process was quicker
-            raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path))
+        _check_free(path)  # another process may have been quicker
         file.flush()
     except RunError as wrong:
         file.close()
@@ -179,6 +177,13 @@ def create(path: Path, header: Header) -> RunFile:
         file.close()
         raise
     return file
+
+
+def _check_free(path: Path) -> None:
+    """Raise InputError when a file is there from which something could be lost."""
+    if exists(path) and not is_empty(path):
+        cure = "Continue it with --resume, or choose another directory with -o."
+        raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure)
 
 
 def reopen(path: Path) -> RunFile:
