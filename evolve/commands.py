@@ -27,6 +27,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Body = Callable[[World, StopFlag, list[str]], int]
 
 
+_MISTAKES = {
+    r"argument (\S+): invalid int value: '(.*)'": "a whole number",
+    r"argument (\S+): invalid float value: '(.*)'": "a number",
+    r"argument (\S+): expected (?:one|at least one) argument()": "a value",
+    r"the following arguments are required: (.+)()": "a value",
+}
+"""What argparse complains of, naming the option and what came; and what was expected."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises InputError instead of printing the usage and exiting.
 
@@ -43,11 +52,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise InputError; near names are offered for unknown options."""
+        """Raise InputError that names the option; near names are offered for unknown ones."""
+        for wrong, expected in _MISTAKES.items():
+            if found := re.fullmatch(wrong, message):
+                raise InputError(found[1], expected, found[2] or "none")
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         known = [option for action in self._actions for option in action.option_strings]
         cure = nearest(unknown[1], known, cutoff=0.6) if unknown else f"See python -m {self.prog} --help."
-        raise InputError("command line", "arguments that it knows", message, cure)
+        came = message.removeprefix("unrecognized arguments: ")
+        raise InputError("command line", "arguments that it knows", came, cure)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Leave by an exception that no environment can raise."""

@@ -47,7 +47,8 @@ class Registry:
         """Return a kind that another package has added. Raises InputError when none has, or it is no such pair."""
         added = _points(f"evolve.{self._section}")
         if name not in added:
-            raise InputError(self._argument(), f"a known {self._section}", name, nearest(name, [*self._kinds, *added]))
+            cure = nearest(name, [*self._kinds, *added], listed=True)
+            raise InputError(self._argument(), f"a known {self._section}", name, cure)
         return _load(added[name], self._argument())
 
     def ignored(self, table: Table) -> str | None:

@@ -103,7 +103,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         return _run_all(configs, resume, world, stop)
 
 
-def _run_all(configs: list[Config], resume: bool, world: World, stop: StopFlag) -> int:
+def _run_all(configs: list[Config], resume: bool | Path, world: World, stop: StopFlag) -> int:
     limit = configs[0].compute.time_limit
     if limit is not None:
         stop.limit(seconds(limit))

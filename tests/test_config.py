@@ -43,6 +43,15 @@ def test_toml_round_trip_spells_out_every_default():
         ({"network": 3}, "network: expected a table, got 3"),
         ({"env": {"wrappers": [{"name": "os.system"}]}}, "env.wrappers.0.name"),
         ({"env": {"action_scale": float("nan")}}, "env.action_scale"),
+        ({"seeds": 3}, "seeds (-s/--seed): expected a list, such as [1, 4], got 3."),
+        ({"seeds": []}, "seeds (-s/--seed): expected a list of at least 1, got []."),
+        ({"racing": {"rounds": "1,4"}}, "racing.rounds: expected a list, such as [1, 4], got 1,4."),
+        ({"env": {"reuse": 7}}, "env.reuse: expected true or false or 'auto', got 7."),
+        ({"env": {"wrappers": ["a"]}}, "env.wrappers.0: expected a table, got a."),
+        (
+            {"env": {"wrappers": [{"name": "a:b", "kwarg": {}}]}},
+            "key env.wrappers.0.kwarg: expected a key that exists, got an unknown one. Did you mean kwargs?",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_with_one_plain_line(table, message):
@@ -185,3 +194,5 @@ def test_nearest():
     assert nearest("CartPole-v0", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean CartPole-v1?"
     assert nearest("zzz", ["one", "two"]) == "Known: one, two."
     assert nearest("zzz", []) == ""
+    assert nearest("lin", ["elman", "mlp"]) == "Known: elman, mlp."
+    assert nearest("elmann", ["elman", "mlp"], listed=True) == "Did you mean elman? Known: elman, mlp."

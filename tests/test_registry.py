@@ -6,6 +6,27 @@ import pytest
 from conftest import ROOT
 
 from evolve import store
+from evolve.errors import InputError
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
+
+
+@pytest.mark.parametrize(
+    ("kinds", "table", "message"),
+    [
+        (NETWORKS, {"name": "lin"}, "network.name (-a/--agent): expected a known network, got lin. Known: dag, "),
+        (NETWORKS, {"name": "elmann"}, "got elmann. Did you mean elman? Known: dag, elman"),
+        (NETWORKS, {"name": "mlp", "hidden": 8}, "(-d/--hidden): expected a list, such as [1, 4], got 8."),
+        (NETWORKS, {"name": "hebbian-lstm", "hidden": [8, 8]}, "expected a list of at most 1, got [8, 8]."),
+        (STRATEGIES, {"name": "prune", "uniform_pruning": float("nan")},
+         "strategy.uniform_pruning: expected a finite number or text, got nan."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_plainly(kinds, table, message):
+    with pytest.raises(InputError) as wrong:
+        kinds.options(table)
+    assert message in str(wrong.value)
+
 
 MODULE = """
 from evolve.config import Options

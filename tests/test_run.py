@@ -16,6 +16,9 @@ import pytest
 from conftest import environment
 
 from evolve import store
+from evolve.config import Config, parse
+from evolve.errors import InputError
+from evolve.experiment import prepare
 from evolve.run import load
 
 HERE = Path(__file__).parent
@@ -96,7 +99,7 @@ WRONG = [
     (("-p", 1), "population (-p/--population): expected greater than or equal to 2, got 1"),
     (("-r", 0), "episodes (-r/--episodes): expected greater than or equal to 1, got 0"),
     (("-d", 0), "network.hidden.0 (-d/--hidden): expected greater than or equal to 1, got 0"),
-    (("-g", "many"), "-g/--generations"),
+    (("-g", "many"), "evolve.run: -g/--generations: expected a whole number, got many."),
     (("--popluation", 8), "Did you mean --population?"),
     (("--set", "strategy.survivor=2"), "Did you mean survivors?"),
     (("--set", "env.id"), "section.key=value"),
@@ -104,6 +107,7 @@ WRONG = [
     (("missing.toml",), "EXPERIMENT.toml: expected a TOML file that can be read, got missing.toml"),
     (("-o", "taken"), "taken/seed-0.h5. Continue it with --resume, or choose another directory with -o."),
     (("-o", "/proc/nowhere"), "output.directory (-o/--output): expected a directory that can be written"),
+    (("-o", "malformed.toml"), "expected a directory that can be written, got malformed.toml (it is a file)."),
     (("-e", "boom:Thing-v0"), "boom:Thing-v0 (RuntimeError: no licence found)"),
     (("-e", "HalfCheetah-v3"), "HalfCheetah-v3 ("),
     (("-e", ":"), "env.id (-e/--env)"),
@@ -183,6 +187,35 @@ def test_help_ends_every_rank(command):
     assert done.code == 0
     assert done.out.count("usage:") == 1
     assert "example:" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-p", "3.5"), "-p/--population: expected a whole number, got 3.5."),
+        (("-d",), "-d/--hidden: expected a value, got none."),
+        (("--colour", "red"), "command line: expected arguments that it knows, got --colour."),
+    ],
+)
+def test_options_are_named_with_what_was_expected_and_what_came(words, message):
+    with pytest.raises(InputError) as wrong:
+        load([*words])
+    assert str(wrong.value) == message
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("Xor-v0", "One that a module of yours registers is named with it: -e module:Xor-v0."),
+        ("xor.py", "One that a module of yours registers is named with it: -e xor:Name-v0."),
+        ("nowhere:Walk-v0", "expected a module that can be imported, got nowhere:Walk-v0 (No module named 'nowhere'). "
+         "Modules are looked for in the working directory and on PYTHONPATH."),
+    ],
+)  # fmt: skip
+def test_environments_of_ones_own_are_hinted_at(env, message):
+    with pytest.raises(InputError) as wrong:
+        prepare(parse(Config, {"env": {"id": env}}))
+    assert str(wrong.value).endswith(message)
 
 
 def without(*modules):

@@ -370,7 +370,7 @@ def test_damaged_and_foreign_files_are_refused(path, damage):
 def test_missing_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         store.read(tmp_path / "none.h5")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match=r"expected a run file, got a directory\. Name the files in it: "):
         store.read(tmp_path)
 
 

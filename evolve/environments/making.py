@@ -78,10 +78,12 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             argument, "an environment whose packages are installed", f"{options.id} ({wrong})", cure
         ) from None
     except (error.UnregisteredEnv, error.DeprecatedEnv):
-        cure = nearest(options.id, gymnasium.registry, cutoff=0.6)
+        cure = nearest(options.id, gymnasium.registry) or _module_cure(options.id)
         raise InputError(argument, "a registered environment", options.id, cure) from None
     except ModuleNotFoundError as wrong:
-        raise InputError(argument, "a module that can be imported", f"{options.id} ({wrong})") from None
+        cure = "Modules are looked for in the working directory and on PYTHONPATH."
+        came = f"{options.id} ({str(wrong).partition('. ')[0]})"  # Gymnasium adds advice
+        raise InputError(argument, "a module that can be imported", came, cure) from None
     except InputError:
         raise
     except FAILURES as wrong:  # whatever a constructor or an imported module raises
@@ -89,6 +91,14 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             expected, came = f"arguments that {options.id} takes", f"{options.kwargs} ({one_line(wrong)})"
             raise InputError("env.kwargs", expected, came) from wrong
         raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(wrong)})") from wrong
+
+
+def _module_cure(env_id: str) -> str:
+    """Return how to name an environment that is registered by a module of the user's own."""
+    if ":" in env_id:
+        return ""
+    module, named = (env_id[:-3], "Name-v0") if env_id.endswith(".py") else ("module", env_id)
+    return f"One that a module of yours registers is named with it: -e {module}:{named}."
 
 
 def may_reuse(env: _Env, options: EnvOptions) -> bool:

@@ -37,7 +37,8 @@ _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 def unwritable(path: Path, wrong: BaseException | None) -> InputError:
     """Return the refusal of a place that cannot be written."""
-    return InputError("output.directory (-o/--output)", "a directory that can be written", f"{path} ({wrong})")
+    why = "it is a file" if isinstance(wrong, FileExistsError) else wrong
+    return InputError("output.directory (-o/--output)", "a directory that can be written", f"{path} ({why})")
 
 
 def exists(path: Path) -> bool:
@@ -62,7 +63,8 @@ def read(path: Path) -> Run:
     """Read a run file. Raises InputError when it is missing, truncated, not a run file, or of another schema."""
     argument = str(path)
     if not exists(path) or not path.is_file():
-        raise InputError(argument, "a run file", "no such file")
+        came = "a directory" if path.is_dir() else "no such file"
+        raise InputError(argument, "a run file", came, f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir())
     try:
         with h5py.File(path, "r") as file:
             return _Reader(file, path.stat().st_size).run(path)
