@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import sys
 import time
 from types import TracebackType
@@ -32,6 +33,11 @@ def on_terminal() -> bool:
         return os.isatty(descriptor)
     finally:
         os.close(descriptor)
+
+
+def width() -> int | None:
+    """Return how many characters a line of the terminal has; None where nobody watches, or it does not say."""
+    return (shutil.get_terminal_size((0, 0)).columns or None) if on_terminal() else None
 
 
 def best_and_mean(record: Record) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from evolve import store, strategies
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.console import Watch
+from evolve.console import Watch, width
 from evolve.divergence import Verdict, again, compare, from_the_beginning, tolerant
 from evolve.errors import InputError, RunError
 from evolve.experiment import reload
@@ -62,7 +62,7 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         what = "verify" if other is None else "compare"
         raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to {what}")
     found = compare(run, other) if other is not None else _check(run, arguments.full, arguments.json, world, stop)
-    print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text())
+    print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1
 
 

@@ -368,3 +368,24 @@ def test_other_genomes_on_another_machine_may_be_the_strategy(command, tmp_path,
         assert (found["cause"], found["generation"], found["candidate"]) == (cause, generation, 3)
     assert ("linear algebra is not portable" in found["why"]) == (cause == "strategy")
     assert found["manifests"][0]["strategy"].startswith("portable" if strategy == "openai-es" else "not portable")
+
+
+def test_a_narrow_terminal_shows_what_differs_and_whole_words():
+    from evolve.divergence import Verdict
+    from evolve.divergence.verdict import Side
+
+    manifests = (
+        {"cpu": "AMD EPYC 7B13, 64 cores", "numpy": "2.1.0"},
+        {"cpu": "Apple M3, 16 cores", "numpy": "2.1.0"},
+    )
+    sides = Side("runs/here/seed-1.h5"), Side("runs/there/seed-1.h5")
+    found = Verdict(False, "they part in step 3", "network", "the actions part " * 5, sides=sides, manifests=manifests)
+    wide, narrow = (found.to_text(width).splitlines() for width in (None, 50))
+    assert len(wide) == 6
+    assert wide[4] == "  cpu    AMD EPYC 7B13, 64 cores  ≠ Apple M3, 16 cores"
+    assert found.to_text(79).splitlines()[-3:] == wide[-3:]
+    assert narrow[-3:] == [
+        "  cpu", "    runs/here/seed-1.h5: AMD EPYC 7B13, 64 cores", "    runs/there/seed-1.h5: Apple M3, 16 cores",
+    ]  # fmt: skip
+    assert max(map(len, narrow)) <= 50
+    assert " ".join(" ".join(narrow).split()).startswith(f"different: they part in step 3 network: {found.why}")

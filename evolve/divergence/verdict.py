@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from evolve.errors import plain
+from evolve.divergence.layout import fitted, side_by_side
 
 Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
-_WIDEST = 48
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ class Verdict:
         plain: dict[str, Any] = _plain(asdict(self))
         return plain
 
-    def to_text(self) -> str:
-        """Return it as lines for people."""
+    def to_text(self, width: int | None = None) -> str:
+        """Return it as lines for people; width: how many characters a line should have at most."""
         if self.equal:
-            return f"equal: {self.told}"
+            return "\n".join(fitted([f"equal: {self.told}"], width))
         lines = [f"different: {self.told}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
@@ -68,7 +67,8 @@ class Verdict:
             lines.append(f"configurations differ in {keys}")
         elif len(self.manifests) == 2:
             lines.append("configurations are the same")
-        return "\n".join([*lines, *_table([side.name for side in self.sides], self.manifests)])
+        table = side_by_side([side.name for side in self.sides], self.manifests, width)
+        return "\n".join(fitted([*lines, *table], width))
 
 
 def _positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:
@@ -84,25 +84,6 @@ def _values(side: Side) -> str:
         for values in (side.step_observation, side.step_action)
     )
     return f"  {side.name}\n    observation  {observation}\n    action       {action}"
-
-
-def _table(names: list[str], manifests: tuple[dict[str, str], ...]) -> list[str]:
-    """Return the manifests side by side, rows that differ marked."""
-    if len(manifests) != 2 or not any(manifests):
-        return []
-    one, other = manifests
-    keys = [key for key in (one | other) if key != "command"]
-    rows = [(_short(k), _short(one.get(k, "")), _short(other.get(k, "")), one.get(k) != other.get(k)) for k in keys]
-    width = max(len(row[0]) for row in rows)
-    wide = max(len(_short(names[0])), *(len(row[1]) for row in rows))
-    lines = [f"  {'':{width}}  {_short(names[0]):{wide}}    {_short(names[1])}"]
-    return lines + [f"  {key:{width}}  {a:{wide}}  {'≠' if apart else ' '} {b}" for key, a, b, apart in rows]
-
-
-def _short(text: str) -> str:
-    """Return a text without control characters, and not too long: manifests may come from anybody."""
-    text = plain(text)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
 def flat(table: Mapping[str, Any], prefix: str = "", deepest: int = 8) -> dict[str, str]:
