@@ -62,6 +62,11 @@ def plain(value: object, longest: int = 400) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def counted(number: int, what: str) -> str:
+    """Return how many there are of something: "1 generation", "2 generations"."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def one_line(wrong: BaseException) -> str:
     """Return an exception in one line."""
     return " ".join(f"{type(wrong).__name__}: {wrong}".split())

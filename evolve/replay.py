@@ -14,7 +14,7 @@ from evolve import environments, film, store
 from evolve.cluster import World
 from evolve.commands import Parser, launch
 from evolve.environments import Mode
-from evolve.errors import InputError, RunError, Stopped
+from evolve.errors import InputError, RunError, Stopped, counted
 from evolve.evaluation import Outcomes
 from evolve.experiment import Experiment, reload
 from evolve.film import Film
@@ -112,7 +112,7 @@ def _unlogged(run: Run, chosen: Episode) -> str:
 def _compare(run: Run, experiment: Experiment, chosen: Episode, outcomes: Outcomes) -> str | None:
     """Print what an episode came to; return how it differs from the log, None for not."""
     returned, seed = float(outcomes.returns[0]), environment_seed(run, experiment, chosen)
-    print(f"return {returned!r} in {outcomes.lengths[0]} steps (environment seed {seed})")
+    print(f"return {returned!r} in {counted(int(outcomes.lengths[0]), 'step')} (environment seed {seed})")
     if chosen.logged is None:
         print(_unlogged(run, chosen))
         return None

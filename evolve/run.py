@@ -11,7 +11,7 @@ from evolve.cluster import World
 from evolve.commands import Indifferent, Parser, coordinator, launch
 from evolve.config import Config, read_assignment, read_file, seconds
 from evolve.console import Watch, interval
-from evolve.errors import EpisodeError, InputError, RunError, Stopped
+from evolve.errors import EpisodeError, InputError, RunError, Stopped, counted
 from evolve.evolution import evolve
 from evolve.experiment import Experiment, prepare, settings
 from evolve.networks import NETWORKS
@@ -89,12 +89,18 @@ def _summary(file: store.RunFile, generations: int) -> str:
     lines = [f"{file.path}: last generation ({file.told - 1}): best {last.champion_fitness:.2f}; {ever}; "
              f"digest {last.digest.decode()}"]  # fmt: skip
     if file.told < generations:
-        lines.append(f"stopped early, after {file.told} of {generations} generations and {file.steps:,} steps")
+        lines.append(
+            f"stopped early, after {file.told} of {counted(generations, 'generation')} and {file.steps:,} steps"
+        )
     if file.held_out is not None:
         mean, half = interval(file.held_out.returns)
         spread = f" ± {half:.2f} (95 %)" if math.isfinite(half) else ""
-        lines.append(f"champion on {len(file.held_out.returns)} held-out episodes: {mean:.2f}{spread}")
+        lines.append(f"champion on {counted(len(file.held_out.returns), 'held-out episode')}: {mean:.2f}{spread}")
     return "\n".join(lines)
+
+
+def _told(file: store.RunFile) -> str:
+    return f"{counted(file.on_disk, 'generation')} {'is' if file.on_disk == 1 else 'are'} told in {file.path}"
 
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
@@ -143,15 +149,13 @@ def _run(
                 farm.progress = watch.within
                 evolve(experiment, farm, file, watch)
         except Stopped as why:
-            told = f"{file.on_disk} generations are told in {file.path}; continue with --resume"
-            raise Stopped(f"stopped by {why}: {told}.") from None
+            raise Stopped(f"stopped by {why}: {_told(file)}; continue with --resume.") from None
         except EpisodeError as wrong:
             alone = f"Play it alone: python -m evolve.replay {file.path} {wrong.replay}"
             worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"
-            told = f"{file.on_disk} generations are told in {file.path}."
-            raise RunError(f"{wrong}\n{alone}\n{worst}\n{told}") from None
+            raise RunError(f"{wrong}\n{alone}\n{worst}\n{_told(file)}.") from None
         except RunError as wrong:
-            raise RunError(f"{wrong}\n{file.on_disk} generations are told in {file.path}.") from None
+            raise RunError(f"{wrong}\n{_told(file)}.") from None
         print(_summary(file, generations), flush=True)
 
 

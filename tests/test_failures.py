@@ -45,7 +45,8 @@ def test_a_failed_episode_ends_the_run_and_is_named(command, tmp_path, how):
     assert named, first
     assert WAYS[how] in done.err
     generation, candidate, episode, seed = (int(word) for word in named.groups())
-    assert f"{generation} generations are told in out/seed-0.h5" in done.err
+    are = "generation is" if generation == 1 else "generations are"
+    assert f"{generation} {are} told in out/seed-0.h5" in done.err
     words = re.search(r"Play it alone: python -m evolve\.replay (.+)", done.err)[1].split()
     assert words == ["out/seed-0.h5", "--generation", str(generation), "--candidate", str(candidate),
                      "--episode", str(episode)]  # fmt: skip

@@ -10,6 +10,7 @@ from evolve.divergence.causes import explain
 from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Log, differs, digests_apart, inconsistent, of_evaluation, of_record
 from evolve.divergence.verdict import Side, Verdict, flat
+from evolve.errors import counted
 from evolve.evaluation import Evaluation
 from evolve.evolution import held_out
 from evolve.experiment import Experiment, normalizer_of
@@ -40,7 +41,7 @@ def again(
             return found
     part = "" if len(numbers) == run.told else f"{len(numbers)} of "
     episodes = len(numbers) * experiment.config.episodes
-    told = f"the champions of {part}{run.told} generations, {episodes} episodes evaluated again"
+    told = f"the champions of {part}{counted(run.told, 'generation')}, {counted(episodes, 'episode')} evaluated again"
     told += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
     return rest(run, experiment, farm) or Verdict(True, told)
 
@@ -123,5 +124,5 @@ def rest(run: Run, experiment: Experiment, farm: Coordinator) -> Verdict | None:
     normalizer = normalizer_of(experiment, run, run.told)
     made = held_out(experiment, farm, champion, run.header.seed, len(kept.returns), normalizer)
     same = np.array_equal(made.returns, kept.returns, equal_nan=True) and np.array_equal(made.seeds, kept.seeds)
-    told = f"the champion's returns on {len(kept.returns)} held-out episodes are not those of {HERE}"
+    told = f"the champion's returns on {counted(len(kept.returns), 'held-out episode')} are not those of {HERE}"
     return None if same else Verdict(False, told, *explain("held-out", None), what="held-out")

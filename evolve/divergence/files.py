@@ -10,7 +10,7 @@ from evolve.divergence.causes import explain, genome_apart
 from evolve.divergence.episode import Enacted, enact
 from evolve.divergence.logs import Place, Track, digests_apart, first_difference, of_record, parting, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
-from evolve.errors import EvolveError
+from evolve.errors import EvolveError, counted
 from evolve.experiment import load_config, reload
 from evolve.playback import genome_of
 from evolve.store import Run
@@ -24,7 +24,7 @@ def compare(a: Run, b: Run, play: bool = True) -> Verdict:
     """
     both = Verdict(
         False,
-        f"equal for {min(a.told, b.told)} generations, but {a.path} has {a.told} and {b.path} {b.told}",
+        f"equal for {counted(min(a.told, b.told), 'generation')}, but {a.path} has {a.told} and {b.path} {b.told}",
         sides=(Side(str(a.path)), Side(str(b.path))),
         configuration=_configuration(a, b),
         manifests=(flat(a.header.manifest), flat(b.header.manifest)),
@@ -43,7 +43,7 @@ def compare(a: Run, b: Run, play: bool = True) -> Verdict:
     if beyond is not None:
         return replace(both, told=beyond, cause="log", why=explain("log", None)[1], what="log")
     digest = a.records[-1].digest.decode() if a.records else "none"
-    return Verdict(True, f"{a.told} generations, digest {digest}")
+    return Verdict(True, f"{counted(a.told, 'generation')}, digest {digest}")
 
 
 def _beyond(a: Run, b: Run) -> str | None:

@@ -15,6 +15,7 @@ from evolve.divergence.causes import explain, genome_apart
 from evolve.divergence.here import HERE, judge
 from evolve.divergence.logs import Place, first_difference, of_record, same_arrays
 from evolve.divergence.verdict import Side, Verdict, flat
+from evolve.errors import counted
 from evolve.evolution import evolve
 from evolve.experiment import Experiment, restore
 from evolve.genome import Genomes
@@ -41,7 +42,7 @@ def from_the_beginning(
         told = "the checkpoint is not the one that belongs to its generations"
         return Verdict(False, told, *explain("log", None), what="log")
     return rest(run, experiment, farm) or Verdict(
-        True, f"{run.told} generations, digest {run.records[-1].digest.decode()}"
+        True, f"{counted(run.told, 'generation')}, digest {run.records[-1].digest.decode()}"
     )
 
 
