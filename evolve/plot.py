@@ -9,11 +9,12 @@ import numpy as np
 from evolve import figures, store
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
-from evolve.drawings import draw_champion, gather
+from evolve.drawings import Champion, champion_of, draw_champion, gather
 from evolve.errors import InputError, RunError
-from evolve.experiment import for_each, normalizer_of, reload
+from evolve.experiment import Experiment, for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
+from evolve.shapes import Float32
 from evolve.standings import standings
 from evolve.stopping import StopFlag
 from evolve.store import Run
@@ -38,7 +39,7 @@ def _parser() -> Parser:
     final = "draw instead where experiments stand: seeds, mean, interval, and a rank test against the best"
     add("--final", action="store_true", help=final)
     add("--network", action="store_true", help="draw the network of a champion instead")
-    add("--generation", type=int, metavar="G", help="whose champion (the last told one)")
+    add("--generation", type=int, metavar="G", help="whose best (the champion that was judged)")
     add("--traces", action="store_true", help="its mean Hebbian traces over its episodes, instead of the weights")
     return parser
 
@@ -65,23 +66,33 @@ def draw_final(files: list[Path], output: Path) -> None:
 
 
 def draw_network(run: Run, generation: int | None, traces: bool, output: Path, world: World, stop: StopFlag) -> None:
-    """Draw the network of a generation's champion, its connections as strong as its weights, or as its traces."""
+    """Draw a champion's network (`champion_of`), its connections as strong as its weights, or as its traces."""
     if not run.told:
         raise RunError(f"{run.path}: no generation has been told yet, so there is nothing to draw")
-    generation = run.told - 1 if generation is None else generation
-    if not 0 <= generation < run.told:
+    if generation is not None and not 0 <= generation < run.told:
         raise InputError("--generation", f"one of 0 to {run.told - 1}", generation)
-    experiment, record, traced = reload(run), run.records[generation], None
-    config, network = experiment.config, experiment.network
-    if traces:
-        if not network.traces:
-            raise InputError("--traces", "a network that leaves Hebbian traces", config.network["name"])
-        keys = keys_of(generation, record.champion_candidate + 1, config.common_random_numbers)[-1:]
-        given = for_each(normalizer_of(experiment, run, generation), 1)
-        task = Task(run.header.seed, Purpose.EPISODE, keys, np.array([record.champion_candidate]), given)
-        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
-        traced = coordinator(world, config, stop).evaluate(task, genome, config.episodes, network.traces).traces[0]
-    figures.save(draw_champion(run, experiment, generation, traced), output)
+    experiment, champion = reload(run), champion_of(run, generation)
+    if traces and not experiment.network.traces:
+        raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network["name"])
+    traced = _traces(run, experiment, champion, world, stop) if traces else None
+    figures.save(draw_champion(champion, experiment, traced), output)
+
+
+def _traces(run: Run, experiment: Experiment, champion: Champion, world: World, stop: StopFlag) -> Float32:
+    """Return [W]: a champion's mean traces over the episodes of its generation, or those that it was judged by."""
+    config, generation = experiment.config, run.told if champion.generation is None else champion.generation
+    if champion.generation is None and run.held_out is not None:
+        config, purpose, episodes = config.in_evaluation(), Purpose.HELD_OUT, len(run.held_out.returns)
+        candidate, keys = 0, keys_of(0, population=1)
+    else:
+        purpose, episodes, candidate = Purpose.EPISODE, config.episodes, run.records[generation].champion_candidate
+        keys = keys_of(generation, candidate + 1, config.common_random_numbers)[-1:]
+    given = for_each(normalizer_of(experiment, run, generation), 1)
+    task = Task(run.header.seed, purpose, keys, np.array([candidate]), given)
+    genome = Genomes(champion.weights[None], champion.mask[None])
+    evaluation = coordinator(world, config, stop).evaluate(task, genome, episodes, experiment.network.traces)
+    traces: Float32 = evaluation.traces[0]
+    return traces
 
 
 def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:

@@ -12,12 +12,13 @@ import numpy as np
 from evolve import divergence, environments, pages, strategies
 from evolve.cluster import World
 from evolve.commands import Parser, coordinator, launch
-from evolve.drawings import gather
+from evolve.drawings import champion_of, gather
 from evolve.errors import EvolveError, InputError, Stopped
 from evolve.experiment import Experiment, reload
 from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.playback import choose, clip
+from evolve.rng import Purpose
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -51,7 +52,8 @@ def _story(run: Run, world: World, stop: StopFlag) -> pages.Story:
         why = str(wrong).splitlines()[-1]
         return pages.Story(run, no_film=f"No film: {why}", verdict=pages.Verdict(None, f"It cannot be: {why}"))
     try:
-        return pages.Story(run, film=_film(run, experiment), verdict=verdict)
+        film, filmed = _film(run, experiment)
+        return pages.Story(run, film, verdict=verdict, filmed=filmed)
     except EvolveError as wrong:
         return pages.Story(run, no_film=f"No film: {str(wrong).splitlines()[-1]}", verdict=verdict)
 
@@ -70,12 +72,19 @@ def _apart(found: divergence.Verdict) -> str:
     return f"{found.told}.{why}"
 
 
-def _film(run: Run, experiment: Experiment) -> bytes:
-    """Return a short film of the last champion."""
+def _film(run: Run, experiment: Experiment) -> tuple[bytes, str]:
+    """Return a short film of the champion (`champion_of`), and what it shows."""
+    champion = champion_of(run)
+    if champion.generation is None and run.held_out is not None:
+        middle = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
+        chosen = choose(run, experiment, None, None, middle, Purpose.HELD_OUT)
+        which = f"the median of them, episode {middle}"
+    else:
+        chosen, which = choose(run, experiment, champion.generation, None, 0), "its first episode"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
-        clip(run, experiment, choose(run, experiment, run.told - 1, None, 0), path)
-        return path.read_bytes()
+        returned = clip(run, experiment, chosen, path).returns[0]
+        return path.read_bytes(), f"{champion.title}: {which}, return {returned:,.2f}"
 
 
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:

@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,6 +156,51 @@ def test_any_generation_may_be_drawn(command, pendulum, tmp_path):
     done = command("plot", pendulum, "--network", "--generation", 99, "-o", "none.svg")
     assert done.code == 2
     assert "--generation: expected one of 0 to 11, got 99" in done.err
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A complete run whose champion is not the best of its last generation."""
+    from evolve.run import main
+
+    folder = tmp_path_factory.mktemp("judged")
+    words = "--strategy openai-es -p 6 -r 1 -g 2 -d 2 --set held_out_episodes=3 --set env.max_episode_steps=30 -o"
+    assert main([*words.split(), str(folder)]) == 0
+    run = store.read(store.path_of(folder, 0))
+    assert not np.array_equal(run.held_out.weights, run.records[-1].champion_weights)
+    return run
+
+
+def test_the_network_of_a_complete_run_is_that_of_the_champion_that_was_judged(judged, tmp_path):
+    from evolve.plot import main
+
+    last = judged.records[-1].champion_weights
+    for name, more, title, weights in (
+        ("judged", [], "champion judged on held-out episodes: ", judged.held_out.weights),
+        ("best", ["--generation", "1"], "best of generation 1: ", last),
+        ("traces", ["--traces"], "champion judged on held-out episodes: ", None),
+    ):
+        assert main([str(judged.path), "--network", *more, "-o", str(tmp_path / f"{name}.svg")]) == 0
+        texts = words(tmp_path / f"{name}.svg")
+        assert any(title in text for text in texts), texts
+        assert weights is None or f"width: size, at most {np.abs(weights).max():.3g}" in texts
+
+
+def test_traces_are_those_of_the_episodes_that_a_champion_was_judged_by(judged):
+    from evolve import experiment, plot
+    from evolve.cluster import connect
+    from evolve.drawings import champion_of
+    from evolve.stopping import StopFlag
+
+    made, world = experiment.reload(judged), connect()
+    champion = champion_of(judged)
+    assert champion.weights is judged.held_out.weights
+    traces = plot._traces(judged, made, champion, world, StopFlag())
+    assert traces.shape == champion.weights.shape
+    again = replace(champion, generation=1)
+    assert not np.array_equal(traces, plot._traces(judged, made, again, world, StopFlag()))  # of other episodes
+    unfinished = replace(judged, complete=False)
+    assert champion_of(unfinished).generation == 1
 
 
 def test_networks_of_any_size_can_be_drawn(command, tmp_path):

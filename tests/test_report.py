@@ -16,6 +16,7 @@ from test_run import without
 
 from evolve import figures, pages, store
 from evolve.drawings import gather
+from evolve.pages.facts import came_to
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
 SECTIONS = ["summary", "curves", "network", "film", "held-out", "verification", "load", "configuration", "manifest"]
@@ -93,13 +94,16 @@ def test_one_run(command, runs, tmp_path):
     assert (done.code, done.out, done.err) == (0, "report.html\n", "")
     page, run = Page(tmp_path / "report.html"), store.read(tmp_path / "seed-1.h5")
     assert page.sections == SECTIONS
-    left = f"{run.records[-1].champion_mask.sum()} of {len(run.records[-1].champion_mask)}"
+    left = f"{run.held_out.mask.sum()} of {len(run.held_out.mask)}"
+    middle = sorted(run.held_out.returns)[2]
     best = f"{max(record.champion_fitness for record in run.records):.2f}"
     steps = f"{sum(record.steps for record in run.records):,}"
     for text in ("CartPole-v1", "hebbian-dag, hidden 2", "prune", "3 of 3, complete", left, best, steps,
                  f"{run.held_out.returns.mean():.2f} (", "95 % interval", run.records[-1].digest.decode(),
                  "equal", "3 generations, 6 episodes evaluated again, and 6 held-out ones", "pole angle",
-                 "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",
+                 "Seed 1, champion judged on held-out episodes: the connections that are left.",
+                 "seed-1.h5, champion judged on held-out episodes: the median of them, episode ",
+                 f", return {middle:.2f}", "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",
                  run.header.manifest["host"]):  # fmt: skip
         assert text in page.text, text
     assert "differs" not in page.text
@@ -139,6 +143,15 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     assert page.source.count('aria-label="Histogram') == 2
     assert "Where they stand: fitness of the last champion" in page.text
     assert page.source.count('aria-label="fitness of the last champion"') == 2
+
+
+def test_the_connections_counted_are_those_of_the_champion_that_was_judged(runs):
+    read, experiments = gather([runs / "a" / "seed-1.h5"])
+    pruned = replace(read[0].held_out, mask=np.zeros_like(read[0].held_out.mask))
+    run = replace(read[0], held_out=pruned)
+    for each, left in ((run, 0), (replace(run, complete=False), read[0].records[-1].champion_mask.sum())):
+        rows = came_to(["x"], [each], [experiments[0].config], []).rows
+        assert f"{left} of {len(pruned.mask)}" in rows[0]
 
 
 def test_films_and_verdicts(runs, tmp_path):

@@ -1,5 +1,6 @@
 """A pruned network as a graph: layers from left to right, and only the connections that are left."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +15,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64
 
 POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]
 _TALLEST = 11.0  # inches
+_WIDEST = 80  # characters of a title
 _FEW = 150  # connections that are drawn in full ink
 
 
@@ -89,7 +91,7 @@ def draw(
     _labels(panel, places[-1], outputs, wires.touched()[-1], "left", size)
     _legend(panel, wires, kind)
     if sheet.titled:
-        drawn.suptitle(plain(title), x=0.01, ha="left", fontsize=12)
+        drawn.suptitle(textwrap.fill(plain(title), _WIDEST), x=0.01, ha="left", fontsize=12)
     panel.set_xlim(*_sides(sheet.width, inputs, outputs, len(places), size))
     return drawn
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evolve.config import Config
+from evolve.drawings import champion_of
 from evolve.errors import InputError, plain
 from evolve.figures import Experiment
 from evolve.pages.words import duration, number, words
@@ -33,13 +34,15 @@ class Verdict:
 class Story:
     """A run that has told a generation, and what else is known of it.
 
-    film: an mp4 of its champion, or None, and no_film says why. verdict: None where nobody has asked.
+    film: an mp4 of its champion, or None, and no_film says why; filmed: what it shows. verdict: None where nobody has
+    asked.
     """
 
     run: Run
     film: bytes | None = None
     no_film: str = "No film: pip install 'evolve[video]'"
     verdict: Verdict | None = None
+    filmed: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config]
     means = {each.name: _mean(each) for each in judged}
     rows = []
     for name, run, config in zip(names, runs, configs, strict=True):
-        last, manifest = run.records[-1], run.header.manifest
+        mask, manifest = champion_of(run).mask, run.header.manifest
         state = "complete" if run.complete else "not complete"
         ranks = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
         rows.append((
@@ -102,7 +105,7 @@ def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config]
             f"{run.told:,} of {config.generations:,},\n{state}",
             number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
             means.get(name, "not evaluated"),
-            f"{np.count_nonzero(last.champion_mask):,} of {len(last.champion_mask):,}",
+            f"{np.count_nonzero(mask):,} of {len(mask):,}",
             f"{sum(record.steps for record in run.records):,}",
             duration(sum(record.seconds for record in run.records)),
             f"{' to '.join(map(str, ranks[:: max(1, len(ranks) - 1)]))}\non {words(manifest.get('host', 'unknown'))}",

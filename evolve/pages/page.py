@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve import figures
-from evolve.drawings import draw_champion
+from evolve.drawings import champion_of, draw_champion
 from evolve.errors import EvolveError, InputError, one_line
 from evolve.experiment import reload
 from evolve.figures import NARROW, WIDE, Experiment, Sheet
@@ -51,7 +51,7 @@ def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: S
         standing=_standing(experiments),
         curves=_picture("curves", "Curves over generations", lambda on: figures.plot(list(experiments), sheet=on)),
         networks=[_network(number, experiment) for number, experiment in enumerate(experiments)],
-        films=[(name, _data(story.film)) for name, story in zip(names, stories, strict=True) if story.film],
+        films=[(name, s.filmed, _data(s.film)) for name, s in zip(names, stories, strict=True) if s.film],
         unfilmed=_unfilmed(names, stories),
         judged=facts.held_out(list(judged.values())) if judged else None,
         without_interval=any(each.interval is None for each in judged.values() if len(each.returns)),
@@ -116,19 +116,17 @@ def _picture(name: str, words: str, draw: Callable[[Sheet], Any]) -> Picture:
     return Picture(wide, narrow, words)
 
 
-def _network(number: int, experiment: Experiment) -> tuple[str, Run, Picture | str]:
-    """Return an experiment's name, its first run, and the drawing of its champion, or why there is none."""
-    run = experiment.runs[0]
+def _network(number: int, experiment: Experiment) -> tuple[str, str, Picture | str]:
+    """Return an experiment's name, whose network it is, and the drawing of it, or why there is none."""
+    run, champion = experiment.runs[0], champion_of(experiment.runs[0])
+    whose = f"Seed {run.header.seed}, {champion.title}"
     try:
         made = reload(run)  # its environment, too, which may not be installed here
     except EvolveError as wrong:
-        return experiment.label, run, str(wrong)
+        return experiment.label, whose, str(wrong)
     words = f"Network of the champion of {experiment.label}"
-    return (
-        experiment.label,
-        run,
-        _picture(f"network{number}", words, lambda on: draw_champion(run, made, run.told - 1, sheet=on)),
-    )
+    drawing = _picture(f"network{number}", words, lambda on: draw_champion(champion, made, sheet=on))
+    return experiment.label, whose, drawing
 
 
 def _spreads(experiments: Sequence[Experiment], judged: Mapping[Path, Judged]) -> list[tuple[str, Picture]]:

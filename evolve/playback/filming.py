@@ -11,6 +11,7 @@ from evolve.experiment import Experiment
 from evolve.film import Film, Label
 from evolve.playback.playing import make_engine, play
 from evolve.playback.selection import Episode
+from evolve.rng import Purpose
 from evolve.store import Run
 
 _TITLE, _END = 1.0, 0.5  # seconds for which a title, and the last picture, are shown
@@ -47,18 +48,24 @@ class Camera:
         self._film.hold(_END)
 
 
+def _length(run: Run, experiment: Experiment, chosen: Episode, engine: Engine) -> int:
+    """Return the steps of an episode; one that is not of a told generation has to be played for that."""
+    if chosen.purpose is Purpose.EPISODE and chosen.generation < run.told:
+        return int(run.records[chosen.generation].lengths[chosen.candidate, chosen.episode])
+    return int(play(run, experiment, chosen, engine).lengths[0])
+
+
 def clip(
     run: Run, experiment: Experiment, chosen: Episode, path: Path, seconds: float = 12.0, width: int = 480
 ) -> Outcomes:
-    """Film a logged episode of a told generation in no more than about so many seconds and pixels.
+    """Film an episode in no more than about so many seconds and pixels.
 
     Where it takes longer, only every k-th step is shown. Returns its outcome. Raises InputError when it cannot be
     drawn, and EpisodeError when it fails.
     """
     engine = make_engine(experiment, chosen, "rgb_array")
-    length = int(run.records[chosen.generation].lengths[chosen.candidate, chosen.episode])
-    every = max(1, math.ceil(length / (seconds * engine.fps)))
     try:
+        every = max(1, math.ceil(_length(run, experiment, chosen, engine) / (seconds * engine.fps)))
         with Film(path, engine.fps, width) as film:
             camera = Camera(film, engine, chosen, every)
             outcomes = play(run, experiment, chosen, engine, camera)
