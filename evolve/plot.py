@@ -15,7 +15,7 @@ from evolve.experiment import Experiment, for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.shapes import Float32
-from evolve.standings import standings
+from evolve.standings import draw_standings, once, standings
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -47,7 +47,7 @@ def _parser() -> Parser:
 def draw(files: list[Path], output: Path, over: str) -> bool:
     """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
     runs, experiments = gather(files)
-    figures.save(figures.plot(experiments, over), output)
+    figures.save(figures.plot(_once(experiments), over), output)
     return all(run.complete for run in runs)
 
 
@@ -56,13 +56,21 @@ def draw_final(files: list[Path], output: Path) -> None:
 
     Without SciPy interval and test are left out.
     """
-    _, experiments = gather(files)
-    axis, found = standings(experiments)
-    figures.save(figures.stand([(s.label, s.scores, s.interval, s.p) for s in found], axis, figures.FILE), output)
+    axis, found = standings(_once(gather(files)[1]))
+    figures.save(draw_standings(axis, found), output)
     for s in found:
-        between = "" if s.interval is None else f" (95 % interval {s.interval[0]:.2f} to {s.interval[1]:.2f})"
-        against = "" if s.p is None else f", p = {s.p:.2g} against the best"
-        print(f"{s.label}: {axis} {s.mean:.2f}{between} over {len(s.scores)} seeds{against}")
+        between = "" if s.interval is None else f" (95 % interval {s.interval[0]:,.2f} to {s.interval[1]:,.2f})"
+        seeds = f"{len(s.scores)} seed{'s' * (len(s.scores) > 1)}"
+        print(f"{s.label}: {axis} {s.mean:,.2f}{between} over {seeds}{f', {s.against}' if s.against else ''}")
+    if any(s.p is not None for s in found):
+        print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")
+
+
+def _once(experiments: list[figures.Experiment]) -> list[figures.Experiment]:
+    found, left_out = once(experiments)
+    if left_out:
+        print(f"evolve.plot: {left_out}", file=sys.stderr)
+    return found
 
 
 def draw_network(run: Run, generation: int | None, traces: bool, output: Path, world: World, stop: StopFlag) -> None:

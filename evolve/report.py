@@ -19,6 +19,7 @@ from evolve.manifest import manifest
 from evolve.numerics import backend
 from evolve.playback import choose, clip
 from evolve.rng import Purpose
+from evolve.standings import once
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -94,6 +95,8 @@ def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
         raise InputError("-o/--output", f"a name that ends with {' or '.join(pages.FORMATS)}", str(output))
     environments.without_display()
     runs, experiments = gather(arguments.files)
+    if left_out := once(experiments)[1]:
+        print(f"evolve.report: {left_out}", file=sys.stderr)
     told = [run for experiment in experiments for run in experiment.runs]
     stories = [pages.Story(run, no_film=_QUICK) if arguments.quick else _story(run, world, stop) for run in told]
     pages.save(pages.render(experiments, stories, [run.path for run in runs if not run.told]), output)

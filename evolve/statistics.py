@@ -1,6 +1,8 @@
 """What a sample of returns says: the door to SciPy, which comes with the extra `stats`."""
 
 import importlib
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,31 @@ def interval(returns: Float64) -> tuple[float, float]:
     found = stats.bootstrap((returns,), np.mean, n_resamples=_RESAMPLES, method="percentile",
                             rng=np.random.Generator(np.random.Philox(0)), batch=100)  # fmt: skip
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def interval_of_seeds(scores: Float64) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean of scores [n], one for each seed, by Student's t (1908); None for one seed.
+
+    Seeds are too few for the bootstrap, which never leaves the range of its sample. Raises InputError without SciPy.
+    """
+    stats, n, mean = _scipy_stats(), len(scores), float(scores.mean())
+    if n < 2:
+        return None
+    half = float(stats.t.ppf(0.975, n - 1) * scores.std(ddof=1) / math.sqrt(n))
+    return mean - half, mean + half
+
+
+def can_tell(n: int, m: int) -> bool:
+    """Return whether samples of n and m can differ so much that the rank test says p ≤ 0.05."""
+    return 2 / math.comb(n + m, n) <= 0.05
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return what p of several tests are worth together, by Holm's correction (1979)."""
+    found, least = [0.0] * len(ps), 0.0
+    for place, n in enumerate(sorted(range(len(ps)), key=lambda n: ps[n])):
+        least = found[n] = max(least, min(1.0, (len(ps) - place) * ps[n]))
+    return found
 
 
 def rank_test(one: Float64, other: Float64) -> float:

@@ -220,9 +220,15 @@ def test_where_experiments_stand(command, runs, tmp_path):
     assert done.code == 0, done.err
     drawn = (tmp_path / "final.svg").read_text()
     assert "fitness of the last champion" in drawn
-    assert drawn.count("p = ") == 1  # of all but the best
+    assert "CartPole-v1: seeds, mean, 95 % interval" in drawn
+    assert drawn.count("too few seeds for a test") == 1  # of all but the best
     assert "3 seeds" in done.out
-    assert done.out.count("against the best") == 1
+    assert "p = " not in drawn + done.out
+    shutil.copy(files[0], tmp_path / "copy.h5")
+    again = command("plot", *files, "copy.h5", files[1], "--final", "-o", "again.svg")
+    assert again.out.replace("again", "final") == done.out
+    left_out = f"left out: copy.h5 (equal to {files[0]}); {files[1]} (equal to {files[1]})"
+    assert again.err == f"evolve.plot: a seed counts once, so these are {left_out}\n"
     done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
     assert (done.code, "interval" in done.out) == (0, False)
 

@@ -15,7 +15,7 @@ from evolve.shapes import Bool, Float32, Float64, Int64
 
 POSITIVE, NEGATIVE = COLOURS[0], COLOURS[1]
 _TALLEST = 11.0  # inches
-_WIDEST = 80  # characters of a title
+_WIDEST = 95  # characters of a title
 _FEW = 150  # connections that are drawn in full ink
 
 
@@ -91,7 +91,7 @@ def draw(
     _labels(panel, places[-1], outputs, wires.touched()[-1], "left", size)
     _legend(panel, wires, kind)
     if sheet.titled:
-        drawn.suptitle(textwrap.fill(plain(title), _WIDEST), x=0.01, ha="left", fontsize=12)
+        drawn.suptitle(textwrap.fill(plain(title), _WIDEST), x=0.01, ha="left", fontsize=11)
     panel.set_xlim(*_sides(sheet.width, inputs, outputs, len(places), size))
     return drawn
 

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,11 @@ class Sheet:
 
 FILE, WIDE, NARROW = Sheet(8.0, titled=True), Sheet(10.0, titled=False), Sheet(3.6, titled=False)
 """A file of its own; a page on a screen or on paper; a page on a phone."""
+
+
+def number(value: float) -> str:
+    """Return a return or a fitness with two decimals, and the sign that mathematics writes."""
+    return "none" if math.isnan(value) else f"{value:,.2f}".replace("-", "−")
 
 
 def matplotlib(part: str) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 from evolve.config import Config
 from evolve.drawings import champion_of
 from evolve.errors import InputError, plain
-from evolve.figures import Experiment
-from evolve.pages.words import duration, number, words
+from evolve.figures import Experiment, number
+from evolve.pages.words import duration, words
 from evolve.shapes import Float64
 from evolve.standings import Standing
 from evolve.statistics import interval
@@ -120,12 +120,11 @@ def stands(axis: str, found: Sequence[Standing]) -> Table:
     """Return where experiments stand."""
     rows = []
     for each in found:
-        low, high = each.interval or (math.nan, math.nan)
-        between = f"{number(low)} to {number(high)}" if each.interval else "not known"
-        p = "best" if each.p is None and each.interval else "not known" if each.p is None else f"{each.p:.2g}"
-        rows.append((plain(each.label), f"{len(each.scores)}", number(each.mean), between, p))
+        unknown = "none" if len(each.scores) < 2 else "not known"
+        between = unknown if each.interval is None else " to ".join(map(number, each.interval))
+        rows.append((plain(each.label), f"{len(each.scores)}", number(each.mean), between, each.against or "none"))
     columns = (("experiment", ""), ("seeds", "number"), ("mean", "number"), ("95 % interval", "number"),
-               ("p against the best", "number"))  # fmt: skip
+               ("test against the best", "number"))  # fmt: skip
     return Table(f"Where they stand: {axis}", columns, tuple(rows))
 
 

@@ -17,7 +17,7 @@ from evolve.figures import NARROW, WIDE, Experiment, Sheet
 from evolve.pages import facts
 from evolve.pages.facts import Judged, Story, Table
 from evolve.pages.settings import manifests, settings_apart
-from evolve.standings import standings
+from evolve.standings import draw_standings, once, standings
 from evolve.store import Run
 
 FORMATS = (".html", ".htm")
@@ -37,7 +37,7 @@ def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: S
 
     Raises InputError without Jinja2 or matplotlib.
     """
-    template = _template()
+    template, (counted, left_out) = _template(), once(experiments)
     runs = [story.run for story in stories]
     names = facts.labels([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
@@ -48,8 +48,9 @@ def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: S
         runs=named,
         empty=[str(path) for path in empty],
         summary=_summary(experiments, names, runs, list(judged.values())),
-        standing=_standing(experiments),
-        curves=_picture("curves", "Curves over generations", lambda on: figures.plot(list(experiments), sheet=on)),
+        left_out=left_out,
+        standing=_standing(counted),
+        curves=_picture("curves", "Curves over generations", lambda on: figures.plot(counted, sheet=on)),
         networks=[_network(number, experiment) for number, experiment in enumerate(experiments)],
         films=[(name, s.filmed, _data(s.film)) for name, s in zip(names, stories, strict=True) if s.film],
         unfilmed=_unfilmed(names, stories),
@@ -107,8 +108,7 @@ def _standing(experiments: Sequence[Experiment]) -> tuple[Table, Picture] | None
     if len(experiments) < 2:
         return None
     axis, found = standings(experiments)
-    rows = [(each.label, each.scores, each.interval, each.p) for each in found]
-    return facts.stands(axis, found), _picture("standing", axis, lambda on: figures.stand(rows, axis, on))
+    return facts.stands(axis, found), _picture("standing", axis, lambda on: draw_standings(axis, found, on))
 
 
 def _picture(name: str, words: str, draw: Callable[[Sheet], Any]) -> Picture:

@@ -1,7 +1,5 @@
 """Values in words, as a page says them; short, and without control characters, whoever has written them."""
 
-import math
-
 from evolve.errors import plain
 
 _LONGEST = 2000  # characters of a value
@@ -14,11 +12,6 @@ def words(value: object, between: str = ", ") -> str:
     if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
         return plain(between.join(map(plain, value)), _LONGEST)
     return plain(value, _LONGEST)
-
-
-def number(value: float) -> str:
-    """Return a return or a fitness with two decimals, and the sign that mathematics writes."""
-    return "none" if math.isnan(value) else f"{value:,.2f}".replace("-", "−")
 
 
 def duration(seconds: float) -> str:
