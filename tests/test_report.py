@@ -157,6 +157,15 @@ def test_the_connections_counted_are_those_of_the_champion_that_was_judged(runs)
         assert f"{left} of {len(pruned.mask)}" in rows[0]
 
 
+def test_a_fitness_of_which_connections_take_some_is_not_called_a_mean_return(runs):
+    read, (found,) = gather([runs / "a" / "seed-1.h5"])
+    dear = replace(found, config=found.config.model_copy(update={"connection_cost": 0.5}))
+    for each, told in ((found, False), (dear, True)):
+        page = pages.render([each], [pages.Story(read[0])])
+        assert ("mean return less the cost of connections" in page) == told
+        assert ("episodes, less what its connections cost (connection_cost)." in page) == told
+
+
 def test_films_and_verdicts(runs, tmp_path):
     read, experiments = gather(sorted((runs / "a").glob("*.h5")))
     other = {**read[1].header.manifest, "packages": {"numpy": "0.1"}}

@@ -48,6 +48,11 @@ class Experiment:
         return low, middle, high
 
 
+def costly(shown: Sequence[Experiment]) -> bool:
+    """Return whether connections cost any experiment some of its fitness, which is no mean return then."""
+    return any(experiment.config.connection_cost > 0 for experiment in shown)
+
+
 def champions(run: Run) -> list[float]:
     """Return the best fitness of each generation."""
     return [record.champion_fitness for record in run.records]

@@ -34,7 +34,8 @@ def plot(shown: list[Experiment], axis: str = "generation", sheet: Sheet = FILE)
 
 def _finish(drawn: Any, panels: Any, shown: list[Experiment], axis: str, sheet: Sheet) -> None:
     titles = "Fitness", "Connections left", "Throughput", "Idle workers"
-    units = "mean return", "connections", "1,000 steps/s", "% of the time"
+    fitness = "mean return less the cost of connections" if curves.costly(shown) else "mean return"
+    units = fitness, "connections", "1,000 steps/s", "% of the time"
     for panel, title, unit in zip(panels, titles, units, strict=True):
         panel.set_title(title)
         if not panel.get_ylabel():

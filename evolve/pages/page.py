@@ -49,6 +49,7 @@ def render(experiments: Sequence[Experiment], stories: Sequence[Story], empty: S
         empty=[str(path) for path in empty],
         summary=_summary(experiments, names, runs, list(judged.values())),
         left_out=left_out,
+        costly=figures.costly(experiments),
         standing=_standing(counted),
         curves=_picture("curves", "Curves over generations", lambda on: figures.plot(counted, sheet=on)),
         networks=[_network(number, experiment) for number, experiment in enumerate(experiments)],
