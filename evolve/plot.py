@@ -1,5 +1,6 @@
 """python -m evolve.plot: what runs have come to, as a picture."""
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -32,15 +33,22 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
-    add("-o", "--output", type=Path, default=Path("curves.png"), metavar="OUT", help="curves.png, or .svg, or .pdf")
-    add("-x", "--over", choices=("generation", "steps", "time"), default="generation", help="the axis (generation)")
+    names = "curves.png, final.png or network.png; or .svg, or .pdf"
+    add("-o", "--output", type=Path, metavar="OUT", help=names)
+    add("-x", "--over", choices=("generation", "steps", "time"), help="the axis of the curves (generation)")
+    kinds = parser.add_mutually_exclusive_group()
     live = "wait for the files, and draw again whenever one changes, until all are complete"
-    add("--live", action="store_true", help=live)
+    kinds.add_argument("--live", action="store_true", help=live)
     final = "draw instead where experiments stand: seeds, mean, interval, and a rank test against the best"
-    add("--final", action="store_true", help=final)
-    add("--network", action="store_true", help="draw the network of a champion instead")
-    add("--generation", type=int, metavar="G", help="whose best (the champion that was judged)")
-    add("--traces", action="store_true", help="its mean Hebbian traces over its episodes, instead of the weights")
+    kinds.add_argument("--final", action="store_true", help=final)
+    kinds.add_argument("--network", action="store_true", help="draw the network of a champion instead")
+    best = "with --network: whose best (the champion that was judged)"
+    add("--generation", type=int, metavar="G", help=best)
+    add(
+        "--traces",
+        action="store_true",
+        help="with --network: its mean Hebbian traces over its episodes, instead of the weights",
+    )
     return parser
 
 
@@ -115,13 +123,27 @@ def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:
         time.sleep(_LOOK_EVERY)
 
 
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """Return the arguments in full. Raises InputError for those that do not go together."""
+    found = _parser().parse_args(argv)
+    for name, given in (("--generation", found.generation is not None), ("--traces", found.traces)):
+        if given and not found.network:
+            raise InputError(name, "--network with it, to draw a network", "no --network", "Add --network.")
+    if found.over is not None and (found.network or found.final):
+        raise InputError("-x/--over", "curves to be drawn over it", "--network" if found.network else "--final")
+    if found.network and len(found.files) > 1:
+        raise InputError("FILE", "one run file with --network", f"{len(found.files)} of them")
+    if found.output is None:
+        found.output = Path("network.png" if found.network else "final.png" if found.final else "curves.png")
+    if found.output.suffix not in figures.FORMATS:
+        raise InputError("-o/--output", f"a name that ends with {' or '.join(figures.FORMATS)}", str(found.output))
+    found.over = found.over or "generation"
+    return found
+
+
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
-    arguments = _parser().parse_args(argv)
-    if arguments.output.suffix not in figures.FORMATS:
-        raise InputError("-o/--output", f"a name that ends with {' or '.join(figures.FORMATS)}", str(arguments.output))
+    arguments = _arguments(argv)
     if arguments.network:
-        if len(arguments.files) > 1:
-            raise InputError("FILE", "one run file with --network", f"{len(arguments.files)} of them")
         run = store.read(arguments.files[0])
         draw_network(run, arguments.generation, arguments.traces, arguments.output, world, stop)
         print(arguments.output)

@@ -87,6 +87,15 @@ def test_a_running_and_a_killed_file(start, command, tmp_path):
     assert command("plot", path, "-o", "killed.png").code == 0
 
 
+def test_drawings_do_not_overwrite_one_another(runs, tmp_path, monkeypatch):
+    from evolve.plot import main
+
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--final"], ["--network"]):
+        assert main([str(runs / "a" / "seed-1.h5"), *more]) == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "final.png", "network.png"}
+
+
 def test_live_ends_with_the_run(command, runs, tmp_path):
     shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "x.h5")
     assert command("plot", "x.h5", "-o", "live.svg", "--live", limit=20).code == 0
@@ -98,6 +107,11 @@ def test_live_ends_with_the_run(command, runs, tmp_path):
         (("-o", "x.jpg"), 2, "-o/--output: expected a name that ends with .png or .svg or .pdf, got x.jpg"),
         (("-o", "/proc/x.png"), 2, "-o/--output: expected a file that can be written"),
         (("-x", "hours"), 2, "hours"),
+        (("--generation", "0"), 2, "--generation: expected --network with it, to draw a network, got no --network."),
+        (("--final", "--traces"), 2, "--traces: expected --network with it"),
+        (("--final", "--network"), 2, "argument --network: not allowed with argument --final"),
+        (("--final", "--live"), 2, "argument --live: not allowed with argument --final"),
+        (("--network", "-x", "time"), 2, "-x/--over: expected curves to be drawn over it, got --network"),
         (("missing.h5",), 2, "no such file"),
     ],
 )
