@@ -75,8 +75,10 @@ def draw_champion(
     others = wired.sizes[-1] - experiment.action_size  # outputs that are no action
     seen, done = names(env, network.observation_size, experiment.action_size)
     seen += ["bias"] * (wired.sizes[0] - network.observation_size)
-    left = f"{len(wired.strength):,} of {len(all_of_them.strength):,} connections left"
-    title = f"{env}, {champion.title}: {left}"
+    left = f"{len(wired.strength):,} of {len(all_of_them.strength):,} connections"
+    if network.blocks[0].span:
+        left += f" and {np.count_nonzero(mask):,} of {len(mask):,} coefficients"
+    title = f"{env}, {champion.title}: {left} left"
     outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + done
     weight = "coefficient A" if network.blocks[0].span else "weight"
     return figures.draw(wired, seen, outputs, title, weight if traces is None else "trace", sheet)

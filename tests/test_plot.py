@@ -11,6 +11,9 @@ import pytest
 from test_run import without
 
 from evolve import figures, networks, store
+from evolve.drawings import gather
+from evolve.figures import style
+from evolve.pages.facts import came_to
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")
 
@@ -252,6 +255,52 @@ def test_networks_without_traces_have_none_to_draw(command, tmp_path):
     done = command("plot", "out/seed-0.h5", "--network", "--traces", "-o", "none.svg")
     assert done.code == 2
     assert "--traces: expected a network that leaves Hebbian traces, got mlp" in done.err
+
+
+def overlapping(drawn):
+    """How many legends of a figure cover what one of its panels shows."""
+    drawn.canvas.draw()
+    legends = [*drawn.legends, *(panel.get_legend() for panel in drawn.axes if panel.get_legend())]
+    assert legends
+    boxes = [panel.get_window_extent().shrunk(1.0, 0.98) for panel in drawn.axes]
+    return sum(any(box.overlaps(legend.get_window_extent()) for box in boxes) for legend in legends)
+
+
+@pytest.mark.parametrize("sheet", [figures.FILE, figures.WIDE, figures.NARROW])
+def test_legends_cover_no_data(runs, sheet):
+    for files in (["a/seed-1.h5"], ["a/seed-1.h5", "a/seed-2.h5"], ["a/seed-1.h5", "b/seed-1.h5", "b/seed-2.h5"]):
+        shown = gather([runs / file for file in files])[1]
+        assert not overlapping(figures.plot(shown, sheet=sheet)), files
+
+
+def test_equal_lines_take_turns():
+    lines = [np.full(5, 30.0), np.arange(5.0), np.full(5, 30.0), np.array([30.0, 30.0, 30.0]), np.full(5, np.nan)]
+    assert style.alternating(lines, from_zero=True) == [
+        {"ls": (0.0, (6.0, 12.0))}, {}, {"ls": (6.0, (6.0, 12.0))}, {"ls": (12.0, (6.0, 12.0))}, {},
+    ]  # fmt: skip
+    assert style.alternating([np.full(3, np.nan)] * 2) == [{}, {}]
+
+
+def test_a_legend_names_the_signs_that_there_are():
+    network = networks.make(networks.options({"name": "mlp", "hidden": []}), 2, 1)
+    for weights, entries in (
+        ([1, 2, 0.5], ["positive weight"]),
+        ([-1, 2, 0], ["positive weight", "negative weight", "weight of 0"]),
+    ):
+        wires = figures.wires(network, np.ones(3, np.bool_), np.array(weights, np.float32))
+        drawn = figures.draw(wires, ["a", "b", "bias"], ["c"], "", "weight")
+        assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == entries
+
+
+def test_what_learning_rules_have_left_is_coefficients(command, tmp_path):
+    assert command("run", *QUICK, "-g", 1, "-a", "plastic-mlp", "-o", "out").code == 0
+    assert command("plot", "out/seed-0.h5", "-o", "curves.svg").code == 0
+    assert {"Coefficients left", "coefficients"} <= set(words(tmp_path / "curves.svg"))
+    assert command("plot", "out/seed-0.h5", "--network", "-o", "network.svg").code == 0
+    left = int(store.read(tmp_path / "out/seed-0.h5").records[0].champion_mask.sum())
+    assert any(f"12 connections and {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg"))
+    ((run,), (experiment,)) = gather([tmp_path / "out/seed-0.h5"])
+    assert "coefficients left" in dict(came_to(["x"], [run], [experiment.config], []).columns)
 
 
 def wired(table, left, strength):

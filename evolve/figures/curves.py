@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from evolve import networks
 from evolve.config import Config, differences
-from evolve.errors import plain
+from evolve.errors import InputError, plain
 from evolve.shapes import Float64
 from evolve.store import Run
 
@@ -51,6 +52,15 @@ class Experiment:
 def costly(shown: Sequence[Experiment]) -> bool:
     """Return whether connections cost any experiment some of its fitness, which is no mean return then."""
     return any(experiment.config.connection_cost > 0 for experiment in shown)
+
+
+def counted(config: Config) -> str:
+    """Return what the mask of a genome counts: its "connections", or the "coefficients" of its learning rules."""
+    try:
+        network = networks.make(networks.options(config.network), 1, 1)  # of any size
+    except InputError:  # not known here
+        return "connections"
+    return "coefficients" if network.blocks[0].span else "connections"
 
 
 def champions(run: Run) -> list[float]:

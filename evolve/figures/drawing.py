@@ -125,7 +125,7 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
     end = [places[s][t] for s, t in zip(wires.target[order].tolist(), wires.head[order].tolist(), strict=True)]
     crowd = min(1.0, _FEW / len(size))
     alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size[order] ** 1.5) + 0.02
-    colours = matplotlib("colors").to_rgba_array(np.where(wires.strength[order] > 0, POSITIVE, NEGATIVE).tolist())
+    colours = matplotlib("colors").to_rgba_array(_colours(wires.strength[order]))
     colours[:, 3] = np.clip(alpha, 0.02, 1)
     rows = max(map(len, places[1:-1]), default=1)  # of hidden neurons, to be passed at half a row's distance
     curves, shape = _curves(np.array(begin), np.array(end), max(0.07, 0.7 / (rows + 1))), matplotlib("path").Path
@@ -139,6 +139,11 @@ def _edges(panel: Any, wires: Wires, places: list[dict[int, tuple[float, float]]
     lines.set_gid("connections")
     panel.add_collection(lines, autolim=False)
     panel.update_datalim((curves[:, 0] + 3 * curves[:, 1] + 3 * curves[:, 2] + curves[:, 3]) / 8)  # where they reach
+
+
+def _colours(strength: Float32) -> list[str]:
+    """Return the colour of each strength [n]."""
+    return [POSITIVE if s > 0 else NEGATIVE if s < 0 else FAINT for s in strength.tolist()]
 
 
 def _curves(begin: Float64, end: Float64, beside: float) -> Float64:
@@ -179,9 +184,12 @@ def _labels(
 
 def _legend(panel: Any, wires: Wires, kind: str) -> None:
     line = matplotlib("lines").Line2D
-    strongest = float(np.abs(wires.strength).max()) if len(wires.strength) else 0.0
-    entries = [line([], [], color=POSITIVE, lw=2.4), line([], [], color=NEGATIVE, lw=2.4)]
-    words = [f"positive {kind}", f"negative {kind}"]
-    title = f"width: size, at most {strongest:.3g}"
-    panel.legend(entries, words, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, title=title, fontsize=8.5,
-                 title_fontsize=8.5)  # fmt: skip
+    there = set(_colours(wires.strength))
+    signs = {POSITIVE: f"positive {kind}", NEGATIVE: f"negative {kind}", FAINT: f"{kind} of 0"}
+    shown = {colour: words for colour, words in signs.items() if colour in there}
+    if not shown:
+        return
+    entries = [line([], [], color=colour, lw=2.4) for colour in shown]
+    title = f"width: size, at most {float(np.abs(wires.strength).max()):.3g}"
+    panel.legend(entries, [*shown.values()], loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(shown),
+                 title=title, fontsize=8.5, title_fontsize=8.5)  # fmt: skip

@@ -4,15 +4,20 @@ import importlib
 import io
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evolve.errors import InputError, one_line
+from evolve.shapes import Float64
 
 # Okabe and Ito's palette (2008), made to be told apart by colour-blind readers; black and yellow are left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
+_DASH = 6.0  # widths of a line
 INK, FAINT = "#222222", "#8a8a8a"
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -62,6 +67,45 @@ def figure(width: float, height: float) -> Any:
     """Return an empty figure of so many inches."""
     matplotlib("").rcParams.update(_SETTINGS)
     return matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
+
+
+def above(panel: Any, sheet: Sheet) -> None:
+    """Put the legend of a panel above it, where no data is: beside its title, or below that on a narrow sheet."""
+    _, words = panel.get_legend_handles_labels()
+    if not sheet.narrow:
+        panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(words), fontsize=8.5, borderaxespad=0.1)
+        return
+    columns = 2 if sum(map(len, words)) < 30 else 1
+    panel.set_title(panel.get_title(loc="left"), pad=6 + 12.5 * -(-len(words) // columns))
+    panel.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=8, borderpad=0, borderaxespad=0.2,
+                 labelspacing=0.3)  # fmt: skip
+
+
+def alternating(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
+    """Return for each line [G] how it is drawn: those that would hide one another take turns, others stay whole.
+
+    from_zero: whether the axis begins there.
+    """
+    values = np.concatenate(lines)
+    known = values[np.isfinite(values)]
+    near = 0.015 * float(known.max() - (0.0 if from_zero else known.min())) if len(known) else 0.0
+    groups: list[list[int]] = []
+    for n, line in enumerate(lines):
+        same = [group for group in groups if _covers(lines[group[0]], line, near)]
+        if same:
+            same[0].append(n)
+        else:
+            groups.append([n])
+    styles: list[dict[str, Any]] = [{} for _ in lines]
+    for group in groups:
+        for turn, n in enumerate(group if len(group) > 1 else ()):
+            styles[n] = {"ls": (turn * _DASH, (_DASH, (len(group) - 1) * _DASH))}
+    return styles
+
+
+def _covers(one: Float64, other: Float64, near: float) -> bool:
+    both = min(len(one), len(other))
+    return bool(np.mean(np.abs(one[:both] - other[:both]) <= near) > 0.5)
 
 
 def save(drawn: Any, path: Path) -> None:

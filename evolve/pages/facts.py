@@ -11,7 +11,7 @@ import numpy as np
 from evolve.config import Config
 from evolve.drawings import champion_of
 from evolve.errors import InputError, plain
-from evolve.figures import Experiment, number
+from evolve.figures import Experiment, counted, number
 from evolve.pages.words import duration, words
 from evolve.shapes import Float64
 from evolve.standings import Standing
@@ -95,8 +95,9 @@ def evolved(experiments: Sequence[Experiment]) -> Table:
 def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config], judged: Sequence[Judged]) -> Table:
     """Return what each run has come to."""
     means = {each.name: _mean(each) for each in judged}
-    rows = []
+    rows, kinds = [], sorted({counted(config) for config in configs}, reverse=True)
     for name, run, config in zip(names, runs, configs, strict=True):
+        kind = f"\n{counted(config)}" if len(kinds) > 1 else ""
         mask, manifest = champion_of(run).mask, run.header.manifest
         state = "complete" if run.complete else "not complete"
         ranks = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
@@ -105,13 +106,13 @@ def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config]
             f"{run.told:,} of {config.generations:,},\n{state}",
             number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
             means.get(name, "not evaluated"),
-            f"{np.count_nonzero(mask):,} of {len(mask):,}",
+            f"{np.count_nonzero(mask):,} of {len(mask):,}{kind}",
             f"{sum(record.steps for record in run.records):,}",
             duration(sum(record.seconds for record in run.records)),
             f"{' to '.join(map(str, ranks[:: max(1, len(ranks) - 1)]))}\non {words(manifest.get('host', 'unknown'))}",
         ))  # fmt: skip
     columns = (("run", "run"), ("generations told", "number"), ("best fitness", "number"),
-               ("held-out mean,\n95 % interval", "number"), ("connections left", "number"),
+               ("held-out mean,\n95 % interval", "number"), (f"{' or '.join(kinds)} left", "number"),
                ("environment steps", "number"), ("wall time", "number"), ("ranks", ""))  # fmt: skip
     return Table("What came of it", columns, tuple(rows))
 
