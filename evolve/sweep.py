@@ -12,6 +12,7 @@ A value may be a table, where settings go together: strategy = [{name = "ga"}, {
 
 import copy
 import itertools
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -54,7 +55,8 @@ def _check_text(config: Config) -> None:
     directory, argument = config.output.directory, "output.directory (-o/--output)"
     if directory == "":
         raise InputError(argument, "a directory", "an empty text")
-    for what, text in ((argument, directory or ""), ("experiment", config.to_toml())):
+    everything = json.dumps(config.model_dump(), ensure_ascii=False, default=str)  # TOML has no way to say None
+    for what, text in ((argument, directory or ""), ("experiment", everything)):
         try:
             text.encode()
         except UnicodeEncodeError as wrong:

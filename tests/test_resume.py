@@ -130,7 +130,7 @@ def test_a_run_file_is_all_that_resuming_needs(command, tmp_path, uninterrupted)
     path = (tmp_path / "out" / "seed-5.h5").rename(tmp_path / "of another name.h5")
     assert command("run", path.name, "-g", 5, "--resume").code == 0
     done = command("run", "--resume", path, "-g", 8, ranks=3)
-    assert (done.code, f"{path}: best" in done.out) == (0, True), done.err
+    assert (done.code, f"{path}: last generation (7): best" in done.out) == (0, True), done.err
     assert [p.name for p in tmp_path.glob("**/*.h5")] == [path.name]
     config = load_config(store.read(path).header.config)
     assert (config.generations, config.compute.time_limit) == (8, None)

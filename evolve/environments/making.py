@@ -78,7 +78,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             argument, "an environment whose packages are installed", f"{options.id} ({wrong})", cure
         ) from None
     except (error.UnregisteredEnv, error.DeprecatedEnv):
-        cure = nearest(options.id, gymnasium.registry) or _module_cure(options.id)
+        cure = f"{nearest(options.id, gymnasium.registry)} {_module_cure(options.id)}".strip()
         raise InputError(argument, "a registered environment", options.id, cure) from None
     except ModuleNotFoundError as wrong:
         cure = "Modules are looked for in the working directory and on PYTHONPATH."

@@ -28,6 +28,6 @@ def test_a_run_can_be_verified_resumed_and_drawn(command, tmp_path, monkeypatch,
     assert whole[-1].digest.decode() == golden["network_digests"][name]
     assert plot.main([str(path), "--network", "-o", "network.svg"]) == 0
     drawn = (tmp_path / "network.svg").read_text()
-    left, _ = re.search(r"generation 3: (\d+) of (\d+) connections left", drawn).groups()
+    left, _ = re.search(r"judged on held-out episodes: (\d+) of (\d+) connections", drawn).groups()
     curves = drawn.split('<g id="connections">')[1].split("</g>")[0]
     assert int(left) == len(re.findall(r"<path d=", curves)) or int(left) == len(re.findall(r"<use ", curves))

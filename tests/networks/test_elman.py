@@ -51,5 +51,5 @@ def test_blocks_read_the_observation_and_the_step_before():
 
 def test_has_one_hidden_layer():
     for hidden in ([], [8, 8]):
-        with pytest.raises(InputError, match=r"network\.hidden \(-d/--hidden\).*1 item"):
+        with pytest.raises(InputError, match=r"network\.hidden \(-d/--hidden\).*a list of at (least|most) 1, got"):
             options({"name": "elman", "hidden": hidden})
