@@ -16,7 +16,7 @@ from evolve.experiment import Experiment, for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
 from evolve.shapes import Float32
-from evolve.standings import draw_standings, once, standings
+from evolve.standings import FEW, draw_standings, once, standings
 from evolve.stopping import StopFlag
 from evolve.store import Run
 
@@ -72,6 +72,8 @@ def draw_final(files: list[Path], output: Path) -> None:
         print(f"{s.label}: {axis} {s.mean:,.2f}{between} over {seeds}{f', {s.against}' if s.against else ''}")
     if any(s.p is not None for s in found):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")
+    if any(s.against.endswith(FEW) for s in found):
+        print(f"{FEW}: so few that p cannot be below 0.05, whatever they score")
 
 
 def _once(experiments: list[figures.Experiment]) -> list[figures.Experiment]:

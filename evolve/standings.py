@@ -14,6 +14,9 @@ from evolve.store import Run
 
 _LONGEST = 1000  # characters of a note
 
+FEW = "few seeds"
+"""Said of a p that could not have been below 0.05, whatever the scores."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -112,7 +115,11 @@ def _compared(rows: Sequence[Standing]) -> list[Standing]:
         ps = iter(holm([rank_test(row.scores, best.scores) for row, no in zip(others, why, strict=True) if not no]))
     except InputError:
         return [best, *others]
-    tested = [replace(row, against=no) if no else _with(row, next(ps)) for row, no in zip(others, why, strict=True)]
+    tells = [can_tell(len(row.scores), len(best.scores)) for row in others]
+    tested = [
+        replace(row, against=no) if no else _with(row, next(ps), enough)
+        for row, no, enough in zip(others, why, tells, strict=True)
+    ]
     return [replace(best, against="best" if others else ""), *tested]
 
 
@@ -120,8 +127,9 @@ def _untestable(one: Float64, other: Float64) -> str:
     """Return why two samples cannot be tested, empty where they can be."""
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return "a seed without a score"
-    return "" if can_tell(len(one), len(other)) else "too few seeds for a test"
+    return "one seed" if min(len(one), len(other)) < 2 else ""
 
 
-def _with(row: Standing, p: float) -> Standing:
-    return replace(row, p=p, against="p < 0.001" if p < 0.001 else f"p = {p:.3f}")
+def _with(row: Standing, p: float, tells: bool) -> Standing:
+    words = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return replace(row, p=p, against=words if tells else f"{words}, {FEW}")

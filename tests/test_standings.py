@@ -39,7 +39,7 @@ def test_a_seed_counts_once():
 def test_one_seed_has_no_interval_and_no_test():
     _, (best, other) = standings([experiment("a", [1.0]), experiment("b", [2.0])])
     assert (best.label, best.interval, best.p, best.against) == ("b", None, None, "best")
-    assert (other.interval, other.p, other.against) == (None, None, "too few seeds for a test")
+    assert (other.interval, other.p, other.against) == (None, None, "one seed")
 
 
 def test_the_best_comes_first_and_tests_stay_within_an_environment():
@@ -54,6 +54,11 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
     assert [each.label for each in found] == ["high", "middle", "low", "other"]
     assert [each.against for each in found] == ["best", "p = 0.016", "p = 0.016", ""]
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
+
+
+def test_of_few_seeds_it_is_said_that_they_are_few():
+    found = standings([experiment("a", range(3)), experiment("b", range(10, 13))])[1]
+    assert (found[1].p, found[1].against) == (pytest.approx(0.1), "p = 0.100, few seeds")
 
 
 def test_a_seed_without_a_score_is_not_tested():

@@ -16,7 +16,7 @@ from evolve.store import Run
 Summary = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [G] each."""
 
-_LONGEST = 90  # characters of a label
+_LONGEST = 240  # characters of a label
 _NAMES = ("env.id", "network.name", "strategy.name")  # which need not say of what they are
 
 

@@ -10,6 +10,8 @@ from evolve.errors import plain
 from evolve.figures.style import COLOURS, FAINT, INK, Sheet, figure, number
 from evolve.shapes import Float64
 
+_WIDEST = 56  # characters of a line of a name
+
 Row = tuple[str, Float64, tuple[float, float] | None, str]
 
 
@@ -18,7 +20,10 @@ def stand(rows: Sequence[Row], tasks: str, axis: str, sheet: Sheet) -> Any:
 
     tasks: their environments; axis: what scores are. The interval is left out where it is None.
     """
-    drawn = figure(sheet.width, 0.9 + 0.42 * len(rows) * (1.6 if sheet.narrow else 1))
+    names = [plain(name) for name, *_ in rows]
+    names = [name.replace(", ", ",\n") if sheet.narrow else textwrap.fill(name, _WIDEST) for name in names]
+    most = max(name.count("\n") for name in names)
+    drawn = figure(sheet.width, 0.9 + len(rows) * max(0.67 if sheet.narrow else 0.42, 0.25 + 0.17 * most))
     panel = drawn.subplots()
     for y, (_, scores, interval, against) in enumerate(rows):
         if interval is not None:
@@ -29,8 +34,7 @@ def stand(rows: Sequence[Row], tasks: str, axis: str, sheet: Sheet) -> Any:
         words = number(float(scores.mean())) + (said if against else "")
         panel.annotate(words, (1.0, y), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                        va="center", fontsize=8.5, color=INK)  # fmt: skip
-    names = [plain(name) for name, *_ in rows]
-    panel.set_yticks(range(len(rows)), [n.replace(", ", ",\n") for n in names] if sheet.narrow else names)
+    panel.set_yticks(range(len(rows)), names)
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.grid(False, axis="y")
     panel.set_xlabel(axis)
