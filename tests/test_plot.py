@@ -244,7 +244,7 @@ def test_where_experiments_stand(command, runs, tmp_path):
     assert "few seeds: so few that p cannot be below 0.05" in done.out
     shutil.copy(files[0], tmp_path / "copy.h5")
     again = command("plot", *files, "copy.h5", files[1], "--final", "-o", "again.svg")
-    assert again.out.replace("again", "final") == done.out
+    assert again.out.replace("again.svg", "final.svg") == done.out
     left_out = f"left out: copy.h5 (equal to {files[0]}); {files[1]} (equal to {files[1]})"
     assert again.err == f"evolve.plot: a seed counts once, so these are {left_out}\n"
     done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
