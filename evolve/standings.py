@@ -115,7 +115,7 @@ def _compared(rows: Sequence[Standing]) -> list[Standing]:
         ps = iter(holm([rank_test(row.scores, best.scores) for row, no in zip(others, why, strict=True) if not no]))
     except InputError:
         return [best, *others]
-    tells = [can_tell(len(row.scores), len(best.scores)) for row in others]
+    tells = [can_tell(len(row.scores), len(best.scores), why.count("")) for row in others]
     tested = [
         replace(row, against=no) if no else _with(row, next(ps), enough)
         for row, no, enough in zip(others, why, tells, strict=True)

@@ -46,9 +46,9 @@ def interval_of_seeds(scores: Float64) -> tuple[float, float] | None:
     return mean - half, mean + half
 
 
-def can_tell(n: int, m: int) -> bool:
-    """Return whether samples of n and m can differ so much that the rank test says p ≤ 0.05."""
-    return 2 / math.comb(n + m, n) <= 0.05
+def can_tell(n: int, m: int, tests: int = 1) -> bool:
+    """Return whether samples of n and m can differ so much that the rank test says p ≤ 0.05, as one of several."""
+    return tests * 2 / math.comb(n + m, n) <= 0.05
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -60,8 +60,13 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def rank_test(one: Float64, other: Float64) -> float:
-    """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m]. Raises InputError without SciPy."""
-    return float(_scipy_stats().mannwhitneyu(one, other, alternative="two-sided").pvalue)
+    """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m]. Raises InputError without SciPy.
+
+    Exact where they are small, equal values or not: the normal approximation would say less than they can.
+    """
+    stats, exact = _scipy_stats(), math.comb(len(one) + len(other), len(one)) <= _RESAMPLES
+    method = stats.PermutationMethod(n_resamples=_RESAMPLES) if exact else "auto"
+    return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
 
 
 def summary(returns: Float64) -> str:

@@ -51,7 +51,7 @@ def of(config: Config, runs: Runs) -> list[Run]:
         run for run, theirs in runs
         if run.header.seed in ours.seeds and not differences(ours, theirs)
         and (theirs.generations, theirs.early_stop) == (ours.generations, ours.early_stop)
-        and theirs.in_evaluation().env == ours.in_evaluation().env
+        and theirs.judges_like(ours)
     ]  # fmt: skip
     by_seed: dict[int, Run] = {}
     for run in same:

@@ -61,6 +61,23 @@ def test_of_few_seeds_it_is_said_that_they_are_few():
     assert (found[1].p, found[1].against) == (pytest.approx(0.1), "p = 0.100, few seeds")
 
 
+def test_equal_scores_are_told_apart_no_better_than_others():
+    full, none = [500.0, 500.0, 500.0], [400.0, 400.0, 400.0]
+    assert statistics.rank_test(np.array(full), np.array(none)) == pytest.approx(0.1)
+    assert statistics.rank_test(np.array(full), np.array(full)) == 1
+    found = standings([experiment("a", range(4)), experiment("b", range(4)), experiment("c", range(10, 14))])[1]
+    assert [each.against for each in found] == ["best", "p = 0.057, few seeds", "p = 0.057, few seeds"]
+
+
+def test_runs_that_were_judged_otherwise_are_another_experiment():
+    config = Config()
+    longer = config.model_copy(update={"evaluation_max_episode_steps": 900})
+    found = figures.experiments([(run(0, 1.0), config), (run(0, 2.0), longer), (run(1, 3.0), config)])
+    assert [(each.label, len(each.runs)) for each in found] == [
+        ("CartPole-v1, hebbian-dag", 2), ("evaluation_max_episode_steps 900", 1)
+    ]  # fmt: skip
+
+
 def test_a_seed_without_a_score_is_not_tested():
     failed = replace(run(9, 0.0), held_out=None)
     failed = replace(failed, records=tuple(replace(r, champion_fitness=np.nan) for r in failed.records))

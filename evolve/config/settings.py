@@ -178,6 +178,10 @@ class Config(Options):
             return self
         return self.with_env(self.env.model_copy(update={"max_episode_steps": self.evaluation_max_episode_steps}))
 
+    def judges_like(self, other: "Config") -> bool:
+        """Return whether two of these play the same held-out episodes, where all else is the same."""
+        return self.in_evaluation().env == other.in_evaluation().env
+
     def with_env(self, env: EnvOptions) -> "Config":
         """Return this experiment with all its episodes in another environment."""
         return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None})

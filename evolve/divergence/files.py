@@ -61,8 +61,8 @@ def _beyond(a: Run, b: Run) -> str | None:
 
 
 def _judged_alike(a: Run, b: Run) -> bool:
-    one, other = (load_config(run.header.config, str(run.path)).in_evaluation().env for run in (a, b))
-    return one == other
+    one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
+    return one.judges_like(other)
 
 
 def _apart(a: Run, b: Run, place: Place, both: Verdict, play: bool) -> Verdict:

@@ -125,11 +125,11 @@ def mean_idle(run: Run) -> list[float]:
 
 
 def experiments(runs: Sequence[tuple[Run, Config]]) -> list[Experiment]:
-    """Gather runs of one configuration; each is called by the settings in which it differs from the others."""
+    """Gather runs of one configuration, judged in one way; each is called by the settings that set it apart."""
     groups: list[tuple[Config, list[Run]]] = []
     for run, config in runs:
         for known, members in groups:
-            if not differences(known, config):
+            if not differences(known, config) and known.judges_like(config):
                 members.append(run)
                 break
         else:
@@ -144,6 +144,7 @@ def _label(config: Config, configs: Sequence[Config]) -> str:
     alike = [other for other in configs if [_value(other, key) for key in _NAMES] == names]
     words = [str(name) for key, name in zip(_NAMES, names, strict=True) if len({_value(c, key) for c in configs}) > 1]
     apart = {key for other in alike for key, _, _ in differences(alike[0], other)}
+    apart |= {"evaluation_max_episode_steps"} if not all(alike[0].judges_like(other) for other in alike) else set()
     settings = {key.rpartition(".")[2]: _value(config, key) for key in sorted(apart)}
     words += [f"{key} {value}" for key, value in settings.items() if value is not None]
     return plain(", ".join(words) or f"{config.env.id}, {config.network['name']}", _LONGEST)
