@@ -1,5 +1,6 @@
 """The run file: readable at any instant, never overwritten, refused when it is not whole."""
 
+import errno
 import gc
 import json
 import os
@@ -189,6 +190,18 @@ def test_an_existing_file_is_never_overwritten(path):
     write(path)
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"no run file of this seed yet.*--resume"):
+        store.create(path, header())
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_replaced_where_no_lock_tells_whether_it_is_being_written(path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    store.create(path, header())
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="no run file of this seed yet"):
         store.create(path, header())
     assert path.read_bytes() == before
 

@@ -45,6 +45,8 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
+        self.holds = fcntl is not None
+        """Whether the file system keeps others out."""
         self._path = path.with_name(f".{path.name}.lock")
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         while not self._take(path):  # the one we had opened was removed by its last owner
@@ -69,6 +71,7 @@ class Lock:
         except OSError as wrong:
             if wrong.errno not in _CANNOT:
                 raise
+            self.holds = False
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
         except FileNotFoundError:

@@ -168,7 +168,7 @@ def create(path: Path, header: Header) -> RunFile:
     except (OSError, ValueError) as wrong:
         raise unwritable(path.parent, wrong) from None
     try:
-        _check_free(path)  # another process may have been quicker
+        _check_free(path, file.lock.holds)  # another process may have been quicker
         file.flush()
     except RunError as wrong:
         file.close()
@@ -179,9 +179,9 @@ def create(path: Path, header: Header) -> RunFile:
     return file
 
 
-def _check_free(path: Path) -> None:
-    """Raise InputError when a file is there from which something could be lost."""
-    if exists(path) and not is_empty(path):
+def _check_free(path: Path, alone: bool = True) -> None:
+    """Raise InputError when a file is there from which something could be lost, or whose writer may be at work."""
+    if exists(path) and not (alone and is_empty(path)):
         cure = "Continue it with --resume, or choose another directory with -o."
         raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure)
 
