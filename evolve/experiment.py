@@ -115,7 +115,6 @@ def _prepare(config: Config) -> Experiment:
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     _check_size(complete, network)
-    _check_sense(complete)
     NETWORKS.check(complete.network, network.batch(1, "numpy"), Batch)
     if config.compute.check:
         environments.check(engine)
@@ -136,8 +135,11 @@ def _check_size(config: Config, network: Network) -> None:
         raise InputError("population × network.hidden", f"what fits into {there / 1e9:,.1f} GB of memory", came)
 
 
-def _check_sense(config: Config) -> None:
-    """Raise InputError for settings without any effect."""
+def check_sense(experiment: Experiment) -> None:
+    """Raise InputError for settings that have no effect, or defeat themselves; runs that have begun may have them."""
+    config = experiment.config
+    NETWORKS.refuse(config.network)
+    STRATEGIES.refuse(config.strategy, experiment.network)
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes, -r)", list(rounds))

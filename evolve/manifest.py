@@ -35,7 +35,7 @@ def manifest(world: World, kernel: str, portable: bool = True) -> dict[str, Any]
     """
     return {
         "evolve": __version__,
-        "revision": _revision(),
+        "revision": revision(),
         "python": f"{platform.python_version()} ({platform.python_compiler()})",
         "packages": _versions(),
         "platform": platform.platform(),
@@ -65,7 +65,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _revision() -> str | None:
+def revision() -> str | None:
     """Return the git revision of the source, "+" when it has changes, None outside a repository."""
     source = str(Path(__file__).parent)
     command = ["git", "-C", source, "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]

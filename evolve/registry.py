@@ -83,14 +83,28 @@ class Registry:
         self.check(table, made, self._contract)
         return made
 
+    def refuse(self, table: Table, *arguments: Any) -> None:
+        """Raise InputError where the kind that a table names has something against its options in a new run."""
+        _, kind, options = self._parse(table)
+        objections = getattr(kind[1], "refuse", None)
+        if objections is not None:
+            objections(options, *arguments)
+
     def check(self, table: Table, made: Any, contract: type) -> None:
         """Raise InputError when what another package has made for a table lacks a part of a contract, a protocol."""
         name, parts = table["name"], [part for part, kind in vars(contract).items() if _is_needed(part, kind)]
-        missing = [] if name in self._kinds else [part for part in parts if not hasattr(made, part)]
+        missing = [] if name in self._kinds else [part for part in parts if not _has(made, part)]
         if missing:
             expected = f"a {self._section} that keeps its contract ({contract.__module__})"
             came = f"{name}, whose {type(made).__name__} has no {' and no '.join(missing)}"
             raise InputError(self._argument(), expected, came)
+
+
+def _has(made: object, part: str) -> bool:
+    try:
+        return hasattr(made, part)
+    except FAILURES:  # a property of somebody else's, which is there, and will say so where it is needed
+        return True
 
 
 def _is_needed(part: str, kind: object) -> bool:

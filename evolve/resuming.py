@@ -1,20 +1,22 @@
 """The run files of experiments: new ones, and those of earlier runs that are to go on."""
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from evolve import store, strategies
+from evolve import __version__, store, strategies
 from evolve.cluster import World
 from evolve.config import FLAGS, Config, Table, differences, parse
 from evolve.divergence import retold
-from evolve.errors import InputError
-from evolve.experiment import Experiment, load_config, restore
-from evolve.manifest import manifest
+from evolve.errors import EvolveError, InputError, Stopped, counted
+from evolve.experiment import Experiment, check_sense, load_config, restore
+from evolve.manifest import manifest, revision
 from evolve.numerics import backend
 from evolve.store import Header, RunFile
 
+_LOG = logging.getLogger("evolve")
 Queue = list[tuple[Experiment, list[RunFile]]]
 
 
@@ -34,12 +36,21 @@ def table_of(path: Path, resume: bool) -> Table:
     return table
 
 
+def told_in(file: RunFile) -> str:
+    """Return in words how many generations a file has."""
+    return f"{counted(file.on_disk, 'generation')} {'is' if file.on_disk == 1 else 'are'} told in {file.path}"
+
+
+def _place(config: Config) -> str:
+    return str(Path(config.output.directory or "."))
+
+
 def check_same(config: Config, path: Path) -> None:
     """Raise InputError where flags want another seed, place, network or strategy than the run file that is to go on."""
     before = parse(Config, table_of(path, resume=True))
     for key, ours, theirs in (
         ("seeds", config.seeds, before.seeds),
-        ("output.directory", config.output.directory, before.output.directory),
+        ("output.directory", _place(config), _place(before)),
         ("network.name", config.network.get("name"), before.network.get("name")),
         ("strategy.name", config.strategy.get("name"), before.strategy.get("name")),
     ):
@@ -48,17 +59,25 @@ def check_same(config: Config, path: Path) -> None:
             raise InputError(f"{key} ({FLAGS[key]}), resuming {path}", expected, ours)
 
 
-def open_all(opened: ExitStack, experiments: Sequence[Experiment], resume: bool | Path, world: World) -> Queue:
+def open_all(
+    opened: ExitStack,
+    experiments: Sequence[Experiment],
+    resume: bool | Path,
+    world: World,
+    stopped: Callable[[], str | None],
+) -> Queue:
     """Return experiments with their run files, one for each seed, which `opened` will close.
 
     resume: whether to continue those there are; a path is the file of the one seed of the one experiment. They are
-    looked at before a new one is written. Raises InputError.
+    looked at before a new one is written. stopped: asked often; why to stop, or None. Raises InputError and Stopped.
     """
     wanted = {_path(made, seed, resume): (made, seed) for made in experiments for seed in made.config.seeds}
     store.allow(len(wanted))
     there = [path for path in wanted if resume and store.exists(path)]
-    files = {path: opened.enter_context(closing(_continued(path, *wanted[path]))) for path in there}
+    files = {path: opened.enter_context(closing(_continued(path, *wanted[path], stopped))) for path in there}
     absent = [path for path in wanted if path not in files]
+    for path in absent:
+        check_sense(wanted[path][0])
     files |= {path: opened.enter_context(closing(_new(path, *wanted[path], world))) for path in absent}
     if resume and absent:
         more = f", and {len(absent) - 1} more" if absent[1:] else ""
@@ -76,15 +95,17 @@ def _new(path: Path, experiment: Experiment, seed: int, world: World) -> RunFile
     return store.create(path, Header(config.to_toml(), about, seed, config.env.id))
 
 
-def _continued(path: Path, experiment: Experiment, seed: int) -> RunFile:
+def _continued(path: Path, experiment: Experiment, seed: int, stopped: Callable[[], str | None]) -> RunFile:
     """Return the file of a run that is to go on, or that is complete. Raises InputError where it cannot go on so."""
     file = store.reopen(path)
     try:
         _check_continuation(experiment, file, seed)
         _prepare(experiment, file)
-        if file.told and not file.complete and experiment.config.compute.check:
-            _check_episode(experiment, file)
-    except InputError:
+        if file.told and not file.complete:
+            _warn_of_other_code(file)
+        if file.told and not file.complete and _is_to_be_checked(experiment.config):
+            _check_episode(experiment, file, stopped)
+    except EvolveError:
         file.close()
         raise
     return file
@@ -96,8 +117,8 @@ def _prepare(experiment: Experiment, file: RunFile) -> None:
     judged = 0 if file.held_out is None else len(file.held_out.returns)
     before = load_config(file.header.config, str(file.path))
     enough = file.complete and file.told < before.generations and before.early_stop == config.early_stop
-    alike = before.in_evaluation().env == config.in_evaluation().env
-    if (file.told < config.generations and not enough) or judged < config.held_out_episodes or not alike:
+    unjudged = judged < config.held_out_episodes or not before.judges_like(config)
+    if (file.told < config.generations and not enough) or unjudged:
         file.complete, file.held_out = False, None
     file.header = Header(config.to_toml(), file.header.manifest, file.header.seed, file.header.env)
 
@@ -121,9 +142,27 @@ def _check_continuation(experiment: Experiment, file: RunFile, seed: int) -> Non
     restore(experiment, file)
 
 
-def _check_episode(experiment: Experiment, file: RunFile) -> None:
+def _is_to_be_checked(config: Config) -> bool:
+    """Return whether an episode can be expected to repeat itself: used environments may remember earlier ones."""
+    return config.compute.check and config.env.reuse is not True
+
+
+def _warn_of_other_code(file: RunFile) -> None:
+    """Say so where another version of this package has told what is there: what it asks for may be something else."""
+    theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
+    ours = __version__, revision()
+    if theirs != ours:
+        written, here = (" ".join(str(part)[:12] for part in version if part) for version in (theirs, ours))
+        cure = f"python -m evolve.verify --full {file.path} tells whether both do the same"
+        _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
+
+
+def _check_episode(experiment: Experiment, file: RunFile, stopped: Callable[[], str | None]) -> None:
     """Raise InputError when the task is not played as it was when the file was written: two would make one log."""
-    apart = retold(store.read(file.path), experiment)
+    try:
+        apart = retold(store.read(file.path), experiment, stopped)
+    except Stopped as why:
+        raise Stopped(f"stopped by {why}: {told_in(file)}; continue with --resume.") from None
     if apart is not None:
         expected = "an environment in which the newest champion plays as the log says"
         cure = (

@@ -99,10 +99,6 @@ def _summary(file: store.RunFile, generations: int) -> str:
     return "\n".join(lines)
 
 
-def _told(file: store.RunFile) -> str:
-    return f"{counted(file.on_disk, 'generation')} {'is' if file.on_disk == 1 else 'are'} told in {file.path}"
-
-
 def _body(world: World, stop: StopFlag, argv: list[str]) -> int:
     configs, resume = load(argv)
     with redirect_stdout(Indifferent(sys.stdout)):
@@ -118,7 +114,7 @@ def _run_all(configs: list[Config], resume: bool | Path, world: World, stop: Sto
         for seed in made.config.seeds:
             strategies.make(made.config.strategy, made.network, made.config.population, seed)
     with ExitStack() as opened:
-        queued = resuming.open_all(opened, experiments, resume, world)
+        queued = resuming.open_all(opened, experiments, resume, world, stop.reason)
         if world.could_tolerate:
             print(_HINT, file=sys.stderr, flush=True)
         runs = [file.path for _, files in queued for file in files]
@@ -149,13 +145,13 @@ def _run(
                 farm.progress = watch.within
                 evolve(experiment, farm, file, watch)
         except Stopped as why:
-            raise Stopped(f"stopped by {why}: {_told(file)}; continue with --resume.") from None
+            raise Stopped(f"stopped by {why}: {resuming.told_in(file)}; continue with --resume.") from None
         except EpisodeError as wrong:
             alone = f"Play it alone: python -m evolve.replay {file.path} {wrong.replay}"
             worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"
-            raise RunError(f"{wrong}\n{alone}\n{worst}\n{_told(file)}.") from None
+            raise RunError(f"{wrong}\n{alone}\n{worst}\n{resuming.told_in(file)}.") from None
         except RunError as wrong:
-            raise RunError(f"{wrong}\n{_told(file)}.") from None
+            raise RunError(f"{wrong}\n{resuming.told_in(file)}.") from None
         print(_summary(file, generations), flush=True)
 
 

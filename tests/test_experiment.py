@@ -5,7 +5,7 @@ import pytest
 from evolve import experiment, networks, strategies
 from evolve.config import Config, RacingOptions
 from evolve.errors import InputError
-from evolve.experiment import prepare
+from evolve.experiment import check_sense, prepare
 
 MASKS = networks.make({"name": "prunable-mlp"}, 4, 2)
 
@@ -14,21 +14,21 @@ MASKS = networks.make({"name": "prunable-mlp"}, 4, 2)
 def test_a_cost_that_all_candidates_share_is_refused(name):
     config = Config(strategy={"name": name}, connection_cost=2.0)
     with pytest.raises(InputError, match=f"connection_cost: expected 0 with {name}, .* the same connections, got 2.0"):
-        prepare(config)
-    prepare(config.model_copy(update={"connection_cost": 0.0}))
+        check_sense(prepare(config))
+    check_sense(prepare(config.model_copy(update={"connection_cost": 0.0})))
 
 
 @pytest.mark.parametrize("rounds", [(4,), (1, 4), (2, 9)])
 def test_a_race_in_which_nobody_leaves_is_refused(rounds):
     with pytest.raises(InputError, match=r"racing.rounds: expected fewer episodes than a candidate has, 4 \(episodes"):
-        prepare(Config(episodes=4, racing=RacingOptions(rounds=rounds)))
-    prepare(Config(episodes=10, racing=RacingOptions(rounds=rounds)))
+        check_sense(prepare(Config(episodes=4, racing=RacingOptions(rounds=rounds))))
+    check_sense(prepare(Config(episodes=10, racing=RacingOptions(rounds=rounds))))
 
 
 @pytest.mark.parametrize("name", ["openai-es", "cma-es", "sep-cma-es", "ga"])
 def test_a_strategy_that_changes_no_mask_is_refused_where_nothing_else_counts(name):
     with pytest.raises(InputError, match=f"strategy.name .*expected one that changes masks.* got {name}. Others"):
-        strategies.make({"name": name}, MASKS, 8, 1)
+        check_sense(prepare(Config(network={"name": "prunable-mlp"}, strategy={"name": name})))
 
 
 @pytest.mark.parametrize("name", ["prune", "mk2", "random"])

@@ -8,7 +8,7 @@ from conftest import ROOT
 from evolve import store
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
-from evolve.strategies import STRATEGIES
+from evolve.strategies import STRATEGIES, Strategy
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,16 @@ def test_the_example_of_an_added_network_and_strategy(command, outside, tmp_path
     records = store.read(tmp_path / "one" / "seed-0.h5").records
     assert records[-1].returns.mean() > records[0].returns.mean()
     assert "strategy.weight_noise" in command("run", *small, "--set", "strategy.weight_noise=-1.0", **there).err
+
+
+def test_properties_of_added_kinds_may_raise_until_they_are_needed():
+    class Odd:
+        def __getattr__(self, name):
+            if name == "start":
+                raise ZeroDivisionError
+            raise AttributeError(name)
+
+    with pytest.raises(InputError) as wrong:
+        STRATEGIES.check({"name": "odd"}, Odd(), Strategy)
+    assert "no ask and no tell" in str(wrong.value)
+    assert "start" not in str(wrong.value)

@@ -1,5 +1,6 @@
 """Stopped, killed or extended: a resumed run ends with the digests of one that was never interrupted."""
 
+import json
 import os
 import re
 import shutil
@@ -164,7 +165,7 @@ def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, 
     with pytest.raises(InputError) as wrong:
         load(list(words))
     assert message in str(wrong.value)
-    (config,), file = load(["a.h5", "--resume", "-g", "7"])
+    (config,), file = load(["a.h5", "--resume", "-g", "7", "-o", "./"])
     assert (config.generations, config.seeds, file) == (7, (3,), Path("a.h5"))
 
 
@@ -207,13 +208,42 @@ def test_a_task_that_was_changed_meanwhile_is_refused(command, tmp_path):
     longer = (*task, "-g", 3, "--resume")
     done = command("run", *longer, "-s", 9, 0, TOY_GRAVITY="12")
     assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), done.err
-    assert re.search(r"generation 1, candidate \d, episode 0, which has a return of .* here \(in the log ", done.err)
+    assert re.search(
+        r"generation 1, candidate \d, episode 0, which goes on here after step \d+ \(in the log ", done.err
+    )
     for words in ("code or version", "python -m evolve.verify out/seed-0.h5", "--set compute.check=false"):
         assert words in done.err
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-0.h5"]
     assert command("run", *task, "-g", 2, "--resume", TOY_GRAVITY="12").code == 0  # it is complete: nothing is played
     assert command("run", *longer, "--set", "compute.check=false", TOY_GRAVITY="12").code == 0
+
+
+def test_used_environments_need_not_repeat_themselves(command, tmp_path):
+    walk = ("-e", "BipedalWalker-v3", "-p", 4, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
+    used = ("--set", "env.reuse=true", "--set", "env.max_episode_steps=60")
+    assert command("run", *walk, *used, "-g", 2).code == 0
+    done = command("run", *walk, *used, "-g", 3, "--resume")
+    assert done.code == 0, done.err
+
+
+def test_a_stop_is_heeded_before_any_episode_is_played_again(command, tmp_path):
+    task = ("-e", "toys:Elsewhere-v0", "-p", 4, "-r", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *task, "-g", 1).code == 0
+    done = command("run", *task, "-g", 2, "--resume", "--time-limit", "0s", TOY_GRAVITY="12")
+    assert (done.code, "stopped by the time limit" in done.err) == (75, True), done.err
+
+
+def test_it_is_said_that_other_code_has_written_what_is_there(command, tmp_path):
+    task = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert command("run", *task).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        told = json.loads(file.attrs["manifest"])
+        file.attrs["manifest"] = json.dumps(told | {"evolve": "0.0.9"})
+    done = command("run", *task[:4], "-g", 2, *task[6:], "--resume")
+    assert (done.code, done.err.count("\n")) == (0, 1), done.err
+    assert "out/seed-0.h5 was written by evolve 0.0.9" in done.err
+    assert "python -m evolve.verify --full out/seed-0.h5" in done.err
 
 
 @pytest.mark.parametrize(
@@ -225,7 +255,7 @@ def test_an_episode_that_failed_may_fail_again(command, tmp_path, was, words):
     assert command("run", *task, *small, "--set", f"env.kwargs.how={was}").code == 0
     run = store.read(store.path_of(tmp_path / "out", 0))
     now = replace(run, header=replace(run.header, config=run.header.config.replace('"nothing"', '"raise"')))
-    apart = retold(now, reload(now))
+    apart = retold(now, reload(now), lambda: None)
     assert (apart is None) if words is None else (words in apart)
 
 

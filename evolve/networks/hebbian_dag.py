@@ -14,12 +14,12 @@ zero when an episode starts. All of it is float32.
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from evolve.config import Options
+from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
 from evolve.networks.contract import Block, all_earlier
 from evolve.networks.settings import Hidden, Scale, Share
@@ -29,12 +29,7 @@ from evolve.numerics.steps import HebbianDagStep
 from evolve.rng import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
-
-def _noticeable(rate: float) -> float:
-    """Refuse a rate of which the strategy, which is told traces in units of 2^-20, would hear nothing."""
-    if 0 < abs(rate) < 1e-3:
-        raise ValueError("0, or at least 0.001 away from it")
-    return rate
+_FAINTEST = 0.001  # of traces
 
 
 class HebbianDagOptions(Options):
@@ -45,8 +40,8 @@ class HebbianDagOptions(Options):
 
     hidden: Hidden = (8, 8)
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
-    trace_rate: Annotated[float, Field(ge=-1e6, le=1e6), AfterValidator(_noticeable)] = 1.0
-    trace_limit: float = Field(10.0, ge=1e-3, le=1e6)
+    trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
+    trace_limit: float = Field(10.0, gt=0, le=1e6)
     neuromodulated: bool = False
     birth_scale: Scale = 1.0
     birth_pruning: Share = 0.025
@@ -59,6 +54,14 @@ class HebbianDag:
     options: HebbianDagOptions
     observation_size: int
     action_size: int
+
+    @staticmethod
+    def refuse(options: HebbianDagOptions) -> None:
+        """Raise InputError for traces of which the strategy, which is told them in units of 2^-20, hears nothing."""
+        if 0 < abs(options.trace_rate) < _FAINTEST:
+            raise InputError("network.trace_rate", f"0, or at least {_FAINTEST} away from it", options.trace_rate)
+        if options.trace_limit < _FAINTEST:
+            raise InputError("network.trace_limit", f"at least {_FAINTEST}", options.trace_limit)
 
     @property
     def sizes(self) -> tuple[int, ...]:

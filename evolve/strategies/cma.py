@@ -82,7 +82,6 @@ class SepCma:
 
     def __init__(self, options: CmaOptions, network: Network, population: int, seed: int) -> None:
         self._cmaes, self._threads = _import("cmaes"), _import("threadpoolctl")
-        need_weights(network, self._name)
         if population < _FEWEST:
             raise InputError("population (-p/--population)", f"at least {_FEWEST} for {self._kind}", population)
         self._options, self._W, self._P, self._seed = options, network.weights, population, seed
@@ -91,6 +90,11 @@ class SepCma:
         self._n = int(np.count_nonzero(self._mask))
         if self._n < 2:
             raise InputError("network", f"at least 2 connections for {self._kind}", self._n)
+
+    @classmethod
+    def refuse(cls, _options: CmaOptions, network: Network) -> None:
+        """Raise InputError for a network that has nothing to search."""
+        need_weights(network, cls._name)
 
     def start(self) -> CmaState:
         """Return the state before generation 0: the mean is a newborn genome."""

@@ -30,9 +30,13 @@ class Ga(Elitist):
     """The genetic algorithm for P = `population` candidates of `network`."""
 
     def __init__(self, options: GaOptions, network: Network, population: int, seed: int) -> None:
-        need_weights(network, "ga")
         super().__init__(options, network, population, seed, size=max(options.parents, options.survivors))
         self._parents, self._weight_noise = options.parents, np.float32(options.weight_noise)
+
+    @staticmethod
+    def refuse(_options: GaOptions, network: Network) -> None:
+        """Raise InputError for a network of which nothing would change."""
+        need_weights(network, "ga")
 
     def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
         T = min(self._parents, len(state.count))

@@ -78,19 +78,11 @@ class OpenAiEsState:
 
 def _check(o: OpenAiEsOptions, network: Network) -> None:
     """Raise InputError for settings that contradict each other, or the network."""
-    need_weights(network, "openai-es")
     if o.pruning and o.pruning_by == "trace" and not network.traces:
         cure = "Others do without: magnitude, random."
         raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
     if o.constant_weight_decay and not o.smallest_learning_rate:
         raise InputError("strategy.smallest_learning_rate", "above 0 where weight decay is constant", 0.0)
-    if o.learning_rate * o.weight_decay >= 1:
-        expected = f"below 1/learning_rate, {1 / o.learning_rate:g}, for more takes all weights away"
-        raise InputError("strategy.weight_decay", expected, o.weight_decay)
-    for name in ("sigma", "learning_rate"):
-        start, least = getattr(o, name), getattr(o, f"smallest_{name}")
-        if getattr(o, f"{name}_decay") < 1 and least >= start:
-            raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
 
 
 class OpenAiEs:
@@ -103,6 +95,18 @@ class OpenAiEs:
         self._born = newborns(network, seed, 0, range(1))
         self._pairs, self._blocks = population // 2, network.blocks
         _check(options, network)
+
+    @staticmethod
+    def refuse(options: OpenAiEsOptions, network: Network) -> None:
+        """Raise InputError for settings that defeat themselves."""
+        need_weights(network, "openai-es")
+        if options.learning_rate * options.weight_decay >= 1:
+            expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, for more takes all weights away"
+            raise InputError("strategy.weight_decay", expected, options.weight_decay)
+        for name in ("sigma", "learning_rate"):
+            start, least = getattr(options, name), getattr(options, f"smallest_{name}")
+            if getattr(options, f"{name}_decay") < 1 and least >= start:
+                raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
 
     def start(self) -> OpenAiEsState:
         """Return the state before generation 0: θ is a newborn genome."""

@@ -133,8 +133,9 @@ def test_bad_options_are_refused(table, key):
     assert key.lower() in str(wrong.value).lower()
 
 
-@pytest.mark.parametrize("rate", [1e-9, -9e-4])
-def test_traces_that_the_strategy_would_not_hear_of_are_refused(rate):
-    with pytest.raises(InputError, match=r"network.trace_rate: expected 0, or at least 0.001 away from it, got"):
-        networks.options({"name": "hebbian-dag", "trace_rate": rate})
-    assert networks.options({"name": "hebbian-dag", "trace_rate": 0.0})["trace_rate"] == 0
+@pytest.mark.parametrize("faint", [{"trace_rate": 1e-9}, {"trace_rate": -9e-4}, {"trace_limit": 1e-4}])
+def test_traces_that_the_strategy_would_not_hear_of_are_refused_in_new_runs(faint):
+    (name,) = faint
+    with pytest.raises(InputError, match=rf"network\.{name}: expected .*at least 0\.001"):
+        networks.NETWORKS.refuse({"name": "hebbian-dag"} | faint)
+    networks.NETWORKS.refuse({"name": "hebbian-dag", "trace_rate": 0.0})
