@@ -11,7 +11,7 @@ from evolve import figures, store
 from evolve.cluster import Task, World, keys_of
 from evolve.commands import Parser, coordinator, launch
 from evolve.drawings import Champion, champion_of, draw_champion, gather
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError, RunError, counted
 from evolve.experiment import Experiment, for_each, normalizer_of, reload
 from evolve.genome import Genomes
 from evolve.rng import Purpose
@@ -68,7 +68,7 @@ def draw_final(files: list[Path], output: Path) -> None:
     figures.save(draw_standings(axis, found), output)
     for s in found:
         between = "" if s.interval is None else f" (95 % interval {s.interval[0]:,.2f} to {s.interval[1]:,.2f})"
-        seeds = f"{len(s.scores)} seed{'s' * (len(s.scores) > 1)}"
+        seeds = counted(len(s.scores), "seed")
         print(f"{s.label}: {axis} {s.mean:,.2f}{between} over {seeds}{f', {s.against}' if s.against else ''}")
     if any(s.p is not None for s in found):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")

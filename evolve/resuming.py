@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolve import __version__, store, strategies
 from evolve.cluster import World
-from evolve.config import FLAGS, Config, Table, differences, parse
+from evolve.config import FLAGS, Config, Table, differences
 from evolve.divergence import retold
 from evolve.errors import EvolveError, InputError, Stopped, counted
 from evolve.experiment import Experiment, check_sense, load_config, restore
@@ -45,9 +45,8 @@ def _place(config: Config) -> str:
     return str(Path(config.output.directory or "."))
 
 
-def check_same(config: Config, path: Path) -> None:
+def check_same(config: Config, before: Config, path: Path) -> None:
     """Raise InputError where flags want another seed, place, network or strategy than the run file that is to go on."""
-    before = parse(Config, table_of(path, resume=True))
     for key, ours, theirs in (
         ("seeds", config.seeds, before.seeds),
         ("output.directory", _place(config), _place(before)),
@@ -103,8 +102,8 @@ def _continued(path: Path, experiment: Experiment, seed: int, stopped: Callable[
         _prepare(experiment, file)
         if file.told and not file.complete:
             _warn_of_other_code(file)
-        if file.told and not file.complete and _is_to_be_checked(experiment.config):
-            _check_episode(experiment, file, stopped)
+            if _is_to_be_checked(experiment.config):
+                _check_episode(experiment, file, stopped)
     except EvolveError:
         file.close()
         raise

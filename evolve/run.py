@@ -9,7 +9,7 @@ from pathlib import Path
 from evolve import resuming, store, strategies, sweep
 from evolve.cluster import World
 from evolve.commands import Indifferent, Parser, coordinator, launch
-from evolve.config import Config, read_assignment, read_file, seconds
+from evolve.config import Config, parse, read_assignment, read_file, seconds
 from evolve.console import Watch, interval
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, counted
 from evolve.evolution import evolve
@@ -64,11 +64,12 @@ def load(argv: list[str]) -> tuple[list[Config], bool | Path]:
     path = Path(name or "sweep")
     itself = path if path.suffix == ".h5" else None
     table = resuming.table_of(path, resume or shown) if itself else read_file(path) if name else {}
+    before = parse(Config, table) if itself else None
     given = [(key, value) for key, value in arguments.items() if value is not None]
     sweep.override(table, given + [read_assignment(words) for words in assignments])
     configs = sweep.experiments(table, path.stem)
-    if itself:
-        resuming.check_same(configs[0], itself)
+    if itself and before:
+        resuming.check_same(configs[0], before, itself)
     if shown:
         _show(configs)
         parser.exit()

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from evolve.errors import InputError, plain
+from evolve.errors import InputError, counted, plain
 from evolve.shapes import Float32
 
 Episode = Callable[[np.random.Generator], Generator[Any, Float32, float]]
@@ -49,7 +49,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
 
     def _observation(self, given: Any) -> Float32:
         size = self._size
-        expected = f"each yield to give {size} number{'s' * (size != 1)}, as registered (observation_size)"
+        expected = f"each yield to give {counted(size, 'number')}, as registered (observation_size)"
         try:
             seen = np.asarray(given, np.float32)
         except (TypeError, ValueError):  # no numbers, or a ragged nest of them

@@ -54,7 +54,7 @@ def costly(shown: Sequence[Experiment]) -> bool:
     return any(experiment.config.connection_cost > 0 for experiment in shown)
 
 
-def counted(config: Config) -> str:
+def what_masks_count(config: Config) -> str:
     """Return what the mask of a genome counts: its "connections", or the "coefficients" of its learning rules."""
     try:
         network = networks.make(networks.options(config.network), 1, 1)  # of any size

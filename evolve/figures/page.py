@@ -35,7 +35,7 @@ def plot(shown: list[Experiment], axis: str = "generation", sheet: Sheet = FILE)
 
 
 def _name(panels: Any, shown: list[Experiment]) -> None:
-    counted = " or ".join(dict.fromkeys(curves.counted(experiment.config) for experiment in shown))
+    counted = " or ".join(dict.fromkeys(curves.what_masks_count(experiment.config) for experiment in shown))
     fitness = "mean return less the cost of connections" if curves.costly(shown) else "mean return"
     titles = "Fitness", f"{counted.capitalize()} left", "Throughput", "Idle workers"
     units = fitness, counted.replace(" or ", "\nor "), "1,000 steps/s", "% of the time"

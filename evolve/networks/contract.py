@@ -68,7 +68,11 @@ class Batch(Protocol):
 
 
 class Network(Protocol):
-    """A description of one kind of network at given sizes."""
+    """A description of one kind of network at given sizes.
+
+    A kind may also say `only_masks = True`, where weights mean nothing, and have a static method `refuse(options)` that
+    raises InputError for what makes no sense in a new run.
+    """
 
     @property
     def observation_size(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from evolve.config import Config
 from evolve.drawings import champion_of
 from evolve.errors import InputError, plain
-from evolve.figures import Experiment, counted, number
+from evolve.figures import Experiment, number, what_masks_count
 from evolve.pages.words import duration, words
 from evolve.shapes import Float64
 from evolve.standings import Standing
@@ -95,9 +95,9 @@ def evolved(experiments: Sequence[Experiment]) -> Table:
 def came_to(names: Sequence[str], runs: Sequence[Run], configs: Sequence[Config], judged: Sequence[Judged]) -> Table:
     """Return what each run has come to."""
     means = {each.name: _mean(each) for each in judged}
-    rows, kinds = [], sorted({counted(config) for config in configs}, reverse=True)
+    rows, kinds = [], sorted({what_masks_count(config) for config in configs}, reverse=True)
     for name, run, config in zip(names, runs, configs, strict=True):
-        kind = f"\n{counted(config)}" if len(kinds) > 1 else ""
+        kind = f"\n{what_masks_count(config)}" if len(kinds) > 1 else ""
         mask, manifest = champion_of(run).mask, run.header.manifest
         state = "complete" if run.complete else "not complete"
         ranks = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})

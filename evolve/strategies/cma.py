@@ -171,7 +171,8 @@ class SepCma:
         return made
 
     def _state(self, made: Any) -> CmaState:
-        parts, covariance = made.__getstate__(), made.__getstate__()[self._covariance].copy()
+        parts = made.__getstate__()
+        covariance = parts[self._covariance].copy()
         progress = np.array([max(parts["_sigma"], _SMALLEST), parts["_g"]], np.float64)
         resolution = np.spacing(np.minimum(np.abs(made.mean), _LARGEST).astype(np.float32)) / progress[0]
         covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)

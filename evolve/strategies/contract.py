@@ -24,7 +24,8 @@ class Strategy(Protocol[State]):
     """A strategy for P candidates of one network.
 
     portable: whether ask and tell give the same bits on every machine; if not, then only on machines of one kind.
-    one_mask: whether all candidates have the same connections.
+    one_mask: whether all candidates have the same connections. A kind may also have a static method
+    `refuse(options, network)` that raises InputError for what makes no sense in a new run.
     """
 
     portable: ClassVar[bool]
