@@ -11,13 +11,12 @@ import time
 
 import numpy as np
 
-from evolve import rollout, strategies
-from evolve.cluster import Coordinator, Task, World, keys_of
+from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, parse
-from evolve.experiment import Experiment, make_rollout, prepare
-from evolve.genome import Genomes
-from evolve.numerics import EpisodeFingerprints
-from evolve.rng import Purpose
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, generation_keys, rollout
+from evolve.rollouts.step_hashes import StepHashes
+from evolve.training import Experiment, make_rollout, prepare
 
 
 class Without:
@@ -26,36 +25,37 @@ class Without:
     def __init__(self, *_):
         pass
 
-    def note(self, *_):
+    def update(self, *_):
         pass
 
-    begin = move = note
+    begin = move = update
 
     def of(self, slots, lengths):
         return np.zeros((len(slots), 2), np.uint64), np.zeros((0, 2), np.uint8)
 
 
-def newborn(experiment: Experiment) -> Genomes:
-    """The candidates of generation 0 of seed 0."""
-    config = experiment.config
-    strategy = strategies.make(config.strategy, experiment.network, config.population, 0)
-    return strategy.ask(strategy.start(), 0)
+def generation(experiment: Experiment, episodes: int) -> EpisodeBatch:
+    """The episodes of generation 0 of seed 0, so many of each candidate."""
+    strategy = experiment.strategy(0)
+    genomes = strategy.ask(strategy.start(), 0)
+    keys = generation_keys(0, experiment.config.population)
+    return EpisodeBatch.of(0, Purpose.EPISODE, genomes, keys, range(episodes))
 
 
-def measure(experiment: Experiment, genomes: Genomes, pairs: int) -> np.ndarray:
-    """Return [pairs]: seconds with, divided by seconds without."""
-    config, sides = experiment.config, (EpisodeFingerprints, Without)
-    task = Task(0, Purpose.EPISODE, keys_of(0, config.population))
-    farms = []
-    for side in sides:
-        rollout.EpisodeFingerprints = side
-        farms.append(Coordinator(World(), config, make_rollout))
-        farms[-1].evaluate(task, genomes, 1, experiment.network.traces)  # makes its rollout
+def measure(experiment: Experiment, pairs: int) -> np.ndarray:
+    """Return [pairs]: seconds with fingerprints, divided by seconds without."""
+    spec = experiment.rollout_spec
+    batch = generation(experiment, experiment.config.episodes)
+    coordinators = []
+    for side in (StepHashes, Without):
+        rollout.StepHashes = side
+        coordinators.append(Coordinator(Transport(), make_rollout))
+        coordinators[-1].evaluate(spec, generation(experiment, 1))  # makes its rollout
     seconds = np.zeros((pairs, 2))
     for pair in range(pairs):
         for which in (0, 1) if pair % 2 else (1, 0):
             begin = time.process_time()
-            farms[which].evaluate(task, genomes, config.episodes, experiment.network.traces)
+            coordinators[which].evaluate(spec, batch)
             seconds[pair, which] = time.process_time() - begin
     return seconds[:, 0] / seconds[:, 1]
 
@@ -72,7 +72,7 @@ def main() -> None:
     table = {"population": asked.population, "episodes": asked.episodes}
     table |= {"env": {"id": asked.env, "engine": asked.engine}, "compute": {"backend": asked.backend}}
     experiment = prepare(parse(Config, table))
-    ratios = measure(experiment, newborn(experiment), asked.pairs)
+    ratios = measure(experiment, asked.pairs)
     low, middle, high = (100 * (q - 1) for q in np.percentile(ratios, (25, 50, 75)))
     name = f"{asked.env}, {asked.engine}, {asked.population} × {asked.episodes}, {asked.pairs} pairs"
     print(f"{name}: fingerprints cost {middle:+.2f} % ({low:+.2f} to {high:+.2f})")

@@ -130,9 +130,9 @@ def stored(path: Path, tally: Tally) -> list[bytes]:
     try:
         with h5py.File(path, "r") as file:
             return list(file["generation/digest"][()]) if "generation" in file else []
-    except Exception as wrong:
+    except Exception as error:
         tally.unreadable_files += 1
-        print(f"unreadable: {path}: {wrong}", flush=True)
+        print(f"unreadable: {path}: {error}", flush=True)
         return []
 
 
@@ -165,16 +165,16 @@ class Torturer:
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
 
-    def wrong(self, what: str, job: Job) -> None:
+    def report(self, what: str, job: Job) -> None:
         """Note a run that ended otherwise than it should."""
         self.tally.wrong_ends.append(f"{what}: {job.text()[-1500:]}")
         print(self.tally.wrong_ends[-1], flush=True)
 
-    def judge(self, job: Job, experiment: str) -> None:
+    def check_digests(self, job: Job, experiment: str) -> None:
         """Compare the digests of an ended run."""
         if stored(job.file, self.tally) != self.expected[experiment] or not complete(job.file):
             self.tally.digests_differed += 1
-            self.wrong("digests differ", job)
+            self.report("digests differ", job)
 
     def workers(self) -> None:
         """Kill some or all workers of one run, at random instants."""
@@ -193,16 +193,16 @@ class Torturer:
             code = job.wait()
             self.tally.faults += killed
             if code != 0:
-                return self.wrong(f"exit code {code} after the death of {killed} of {workers} workers", job)
+                return self.report(f"exit code {code} after the death of {killed} of {workers} workers", job)
             self.tally.survived += killed
-            return self.judge(job, experiment)
+            return self.check_digests(job, experiment)
 
     def _kill_and_see(self, job: Job, victim: int, process: psutil.Process) -> bool:
         """Kill a worker; return whether the run said so (it need not when it has just ended)."""
-        told = job.text().count(f"rank {victim} on ")
+        before = job.text().count(f"rank {victim} on ")
         begin = time.monotonic()
         job.kill([process])
-        wait_until(lambda: job.text().count(f"rank {victim} on ") > told or job.popen.poll() is not None, every=0.01)
+        wait_until(lambda: job.text().count(f"rank {victim} on ") > before or job.popen.poll() is not None, every=0.01)
         if f"rank {victim} on " not in job.text():
             return False
         self.tally.worst_notice = max(self.tally.worst_notice, time.monotonic() - begin)
@@ -232,12 +232,12 @@ class Torturer:
                 done, self.tally.faults, self.tally.resumed = now, self.tally.faults + 1, self.tally.resumed + 1
             code = job.wait()
             if code != 0:
-                return self.wrong(f"exit code {code} of a resumed run", job)
-            return self.judge(job, experiment)
+                return self.report(f"exit code {code} of a resumed run", job)
+            return self.check_digests(job, experiment)
 
     def _kill_job(self, job: Job) -> bool:
         """Kill a job, often while it writes; return whether it had not ended by then."""
-        delay, partial = self.draw.random() * 0.6, job.file.with_name(f".{job.file.name}.partial")
+        delay, partial = self.draw.random() * 0.6, job.file.with_name(f".{job.file.name}.partial.h5")
         time.sleep(delay)
         aim = self.draw.choice(["all", "all", "launcher", "rank 0"])
         before = len(stored(job.file, self.tally)) if self.draw.random() < 0.3 else 0
@@ -251,7 +251,7 @@ class Torturer:
         self.tally.during_a_write += partial.exists()
         psutil.wait_procs(family, timeout=10)
         if any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family):
-            self.wrong(f"processes left after the death of {aim}", job)
+            self.report(f"processes left after the death of {aim}", job)
             job.kill(family)
         job.popen.wait()
         self.tally.generations_lost += max(0, before - len(stored(job.file, self.tally)))
@@ -269,7 +269,7 @@ class Torturer:
         if code == 75 and "continue with --resume" in job.text():
             return True
         if code != 0 or not complete(job.file):
-            self.wrong(f"exit code {code} after {number.name}", job)
+            self.report(f"exit code {code} after {number.name}", job)
         return False
 
     def disk(self) -> None:
@@ -279,20 +279,20 @@ class Torturer:
             job = Job(folder, experiment, self.draw.choice([1, 3]), output=disk / "run")
             wait_until(lambda: len(stored(job.file, self.tally)) > 0 or job.popen.poll() is not None)
             time.sleep(self.draw.random() * 0.5)
-            told = len(stored(job.file, self.tally))
+            before = len(stored(job.file, self.tally))
             fill(disk / "filler")
             code = job.wait()
             if not complete(job.file):
                 self.tally.faults, self.tally.resumed = self.tally.faults + 1, self.tally.resumed + 1
                 if code != 1 or "No space left on device" not in job.text():
-                    self.wrong(f"exit code {code} on a full disk", job)
-                self.tally.generations_lost += max(0, told - len(stored(job.file, self.tally)))
+                    self.report(f"exit code {code} on a full disk", job)
+                self.tally.generations_lost += max(0, before - len(stored(job.file, self.tally)))
                 (disk / "filler").unlink()
                 job = Job(folder, experiment, self.draw.choice([1, 2]), output=disk / "run")
                 code = job.wait()
             if code != 0:
-                return self.wrong(f"exit code {code} of a run with room again", job)
-            return self.judge(job, experiment)
+                return self.report(f"exit code {code} of a run with room again", job)
+            return self.check_digests(job, experiment)
 
 
 def wait_until(true: Callable[[], bool], every: float = 0.02, patience: float = PATIENCE) -> bool:

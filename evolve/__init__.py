@@ -1,10 +1,56 @@
-"""evolve: neuroevolution over MPI, with the same bits on any number of ranks."""
+"""evolve: neuroevolution over MPI, with the same bits on any number of ranks.
 
-import signal
-import sys
+    run = evolve.train(env="CartPole-v1", network="hebbian-dag", generations=20, seed=1)
+    policy = run.champion()
+    action = policy(observation)
+
+Importing it does nothing else: its parts are imported when they are first asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evolve import networks, strategies
+    from evolve.api import Config, Evaluation, Experiment, Generation, Policy, Run, Verdict, iterate, load, train
+    from evolve.environments import register_task
+    from evolve.errors import EpisodeError, EvolveError, InputError, RunError
 
 __version__ = "0.1.0"
 
-_asked_for = sys.orig_argv[-len(sys.argv)].removeprefix("-m") if sys.argv[:1] == ["-m"] else ""
-if _asked_for.startswith("evolve.") and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # one of our commands: interrupted in its imports, it just ends
+__all__ = [
+    "Config",
+    "EpisodeError",
+    "Evaluation",
+    "EvolveError",
+    "Experiment",
+    "Generation",
+    "InputError",
+    "Policy",
+    "Run",
+    "RunError",
+    "Verdict",
+    "__version__",
+    "iterate",
+    "load",
+    "networks",
+    "register_task",
+    "strategies",
+    "train",
+]
+
+_PACKAGES = ("networks", "strategies")
+_HOMES = dict.fromkeys(("EpisodeError", "EvolveError", "InputError", "RunError"), "evolve.errors")
+_HOMES["register_task"] = "evolve.environments"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'evolve' has no attribute {name!r}")
+    if name in _PACKAGES:
+        return importlib.import_module(f"evolve.{name}")
+    return getattr(importlib.import_module(_HOMES.get(name, "evolve.api")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,8 +1,8 @@
-"""Every way a command can end early, and the exit code it ends with."""
+"""The errors that end a command early, each with its exit code, and functions that put errors into words."""
 
 import traceback
 
-_LONGEST = 8000  # characters of a traceback
+_LONGEST_TRACEBACK = 8000  # characters
 
 
 class EvolveError(Exception):
@@ -12,14 +12,29 @@ class EvolveError(Exception):
 
 
 class InputError(EvolveError):
-    """The user's input is wrong: names the argument, what was expected, what came, and the cure."""
+    """The user's input is wrong.
+
+    The message names the setting, what was expected, what came, and the cure. Where another sentence reads better, use
+    `InputError.plainly`.
+
+    Attributes:
+        argument: The setting, the option or the file that is wrong. Settings are spelled as in TOML: "env.id".
+    """
 
     exit_code = 2
 
     def __init__(self, argument: str, expected: str, came: object, cure: str = "") -> None:
         self.argument = argument
-        message = f"{plain(argument)}: expected {plain(expected, 2000)}, got {plain(came)}."
-        super().__init__(f"{message} {plain(cure, 2000)}" if cure else message)
+        message = f"{sanitize(argument)}: expected {sanitize(expected, 2000)}, got {sanitize(came)}."
+        super().__init__(f"{message} {sanitize(cure, 2000)}" if cure else message)
+
+    @classmethod
+    def plainly(cls, argument: str, message: str) -> "InputError":
+        """Return an InputError that says `message`, one or more whole sentences, and nothing else."""
+        error = cls.__new__(cls)
+        error.argument = argument
+        error.args = (sanitize(message, 4000),)
+        return error
 
 
 class RunError(EvolveError):
@@ -29,12 +44,18 @@ class RunError(EvolveError):
 class EpisodeError(RunError):
     """An episode could not be played to its end.
 
-    which: the episode, in words; told: what happened, and where; replay: the options that evolve.replay finds it by.
+    Attributes:
+        which: The episode, in words.
+        message: What happened, and where.
+        key: Its (purpose, generation, candidate, episode), so that it can be played alone. A purpose is a number, see
+            `evolve.numerics.streams.Purpose`.
     """
 
-    def __init__(self, which: str, told: str, replay: str) -> None:
-        self.which, self.told, self.replay = which, told, replay
-        super().__init__(f"{which} failed {told}")
+    def __init__(self, which: str, message: str, key: tuple[int, int, int, int]) -> None:
+        self.which = which
+        self.message = message
+        self.key = key
+        super().__init__(f"{which} failed {message}")
 
 
 class EpisodeTimeout(BaseException):  # like KeyboardInterrupt: no environment is to catch it
@@ -46,13 +67,13 @@ FAILURES = (Exception, SystemExit, EpisodeTimeout)
 
 
 class Stopped(EvolveError):  # noqa: N818 - not a failure: the run can be resumed
-    """The run was asked to stop early; everything told so far is on disk."""
+    """The run was asked to stop early; all completed generations are on disk."""
 
     exit_code = 75
 
 
-def plain(value: object, longest: int = 400) -> str:
-    """Return a value as one line of about `longest` characters at most, none of them a control character."""
+def sanitize(value: object, longest: int = 400) -> str:
+    """Return a value as one line without control characters, cut in the middle at about `longest` characters."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, say
@@ -62,23 +83,25 @@ def plain(value: object, longest: int = 400) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """Return how many there are of something: "1 generation", "2 generations"."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def one_line(wrong: BaseException) -> str:
-    """Return an exception in one line."""
-    return " ".join(f"{type(wrong).__name__}: {wrong}".split())
+def one_line(error: BaseException) -> str:
+    """Return an exception in one line: its type and its message."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def told(wrong: BaseException) -> str:
-    """Return an exception raised in somebody else's code with its traceback, without our own frame at its head.
+def describe(error: BaseException) -> str:
+    """Return an exception that somebody else's code raised, with its traceback but without our own first frame.
 
-    An error that is a plain message already is returned as that.
+    An error of this package is returned as its plain message.
     """
-    if isinstance(wrong, EvolveError):
-        return str(wrong)
-    theirs = wrong.__traceback__ and wrong.__traceback__.tb_next
-    text = "".join(traceback.format_exception(type(wrong), wrong, theirs or wrong.__traceback__))
-    return text if len(text) < _LONGEST else f"{text[: _LONGEST // 2]}\n…\n{text[-_LONGEST // 2 :]}"
+    if isinstance(error, EvolveError):
+        return str(error)
+    theirs = error.__traceback__ and error.__traceback__.tb_next
+    text = "".join(traceback.format_exception(type(error), error, theirs or error.__traceback__))
+    if len(text) < _LONGEST_TRACEBACK:
+        return text
+    return f"{text[: _LONGEST_TRACEBACK // 2]}\n…\n{text[-_LONGEST_TRACEBACK // 2 :]}"

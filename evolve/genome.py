@@ -1,12 +1,19 @@
-"""Genomes: the heritable part of a population, and the digest that proves two populations equal."""
+"""Genomes: what evolves, how its numbers are laid out, and the digest that proves two populations equal.
+
+The genome of a candidate is W numbers, most often the weights of a network laid end to end, and a mask that says which
+of them are present. `GenomeLayout` is all that a strategy knows of what the genomes are for.
+"""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from evolve.fingerprint import fold_present
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt64, expect
+from evolve.numerics.hashing import fold_present
+from evolve.numerics.streams import Stream
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt64, check_shape
 
 DIGEST_START = bytes(32)
 """What the digest of generation 0 is chained to."""
@@ -24,9 +31,9 @@ class Genomes:
     mask: Bool
 
     def __post_init__(self) -> None:
-        expect(self.weights, "weights", "P W", np.float32)
+        check_shape(self.weights, "weights", "P W", np.float32)
         P, W = self.weights.shape
-        expect(self.mask, "mask", "P W", np.bool_, P=P, W=W)
+        check_shape(self.mask, "mask", "P W", np.bool_, P=P, W=W)
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -55,14 +62,82 @@ def concatenate(*parts: Genomes) -> Genomes:
     return Genomes(np.concatenate([p.weights for p in parts]), np.concatenate([p.mask for p in parts]))
 
 
-def chain_digest(previous: bytes, genomes: Genomes, returns_pe: Float64, lengths_pe: Int32) -> bytes:
-    """Return sha256(previous ‖ weights ‖ masks ‖ returns ‖ lengths), 32 bytes.
+@dataclass(frozen=True)
+class Block:
+    """One matrix inside a genome: weights[start:stop] is [rows, columns], row-major.
 
-    Arrays enter as little-endian C-order bytes: float32, one byte (0 or 1) per mask entry, float64 (any NaN as the
-    one quiet NaN, since CPUs differ in the sign of theirs), int32.
+    layer: the layer that the matrix feeds. The blocks of one layer are contiguous, so they can be swapped together.
+    source: the layer that the matrix reads. Layer 0 is fed by the observation, which is source 0. Source l + 1 is the
+        output of layer l; where l is not an earlier layer, its output of the step before. One row more than the
+        source has nodes holds its biases.
+    span: only where the numbers are coefficients of learning rules instead of weights: the [rows, columns] of the
+        connections that the rules apply to. A block of a single row (or column) applies to all rows (or columns).
     """
-    returns_pe = np.where(np.isnan(returns_pe), np.nan, returns_pe)
+
+    layer: int
+    source: int
+    start: int
+    rows: int
+    columns: int
+    span: tuple[int, int] | None = None
+
+    @property
+    def stop(self) -> int:
+        """End of the block inside a genome."""
+        return self.start + self.rows * self.columns
+
+
+class GenomeLayout(Protocol):
+    """How large a genome is, how its numbers are grouped, and how the first ones are drawn.
+
+    A layout may also have an attribute `evolves_weights`, True by default; it is False where the weights have no effect
+    and only the mask evolves.
+    """
+
+    @property
+    def num_weights(self) -> int:
+        """W, the weights of one genome."""
+
+    @property
+    def num_traces(self) -> int:
+        """T, the trace values that one episode leaves: W, one for each connection, or 0."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The matrices, in genome order; they tile the genome."""
+
+    def init(self, stream: Stream) -> Genomes:
+        """Return one initial genome, P = 1."""
+
+
+def candidate_digests(genomes: Genomes) -> list[bytes]:
+    """Return sha256(weights ‖ mask) of each candidate, 32 bytes each.
+
+    weights: its row [W] as little-endian float32; mask: its row [W] as one byte (0 or 1) per entry.
+    """
+    rows = zip(np.asarray(genomes.weights, "<f4"), np.asarray(genomes.mask, "u1"), strict=True)
+    return [hashlib.sha256(weights.tobytes() + mask.tobytes()).digest() for weights, mask in rows]
+
+
+def chain_digest(previous: bytes, digests: Sequence[bytes], returns_pe: Float64, lengths_pe: Int32) -> bytes:
+    """Return the digest of a generation, which stands for all generations up to it.
+
+    It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths). Arrays enter
+    as C-order bytes.
+
+    Args:
+        previous: The digest of the generation before; `DIGEST_START` for generation 0.
+        digests: P of 32 bytes each, as `candidate_digests` returns them.
+        returns_pe: [P, E], entered as little-endian float64, any NaN as the one quiet NaN: CPUs differ in its sign.
+        lengths_pe: [P, E], entered as little-endian int32.
+
+    Returns:
+        32 bytes.
+    """
     state = hashlib.sha256(previous)
-    for array, dtype in ((genomes.weights, "<f4"), (genomes.mask, "u1"), (returns_pe, "<f8"), (lengths_pe, "<i4")):
-        state.update(np.ascontiguousarray(array, dtype=dtype).tobytes())
+    for digest in digests:
+        state.update(digest)
+    returns_pe = np.where(np.isnan(returns_pe), np.nan, returns_pe)
+    state.update(np.asarray(returns_pe, "<f8").tobytes())
+    state.update(np.asarray(lengths_pe, "<i4").tobytes())
     return state.digest()

@@ -1,7 +1,16 @@
-"""The alphabet of array shapes, and the check that a boundary makes.
+"""The letters that array shapes are written in, and the check that is made where an array comes in.
 
-G generations, P candidates, E episodes per candidate, O observation size, A action size, W weights of one
-genome, T trace values of one episode (W or 0), L steps of a trail, B batch slots, R MPI ranks.
+| letter | means |
+|---|---|
+| G, P, E | generations, candidates in the population, episodes per candidate |
+| O, A | observation size, action size |
+| W, T | weights of one genome, traces of one episode (W or 0) |
+| B, k | slots in a batch, some of these |
+| L | steps of an episode, or all logged steps of several |
+| N, n | all of something, some of these (episodes of a batch, members of an elite) |
+| C | different genomes in a batch of episodes |
+| K | genomes that have a row of traces |
+| R | MPI ranks |
 """
 
 from typing import Any
@@ -20,10 +29,15 @@ Slots = NDArray[np.intp]
 """Numbers of slots, [k], all different."""
 
 
-def expect(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
-    """Raise ValueError unless `array` has the shape that `symbols` ("P W") spell and the `dtype`.
+def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
+    """Raise ValueError unless an array has the given shape and type.
 
-    A symbol without a value in `sizes` may have any length, unless it is a number.
+    Args:
+        array: The array.
+        argument: What the error calls it.
+        symbols: The shape, one letter or number for each axis: "P W", "N 4".
+        dtype: The type.
+        **sizes: The length that a letter stands for. A letter that is left out may have any length.
     """
     names = symbols.split()
     wanted = [int(name) if name.isdigit() else sizes.get(name) for name in names]
@@ -31,8 +45,6 @@ def expect(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, *
         want is None or want == have for want, have in zip(wanted, array.shape, strict=False)
     )
     if not fits or array.dtype != dtype:
-        numbers = ", ".join(f"{n}={w}" for n, w in zip(names, wanted, strict=True) if w is not None)
-        raise ValueError(
-            f"{argument}: expected [{', '.join(names)}] {np.dtype(dtype)} ({numbers}), "
-            f"got {list(array.shape)} {array.dtype}"
-        )
+        lengths = ", ".join(f"{name}={want}" for name, want in zip(names, wanted, strict=True) if want is not None)
+        expected = f"[{', '.join(names)}] {np.dtype(dtype)}{f' ({lengths})' if lengths else ''}"
+        raise ValueError(f"{argument}: expected {expected}, got {list(array.shape)} {array.dtype}")

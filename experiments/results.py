@@ -1,7 +1,8 @@
 """python experiments/results.py [DIR]: write the tables of experiments/README.md from the run files below DIR (runs).
 
-A run belongs to the experiment that it is a whole run of: same configuration, same seed, and as many generations. What
-no run is found for is left out, and said. For the robustness table champions are evaluated, which takes a minute.
+A run belongs to an experiment if it is a whole run of it: the same configuration, the same seed, as many generations.
+An experiment without a run is left out, and named on stderr. The robustness table evaluates champions, which takes a
+minute.
 """
 
 import json
@@ -14,23 +15,23 @@ from pathlib import Path
 import numpy as np
 
 from evolve import store
+from evolve.analysis.statistics import interval, rank_test
+from evolve.cli.run import load
 from evolve.config import Config, Table, differences
 from evolve.errors import InputError
-from evolve.experiment import load_config, prepare
-from evolve.run import load
 from evolve.shapes import Float64
-from evolve.statistics import interval, rank_test
-from evolve.store import Run
+from evolve.store import StoredRun
+from evolve.training import load_config, prepare
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
 WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
            "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-plastic")
-Runs = Sequence[tuple[Run, Config]]
+Runs = Sequence[tuple[StoredRun, Config]]
 
 
-def find(folder: Path) -> list[tuple[Run, Config]]:
+def find(folder: Path) -> list[tuple[StoredRun, Config]]:
     """Return the whole runs below a folder, each with its configuration."""
     runs = []
     for path in sorted(folder.rglob("seed-*.h5")):
@@ -44,16 +45,16 @@ def find(folder: Path) -> list[tuple[Run, Config]]:
     return runs
 
 
-def of(config: Config, runs: Runs) -> list[Run]:
+def of(config: Config, runs: Runs) -> list[StoredRun]:
     """Return the runs of an experiment, by seed; those that were to end otherwise are not."""
     ours = prepare(config).config
     same = [
         run for run, theirs in runs
         if run.header.seed in ours.seeds and not differences(ours, theirs)
         and (theirs.generations, theirs.early_stop) == (ours.generations, ours.early_stop)
-        and theirs.judges_like(ours)
+        and theirs.evaluates_like(ours)
     ]  # fmt: skip
-    by_seed: dict[int, Run] = {}
+    by_seed: dict[int, StoredRun] = {}
     for run in same:
         known = by_seed.setdefault(run.header.seed, run)
         if known.records[-1].digest != run.records[-1].digest:
@@ -67,13 +68,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def held_out(run: Run) -> float:
+def held_out(run: StoredRun) -> float:
     """Return the champion's mean return on held-out episodes."""
     assert run.held_out is not None
     return float(np.nanmean(run.held_out.returns))
 
 
-def taken(run: Run) -> int:
+def taken(run: StoredRun) -> int:
     """Return the environment steps of all generations."""
     return sum(record.steps for record in run.records)
 
@@ -83,16 +84,16 @@ def clock(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
-def said(section: Table, others: Sequence[Table]) -> str:
-    """Return a network or a strategy in words: its name, and what sets it apart from others of that name."""
+def describe(section: Table, others: Sequence[Table]) -> str:
+    """Return a network or a strategy in words: its name, and the options by which it differs from its namesakes."""
     same = [other for other in others if other["name"] == section["name"]]
-    apart = [key for key in section if any(other.get(key) != section[key] for other in same)]
-    words = ", ".join(f"{key} {section[key]}" for key in apart)
+    different = [key for key in section if any(other.get(key) != section[key] for other in same)]
+    words = ", ".join(f"{key} {section[key]}" for key in different)
     return f"{section['name']} ({words})" if words else str(section["name"])
 
 
 def results(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of what experiments came to, seed by seed."""
+    """Return the table of the results of experiments, seed by seed."""
     rows = []
     for path in paths:
         (config,), question = load([str(path)])[0], path.read_text().splitlines()[0].removeprefix("# ")
@@ -105,7 +106,7 @@ def results(paths: Sequence[Path], runs: Runs) -> str:
         left = ", ".join(f"{np.count_nonzero(mask):,}" for mask in masks)
         steps = ", ".join(f"{taken(run) / 1e6:.1f} M" for run in found)
         times = ", ".join(clock(sum(r.seconds for r in run.records)) for run in found)
-        who = f"{config.network['name']}, {config.strategy['name']}"
+        who = f"{config.network.name}, {config.strategy.name}"
         rows.append([f"[{path.stem}]({path.name})", question, who, means, f"{left} of {masks[0].size:,}", steps, times])
     return table(["experiment", "question", "network, strategy", "held-out mean", "connections", "steps", "time"], rows)
 
@@ -113,7 +114,7 @@ def results(paths: Sequence[Path], runs: Runs) -> str:
 def digests(paths: Sequence[Path], runs: Runs) -> str:
     """Return the table of final digests: who runs the experiment again gets the same."""
     rows = [
-        [path.stem, str(run.header.seed), str(run.told), f"`{run.records[-1].digest.decode()}`"]
+        [path.stem, str(run.header.seed), str(run.num_generations), f"`{run.records[-1].digest.decode()}`"]
         for path in paths
         for run in of(load([str(path)])[0][0], runs)
     ]
@@ -124,10 +125,11 @@ def swept(path: Path, runs: Runs) -> str:
     """Return the table of a sweep: networks and strategies down, environments across, the mean over seeds in a cell."""
     points = [prepare(config).config for config in load([str(path)])[0]]
     tasks = list(dict.fromkeys(config.env.id for config in points))
-    sections = [config.network for config in points], [config.strategy for config in points]
+    networks = [config.network.table() for config in points]
+    strategies = [config.strategy.table() for config in points]
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
     for config in points:
-        row = said(config.network, sections[0]), said(config.strategy, sections[1])
+        row = describe(config.network.table(), networks), describe(config.strategy.table(), strategies)
         cells.setdefault(row, {})[config.env.id] = [held_out(run) for run in of(config, runs)]
     rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items()]
     return table(["network", "strategy", *tasks], rows)
@@ -138,7 +140,7 @@ def cell(means: list[float]) -> str:
     return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})" if means else ""
 
 
-def elsewhere(run: Run, env: str) -> Float64:
+def elsewhere(run: StoredRun, env: str) -> Float64:
     """Return the returns of a champion in another environment."""
     words = ["-e", f"experiments.walkers:{env}-v0", "--engine", "gymnasium", "--set", "env.max_episode_steps=1600"]
     done = subprocess.run(
@@ -152,8 +154,9 @@ def elsewhere(run: Run, env: str) -> Float64:
 
 def with_interval(sample: Float64) -> str:
     """Return the mean of a sample with its 95 % interval."""
-    low, high = interval(sample)
-    return f"{sample.mean():.0f} ({low:.0f} to {high:.0f})"
+    found = interval(sample)
+    spread = "" if found is None else f" ({found[0]:.0f} to {found[1]:.0f})"
+    return f"{sample.mean():.0f}{spread}"
 
 
 def robustness(paths: Sequence[Path], runs: Runs) -> str:
@@ -162,11 +165,7 @@ def robustness(paths: Sequence[Path], runs: Runs) -> str:
     for path in paths:
         for run in of(load([str(path)])[0][0], runs):
             samples = [elsewhere(run, env) for env in WALKERS.values()]
-            between = [interval(sample) for sample in samples]
-            pairs = zip(samples, between, strict=True)
-            rows.append(
-                [path.stem, *(f"{sample.mean():.0f} ({low:.0f} to {high:.0f})" for sample, (low, high) in pairs)]
-            )
+            rows.append([path.stem, *map(with_interval, samples)])
     return table(["champion of", *WALKERS], rows)
 
 

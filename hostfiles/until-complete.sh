@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Keep a run going until it is complete: hostfiles/until-complete.sh "mpirun -n 64" experiments/walker.toml -s 1
 # Resumes after a death or a time limit; ends with evolve's exit code when the run failed (1), the input is wrong (2), or
-# two attempts in a row have told nothing new.
+# two attempts in a row have added no generation.
 set -u
 launcher=$1
 shift
-told="" stopped=""
-trap 'stopped=1' INT TERM USR1 # evolve is told too, and ends cleanly
+before="" stopped=""
+trap 'stopped=1' INT TERM USR1 # evolve gets the signal too, and ends cleanly
 while :; do
     $launcher python -m evolve.run "$@" --resume
     code=$?
@@ -17,9 +17,9 @@ while :; do
         sleep 5
         continue ;;
     esac
-    if [ $code -eq 2 ] || { [ $code -eq 1 ] && [ "$asked" = "$told" ]; } || { [ -n "$told" ] && [ "$asked" = "$told" ]; }; then
+    if [ $code -eq 2 ] || { [ $code -eq 1 ] && [ "$asked" = "$before" ]; } || { [ -n "$before" ] && [ "$asked" = "$before" ]; }; then
         echo "until-complete: given up: $asked" >&2
         exit $((code == 0 ? 1 : code))
     fi
-    told=$asked
+    before=$asked
 done

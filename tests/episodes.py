@@ -31,11 +31,11 @@ def play(network, weights, inputs, mask=None, seed=0, name="auto"):
     return np.array(actions), batch.traces(np.array([1]))[0]
 
 
-def born(network, seed=0):
-    """Return the weights [W] and the mask [W] of a newborn genome."""
-    from evolve.rng import Purpose, Stream
+def initial(network, seed=0):
+    """Return the weights [W] and the mask [W] of an initial genome."""
+    from evolve.numerics.streams import Purpose, Stream
 
-    genome = network.birth(Stream(seed, Purpose.BIRTH))
+    genome = network.init(Stream(seed, Purpose.INIT))
     return genome.weights[0], genome.mask[0]
 
 

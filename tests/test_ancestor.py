@@ -6,36 +6,33 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from conftest import Process, environment, launcher
+from conftest import Process, environment, launcher, make_runs
 from gymnasium import spaces
 
 from evolve import networks, store, strategies
 from evolve.environments.spaces import action_decoder
-from evolve.strategies import ranking
+from evolve.strategies import Results, ranking
 
 SMALL = ("-e", "CartPole-v1", "-p", 9, "-r", 2, "-g", 4, "-d", 3, "--set", "env.max_episode_steps=60")
-NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 
 
 BY_TRACES = (*SMALL, "--set", "strategy.trace_pruning=0.3", "--set", "strategy.uniform_pruning=0.0")
-
-
-def run(place, name, *arguments, ranks=None):
-    words = [*launcher(ranks), sys.executable, "-m", f"evolve.{name}", *map(str, arguments)]
-    process = Process(words, environment(), place)
-    done = process.wait(60)
-    process.close()
-    assert done.code == 0, done.err
-    return done.out
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Runs of seed 13 by one rank and by three, and one of seed 41337, pruned by traces alone."""
     place = tmp_path_factory.mktemp("ancestor")
-    for name, seed, ranks in (("one", 13, None), ("three", 13, 3), ("other", 41337, None)):
-        arguments = (*BY_TRACES, "-s", seed, "--set", "held_out_episodes=7", "-o", name)
-        (place / f"{name}.txt").write_text(run(place, "run", *arguments, ranks=ranks))
+    words = (*BY_TRACES, "--set", "held_out_episodes=7")
+    for name, seed in (("one", 13), ("other", 41337)):
+        make_runs(place, *words, "-s", seed, "-o", name)
+    three = [*launcher(3), sys.executable, "-m", "evolve.run", *map(str, words), "-s", "13", "-o", "three"]
+    process = Process(three, environment(), place)
+    done = process.wait()
+    process.close()
+    assert done.code == 0, done.err
+    (place / "three.txt").write_text(done.out)
     return place
 
 
@@ -64,13 +61,14 @@ def test_traces_leave_the_workers_and_steer_pruning(runs):
 def test_traces_do_not_leak_from_one_candidate_to_the_next(runs):
     """One slot plays all candidates one after another; with many, each has its own."""
     known = read(runs, "one").records[0]
-    run(runs, "run", *BY_TRACES, "-s", 13, "-g", 1, "--set", "compute.slots=1", "-o", "slot")
+    make_runs(runs, *BY_TRACES, "-s", 13, "-g", 1, "--set", "compute.slots=1", "-o", "slot")
     assert np.array_equal(read(runs, "slot").records[0].trace_fingerprints, known.trace_fingerprints)
 
 
-def test_the_champion_is_stored_as_it_was_evaluated(runs):
-    said = run(runs, "replay", "three/seed-13.h5", "--generations", "0,1,2,last")
-    assert said.count("equal to the log, to the bit") == 4
+def test_the_champion_is_stored_as_it_was_evaluated(runs, call):
+    done = call("replay", runs / "three" / "seed-13.h5", "--generations", "0,1,2,last")
+    assert done.code == 0, done.err
+    assert done.out.count("equal to the log, to the bit") == 4
 
 
 def test_nan_ranks_last():
@@ -91,7 +89,7 @@ def test_discrete_actions_are_integers():
 
 
 def test_the_final_test_plays_and_prints_as_many_episodes_as_it_says(runs):
-    assert "champion on 7 held-out episodes" in (runs / "three.txt").read_text()
+    assert "held-out champion, 7 held-out episodes: mean " in (runs / "three.txt").read_text()
     assert len(read(runs, "three").held_out.returns) == 7
 
 
@@ -107,10 +105,10 @@ def test_an_exception_at_a_worker_does_not_hang_the_job(command):
 
 
 def test_elites_do_not_keep_their_luckiest_score():
-    made = strategies.make(strategies.options({"name": "prune"}), NETWORK, 9, 1)
-    state, lucky = made.start(), None
+    strategy = strategies.from_table({"name": "prune"}, NETWORK, 9, 1)
+    state, lucky = strategy.start(), None
     for generation in range(4):
-        genomes = made.ask(state, generation)
+        genomes = strategy.ask(state, generation)
         fitness = np.full(9, 10.0)
         if generation == 0:
             lucky, fitness[5] = genomes.weights[5], 1000.0
@@ -118,8 +116,9 @@ def test_elites_do_not_keep_their_luckiest_score():
             assert np.array_equal(genomes.weights[0], lucky)
         if generation:
             fitness[0] = -2000.0  # whoever survived is evaluated again
-        state = made.tell(state, genomes, fitness, np.zeros((9, NETWORK.traces), np.float32))
-    assert not np.array_equal(made.champion(state).weights[0], lucky)
+        traces = np.zeros((9, NETWORK.num_traces), np.float32)
+        state = strategy.tell(state, genomes, Results(fitness, traces))
+    assert not np.array_equal(strategy.champion(state).weights[0], lucky)
 
 
 def test_no_rank_starts_another_mpirun(command, tmp_path):

@@ -8,6 +8,7 @@ import sys
 import h5py
 import pytest
 from conftest import Process, environment
+from old_digest import old_digests
 
 from evolve import store
 from evolve.numerics import native
@@ -42,8 +43,9 @@ def digests(command, tmp_path):
     return run
 
 
-def test_golden_digest_of_a_short_run(digests, golden):
-    assert digests(*QUICK)[0] == golden["cartpole_digests"]
+def test_golden_digest_of_a_short_run(digests, golden, tmp_path):
+    assert digests(*QUICK, "--set", "output.genomes=all")[0] == golden["cartpole_digests"]
+    assert old_digests(tmp_path / "run" / "seed-13.h5") == golden["old_cartpole_digests"]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5, 9])
@@ -56,13 +58,16 @@ def test_mpich_agrees(digests, golden, ranks):
     assert digests(*QUICK, ranks=ranks, mpi="mpich")[0] == golden["cartpole_digests"]
 
 
-@pytest.mark.parametrize("ranks", [None, 4])
-@pytest.mark.parametrize("policy", [("fixed", 1, 3), ("fixed", 7, 1), ("guided", 8, 5)])
-def test_chunks_and_slots_do_not_matter(digests, golden, ranks, policy):
-    chunks, size, slots = policy
-    settings = (f"compute.chunks={chunks}", f"compute.chunk_size={size}", f"compute.slots={slots}")
-    words = [word for setting in settings for word in ("--set", setting)]
-    assert digests(*QUICK, *words, ranks=ranks)[0] == golden["cartpole_digests"]
+@pytest.mark.parametrize(("size", "slots"), [(1, 3), (7, 1), (None, 5)])
+def test_chunks_and_slots_do_not_matter(digests, golden, size, slots):
+    chunks = {} if size is None else {"TOY_CHUNK_SIZE": str(size)}
+    words = (*QUICK, "--set", f"compute.slots={slots}")
+    assert digests(*words, ranks=4, module="toy_run", **chunks)[0] == golden["cartpole_digests"]
+
+
+@pytest.mark.parametrize("slots", [1, 3, 40])
+def test_slots_do_not_matter_alone(digests, golden, slots):
+    assert digests(*QUICK, "--set", f"compute.slots={slots}")[0] == golden["cartpole_digests"]
 
 
 @pytest.mark.parametrize("ranks", [None, 3])
@@ -134,8 +139,8 @@ def test_the_walker_on_any_number_of_ranks(digests):
     expected = digests(*WALKER)
     for ranks in (2, 3, 5, 9):
         assert digests(*WALKER, ranks=ranks) == expected, f"{ranks} ranks"
-    other = ("--set", "compute.chunks=fixed", "--set", "compute.chunk_size=2", "--set", "compute.slots=2")
-    assert digests(*WALKER, *other, ranks=3) == expected
+    other = digests(*WALKER, "--set", "compute.slots=2", ranks=3, module="toy_run", TOY_CHUNK_SIZE="2")
+    assert other == expected
     assert digests(*WALKER, ranks=3, mpi="mpich") == expected
 
 
@@ -186,7 +191,7 @@ def test_the_seed_has_an_effect(digests):
 
 def test_common_random_numbers_give_all_candidates_the_same_episodes(command, tmp_path):
     """With pruning off and a network that sees nothing, equal episodes mean equal returns."""
-    blind = ("-e", "CartPole-v1", "-p", 4, "-r", 3, "-g", 1, "--set", "network.birth_pruning=0.999999")
+    blind = ("-e", "CartPole-v1", "-p", 4, "-r", 3, "-g", 1, "--set", "network.init_sparsity=0.999999")
     for common in ("true", "false"):
         done = command("run", *blind, "--set", f"common_random_numbers={common}", "-o", common)
         assert done.code == 0, done.err

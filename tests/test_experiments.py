@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, make_runs
 
 from evolve import store
+from evolve.cli.run import load
 from evolve.config import differences
-from evolve.experiment import load_config, prepare
-from evolve.run import load, main
+from evolve.training import load_config, prepare
 
 SMALL = """# Does {name} hold its pole?
 seeds = [1, 2]
@@ -48,8 +48,7 @@ def place(tmp_path_factory):
     (place / "three.toml").write_text(SMALL.format(name="three", more="connection_cost = 1.0"))
     (place / "many.toml").write_text(SWEEP.format(name="many", more=""))
     for name, more in (("one", ()), ("two", ()), ("many", ()), ("one", ("-g", "2")), ("one", ("-p", "7"))):
-        folder = place / "runs" / f"{name}{''.join(more)}"
-        assert main([str(place / f"{name}.toml"), *more, "-o", str(folder)]) == 0
+        make_runs(place, f"{name}.toml", *more, "-o", f"runs/{name}{''.join(more)}")
     shutil.copy(place / "one.toml", place / "runs" / "seed-1.h5")  # no run file
     return place
 
@@ -76,10 +75,10 @@ def test_a_sweep_is_a_table_of_means_over_seeds(results, place):
     means = [store.read(place / "runs/many/strategy=ga" / f"seed-{s}.h5").held_out.returns.mean() for s in (1, 2)]
     assert table[2].endswith(f"| ga | {np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f}) |")
     assert "| prune |" in table[3]
-    known = [{"name": "ga", "parents": 2}, {"name": "ga", "parents": 3, "survivors": 1}, {"name": "mk2", "parents": 9}]
-    assert results.said(known[0], known) == "ga (parents 2)"
-    assert results.said(known[1], known) == "ga (parents 3, survivors 1)"
-    assert results.said(known[2], known) == "mk2"
+    known = [{"name": "ga", "parents": 2}, {"name": "ga", "parents": 3, "survivors": 1}, {"name": "umda", "parents": 9}]
+    assert results.describe(known[0], known) == "ga (parents 2)"
+    assert results.describe(known[1], known) == "ga (parents 3, survivors 1)"
+    assert results.describe(known[2], known) == "umda"
 
 
 def test_experiments_are_compared_with_the_first(results, place):
@@ -98,13 +97,20 @@ def test_tables_take_their_place(results, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["Unchanged", "WeakLeg", "LameLeg", "Lighter", "Heavier"])
-def test_changed_walkers_are_walkers(name, tmp_path, monkeypatch, command):
+def test_changed_walkers_are_walkers(name, tmp_path, monkeypatch, call):
+    monkeypatch.syspath_prepend(str(ROOT))
     quick = ("-p", 2, "-g", 1, "-r", 1, "-d", 2, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=3")
-    there = {"PYTHONPATH": str(ROOT)}
-    assert command("run", *quick, "-e", f"experiments.walkers:{name}-v0", "-o", name, **there).code == 0
-    assert command("run", *quick, "-e", "BipedalWalker-v3", "-o", "plain").code == 0
+    for env, folder in ((f"experiments.walkers:{name}-v0", name), ("BipedalWalker-v3", "plain")):
+        done = call("run", *quick, "-e", env, "-o", folder)
+        assert done.code == 0, done.err
     one, plain = (store.read(tmp_path / folder / "seed-0.h5") for folder in (name, "plain"))
     assert (one.records[0].digest == plain.records[0].digest) is (name == "Unchanged")
+
+
+def test_champions_are_evaluated_elsewhere(results, place):
+    """By a command of its own, for which the walkers have to be found."""
+    with pytest.raises(SystemExit, match="an environment of the champion's 4 observations and 2 actions"):
+        results.elsewhere(store.read(place / "runs" / "one" / "seed-1.h5"), "WeakLeg")
 
 
 def test_every_table_of_the_readme_has_its_place(results):

@@ -1,9 +1,11 @@
 import hashlib
+import struct
 
 import numpy as np
 import pytest
+from old_digest import old_chain_digest
 
-from evolve.genome import DIGEST_START, Genomes, chain_digest, concatenate, pruned
+from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest, concatenate, pruned
 
 
 def some(P=3, W=4):
@@ -35,31 +37,73 @@ def test_concatenate_keeps_order():
     assert np.array_equal(concatenate(a, b).weights, np.vstack([a.weights, b.weights]))
 
 
+def by_hand(*numbers):
+    """Little-endian bytes of (format, value) pairs."""
+    return b"".join(struct.pack(f"<{kind}", value) for kind, value in numbers)
+
+
+WEIGHTS = [[0.5, 0.0, -1.25], [3.0, 2.0, 1.0]]
+MASK = [[True, False, True], [True, True, True]]
+RETURNS = [[1.5, -2.0], [float("nan"), 0.0]]
+LENGTHS = [[7, 8], [9, 10]]
+GIVEN = (
+    Genomes(np.array(WEIGHTS, np.float32), np.array(MASK)),
+    np.array(RETURNS),
+    np.array(LENGTHS, np.int32),
+)
+ROWS = [by_hand(*(("f", w) for w in row)) for row in WEIGHTS]
+MASK_ROWS = [by_hand(*(("?", m) for m in row)) for row in MASK]
+QUIET_NAN = b"\0\0\0\0\0\0\xf8\x7f"
+TAIL = by_hand(("d", 1.5), ("d", -2.0)) + QUIET_NAN + by_hand(("d", 0.0), ("i", 7), ("i", 8), ("i", 9), ("i", 10))
+
+
 def test_digest_is_what_the_docstring_says():
-    genomes, returns, lengths = some(), np.arange(6.0).reshape(3, 2), np.arange(6, dtype=np.int32).reshape(3, 2)
-    by_hand = hashlib.sha256(
-        DIGEST_START + genomes.weights.tobytes() + genomes.mask.tobytes() + returns.tobytes() + lengths.tobytes()
-    )
-    assert chain_digest(DIGEST_START, genomes, returns, lengths) == by_hand.digest()
+    genomes, returns, lengths = GIVEN
+    one, two = (hashlib.sha256(row + mask).digest() for row, mask in zip(ROWS, MASK_ROWS, strict=True))
+    assert candidate_digests(genomes) == [one, two]
+    expected = hashlib.sha256(DIGEST_START + one + two + TAIL).digest()
+    assert chain_digest(DIGEST_START, [one, two], returns, lengths) == expected
+    assert expected.hex() == "a6f82e3332c7ec5b382974f4c31310e870395d34975d12da9e63803d6d75de6a"
+
+
+def test_the_old_digest_is_what_its_docstring_says():
+    expected = hashlib.sha256(DIGEST_START + b"".join(ROWS) + b"".join(MASK_ROWS) + TAIL).digest()
+    assert old_chain_digest(DIGEST_START, *GIVEN) == expected
+    assert expected.hex() == "ca86fb0c123905fc680b5d98dbe1bb663f078118f9f42c73d29bd75a18cace54"
+
+
+def digest(genomes, returns, lengths, previous=DIGEST_START):
+    return chain_digest(previous, candidate_digests(genomes), returns, lengths)
 
 
 def test_digest_chains_and_sees_every_bit():
     genomes, returns, lengths = some(), np.zeros((3, 2)), np.zeros((3, 2), np.int32)
-    first = chain_digest(DIGEST_START, genomes, returns, lengths)
+    first = digest(genomes, returns, lengths)
     negative_zero = returns.copy()
     negative_zero[2, 1] = -0.0
     flipped = genomes.mask.copy()
     flipped[0, 0] ^= True
     others = [
-        chain_digest(first, genomes, returns, lengths),
-        chain_digest(DIGEST_START, genomes, negative_zero, lengths),
-        chain_digest(DIGEST_START, Genomes(genomes.weights, flipped), returns, lengths),
-        chain_digest(DIGEST_START, genomes, returns, lengths + np.int32(1)),
+        digest(genomes, returns, lengths, previous=first),
+        digest(genomes, negative_zero, lengths),
+        digest(Genomes(genomes.weights, flipped), returns, lengths),
+        digest(genomes, returns, lengths + np.int32(1)),
+        digest(genomes.take(np.array([1, 0, 2])), returns, lengths),
     ]
-    assert len({first, *others}) == 5
+    assert len({first, *others}) == 6
+
+
+def test_digest_of_a_candidate_depends_on_nothing_but_its_genome():
+    genomes = some()
+    assert candidate_digests(genomes.take(np.array([2, 0]))) == [candidate_digests(genomes)[p] for p in (2, 0)]
+
+
+def test_digest_does_not_depend_on_the_layout_in_memory():
+    genomes, returns, lengths = some(), np.arange(6.0).reshape(3, 2), np.arange(6, dtype=np.int32).reshape(3, 2)
+    fortran = Genomes(np.asfortranarray(genomes.weights), np.asfortranarray(genomes.mask))
+    assert digest(fortran, np.asfortranarray(returns), np.asfortranarray(lengths)) == digest(genomes, returns, lengths)
 
 
 def test_digest_does_not_depend_on_the_sign_of_nan():
     genomes, lengths = some(), np.zeros((3, 1), np.int32)
-    digests = {chain_digest(DIGEST_START, genomes, np.full((3, 1), nan), lengths) for nan in (np.nan, -np.nan)}
-    assert len(digests) == 1
+    assert len({digest(genomes, np.full((3, 1), nan), lengths) for nan in (np.nan, -np.nan)}) == 1

@@ -4,17 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, environment
+from conftest import LONG, ROOT, environment, wait_for
 
 from evolve import store
 
-RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", "-p", 8, "-r", 2, "-g", 6, "-d", 2,
-       "--set", "held_out_episodes=0", "-o", "out")  # fmt: skip
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
+       "-g", 8, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")  # fmt: skip
 
 
 @pytest.fixture
@@ -56,58 +55,70 @@ def begin(tmp_path):
 
 
 def evolving(process, tmp_path, generations):
-    """Wait until so many generations are told; return the process that evolves."""
-    path, deadline = store.path_of(tmp_path / "out", 0), time.monotonic() + 30
-    while not path.exists() or store.read(path).told < generations:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return next(
-        p for p in psutil.Process(process.pid).children(recursive=True) if p.cmdline()[1:3] == ["-m", "evolve.run"]
-    )
+    """Wait until so many generations are complete while a process evolves; return that process."""
+    path, found = store.path_of(tmp_path / "out", 0), []
+
+    def running():
+        if not path.exists() or store.read(path).num_generations < generations:
+            return False
+        try:  # the script may be between two runs: then there is none for a moment
+            children = psutil.Process(process.pid).children(recursive=True)
+            found[:] = [p for p in children if p.cmdline()[1:3] == ["-m", "evolve.run"]]
+        except psutil.Error:
+            return False
+        return bool(found)
+
+    wait_for(running, (tmp_path / "log").read_text)
+    return found[0]
 
 
 @pytest.mark.parametrize("launcher", ["", "lies"])
-def test_until_complete_outlives_kills(commands, begin, tmp_path, launcher):
+def test_until_complete_outlives_kills(commands, begin, tmp_path, brake, launcher):
     process = begin("until-complete.sh", commands, launcher, *RUN)
     for generations in (1, 3):
-        evolving(process, tmp_path, generations).kill()
-    assert process.wait(60) == 0
+        running = evolving(process, tmp_path, generations)
+        running.kill()
+        wait_for(lambda gone=running: not gone.is_running())
+    brake.unlink()
+    assert process.wait(LONG) == 0
     assert store.read(store.path_of(tmp_path / "out", 0)).complete
 
 
 def test_until_complete_gives_up(commands, begin, tmp_path):
     wrong = begin("until-complete.sh", commands, "", *RUN, "-p", "x")
-    assert wrong.wait(30) == 2
-    broken = begin("until-complete.sh", commands, "", "-e", "toys:Broken-v0", *RUN[4:])
-    assert broken.wait(30) == 1
+    assert wrong.wait(LONG) == 2
+    broken = begin("until-complete.sh", commands, "", "-e", "toys:Broken-v0", *RUN[6:])
+    assert broken.wait(LONG) == 1
     crash = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.how=crash", "--set", "compute.check=false")
-    crashing = begin("until-complete.sh", commands, "lies", *crash, *RUN[4:-1], "crash")
-    assert crashing.wait(30) == 1
+    crashing = begin("until-complete.sh", commands, "lies", *crash, *RUN[6:-1], "crash")
+    assert crashing.wait(LONG) == 1
     assert "given up" in (tmp_path / "log").read_text()
 
 
-def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp_path):
+def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp_path, brake):
     first = begin("slurm.sh", commands, *RUN)
     evolving(first, tmp_path, 2).send_signal(signal.SIGUSR1)
-    assert first.wait(30) == 75
+    assert first.wait(LONG) == 75
+    brake.unlink()
     assert (tmp_path / "scontrol.log").read_text() == "requeue 42\n"
     assert "--mpi=pmix python -m evolve.run" in (tmp_path / "srun.log").read_text()
     second = begin("slurm.sh", commands | {"SLURM_RESTART_COUNT": "1"}, *RUN)
-    assert second.wait(60) == 0
+    assert second.wait(LONG) == 0
     assert store.read(store.path_of(tmp_path / "out", 0)).complete
     assert (tmp_path / "scontrol.log").read_text().count("requeue") == 1
 
 
 def test_the_slurm_job_does_not_repeat_a_failure(commands, begin, tmp_path):
-    assert begin("slurm.sh", commands, "-e", "toys:Broken-v0", *RUN[4:]).wait(30) == 1
+    assert begin("slurm.sh", commands, "-e", "toys:Broken-v0", *RUN[6:]).wait(LONG) == 1
     assert not Path(tmp_path / "scontrol.log").exists()
 
 
+@pytest.mark.usefixtures("brake")
 def test_until_complete_can_be_interrupted(commands, begin, tmp_path):
     """Ctrl-C reaches the script and what it runs: neither begins anew."""
     process = begin("until-complete.sh", commands, "", *RUN)
     running = evolving(process, tmp_path, 1)
     for one in (process, running):
         one.send_signal(signal.SIGINT)
-    assert process.wait(30) == 75
+    assert process.wait(LONG) == 75
     assert not store.read(store.path_of(tmp_path / "out", 0)).complete

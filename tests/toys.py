@@ -82,13 +82,17 @@ class Broken(gymnasium.Env):
 
 
 class Slow(gymnasium.Env):
-    """Ten steps of `seconds` each."""
+    """Ten steps of `seconds` each.
+
+    mark: a file that the first of them makes. brake: where one is named, steps take time only while that file exists;
+    a test can thus interrupt a run at its leisure, and have it end at once.
+    """
 
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Discrete(2)
 
-    def __init__(self, seconds: float = 0.01):
-        self.seconds = seconds
+    def __init__(self, seconds: float = 0.01, mark: str = "", brake: str = ""):
+        self.seconds, self.mark, self.brake = seconds, mark, brake
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -98,7 +102,10 @@ class Slow(gymnasium.Env):
     def step(self, action):
         import time
 
-        time.sleep(self.seconds)
+        if self.mark:
+            open(self.mark, "w").close()
+        if not self.brake or os.path.exists(self.brake):
+            time.sleep(self.seconds)
         self.steps += 1
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), False, self.steps >= 10, {}
 

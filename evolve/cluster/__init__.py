@@ -1,12 +1,12 @@
-"""The cluster: a coordinator rank hands out units, worker ranks evaluate them, and nobody waits spinning.
+"""The cluster: a coordinator rank hands out episodes, worker ranks play them, and nobody waits spinning.
 
-`world` is the only file that imports mpi4py; a world of one needs no MPI at all and runs the same coordinator.
+It knows nothing of evolution: a batch of episodes comes in, and their results come out. `transport` is the door to
+mpi4py; where there is one rank, no MPI is needed and the same coordinator plays the episodes itself.
 """
 
-from evolve.cluster.backlog import Task, keys_of
 from evolve.cluster.coordinator import Coordinator, dismiss
+from evolve.cluster.transport import Transport, connect, launched
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import serve
-from evolve.cluster.world import World, connect
 
-__all__ = ["Coordinator", "Task", "Watchdog", "World", "connect", "dismiss", "keys_of", "serve"]
+__all__ = ["Coordinator", "Transport", "Watchdog", "connect", "dismiss", "launched", "serve"]

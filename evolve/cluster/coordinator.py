@@ -1,258 +1,209 @@
-"""The coordinator: hands out units in shrinking chunks, keeps every worker one chunk ahead, files results by key."""
+"""The coordinator: hands batches out in shrinking chunks, and collects the results by key."""
 
 import itertools
-import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.backlog import Backlog, Task, shrinking
-from evolve.cluster.farm import Farm
-from evolve.cluster.messages import EpisodeFault, Failure, Kill, Results, Setup, Stop, StopRequest
-from evolve.cluster.watchdog import Watchdog, kill, patience
-from evolve.cluster.worker import MakeRollout, failure_report, fault_message, units_of
-from evolve.cluster.world import World
-from evolve.config import Config, RacingOptions
-from evolve.errors import FAILURES, EpisodeError, RunError, Stopped
-from evolve.evaluation import Evaluation, Ledger
-from evolve.genome import Genomes
-from evolve.racing import NO_RACE, rounds
-from evolve.rollout import Rollout
+from evolve.cluster.losses import LossHandler
+from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Setup, Stop, StopRequest, WorkerError
+from evolve.cluster.pending import shrinking_sizes
+from evolve.cluster.reports import FailureReporter
+from evolve.cluster.scheduler import ChunkSizes, Scheduler
+from evolve.cluster.transport import Transport
+from evolve.cluster.watchdog import Watchdog
+from evolve.cluster.worker import MakeRollout, error_report
+from evolve.errors import FAILURES, RunError, Stopped
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, EpisodeResults, ResultsCollector, Rollout, RolloutSpec
 from evolve.shapes import Float64, Int64
 
-_LOG = logging.getLogger("evolve")
-_LARGEST_CHUNK = 2048  # units, unless there are more slots
-_LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
+_LARGEST_CHUNK = 2048  # episodes, unless there are more slots
 _SERIALS = itertools.count(1)  # of all coordinators of this process: workers may still answer the last one
-_TOLD = 3  # failed episodes of an evaluation that are described
+_SETUPS = itertools.count(1)
 
 
 class Coordinator:
-    """Evaluates populations over the ranks of a world, or in this process when it is the only one.
+    """Evaluates batches of episodes over the ranks of a transport, or in this process when it is the only one.
 
-    stopped: asked often; returns why the run should stop early, or None. Its answer becomes `Stopped`.
-    chunk_seconds: how much work a chunk should be, where there is enough, beside what it costs to begin one.
-    Making one tells every worker the experiment; they prepare while the coordinator does.
+    Args:
+        transport: To the workers, if there are any.
+        make_rollout: From the experiment's text in a `RolloutSpec`; every rank has the same.
+        stop_reason: Called often; returns why to stop early, or None. Its answer becomes `Stopped`.
+        chunk_sizes: Of the chunks; by default they shrink as the batch ends.
+        exit_on_hang: Whether this process ends when it plays an episode itself that hangs in native code.
     """
 
     def __init__(
         self,
-        world: World,
-        config: Config,
+        transport: Transport,
         make_rollout: MakeRollout,
-        stopped: Callable[[], str | None] = lambda: None,
-        chunk_seconds: float = 0.01,
+        stop_reason: Callable[[], str | None] = lambda: None,
+        chunk_sizes: ChunkSizes | None = None,
+        exit_on_hang: bool = True,
     ) -> None:
-        self._world, self._make_rollout, self._stopped = world, make_rollout, stopped
-        self._chunk_seconds = chunk_seconds
-        self._workers = [rank for rank in range(1, world.size) if rank not in world.gone]
+        self._transport = transport
+        self._make_rollout = make_rollout
+        self._stop_reason = stop_reason
+        self._chunk_sizes = chunk_sizes or self._shrinking_sizes
+        self._exit_on_hang = exit_on_hang
+        self._workers = [rank for rank in range(1, transport.size) if rank not in transport.gone]
         self._ready: set[int] = set()
-        self._serial, self._unit_seconds, self._faults = 0, 0.0, 0
-        self.progress: Callable[[int, int, int], None] = _tell_nobody
-        """Called now and then with the units that are done, all units, and how many workers have nothing to do."""
-        self._set_up(config)
-
-    def _set_up(self, config: Config) -> None:
-        self._config, self._compute, self._env = config, config.compute, config.env
-        self._slots, self._text = self._compute.slots or 1, config.to_toml()
+        self._spec: RolloutSpec | None = None
+        self._setup = 0
+        self._serial = 0
+        self._episode_seconds = 0.0  # of the last batch, each
         self._own_rollout: Rollout | None = None
+        self._report: FailureReporter | None = None
+        self._seconds = np.zeros((2, transport.size))
+        self.progress: Callable[[Purpose, int, int, int], None] = _ignore
+        """Called often: what the batch is for, how many episodes are done, of how many, how many workers are idle."""
+
+    def prepare(self, spec: RolloutSpec) -> None:
+        """Have every worker make a rollout, while this process goes on; unless it was the last one they made."""
+        if spec == self._spec:
+            return
+        self._spec = spec
+        self._setup = next(_SETUPS)
+        self._own_rollout = None
         for worker in self._workers:
-            self._world.post(worker, messages.encode(Setup(messages.text(self._text))))
+            self._transport.send(worker, messages.encode(Setup(self._setup, spec.experiment)))
 
-    @contextmanager
-    def playing(self, config: Config) -> Iterator[None]:
-        """Evaluate episodes of another experiment in the `with` block. After an exception nothing more is evaluated."""
-        before = self._config
-        if config != before:
-            self._set_up(config)
-        yield
-        if config != before:
-            self._set_up(before)
+    def forget(self) -> None:
+        """Have workers make their rollouts anew before the next batch: they have left `serve` meanwhile."""
+        self._spec = None
 
-    def evaluate(
-        self,
-        task: Task,
-        genomes: Genomes,
-        episodes: int,
-        traces: int,
-        race: tuple[RacingOptions, Float64 | float] = (NO_RACE, 0.0),
-    ) -> Evaluation:
-        """Evaluate P genomes for E = `episodes` each, or for fewer where they leave the race; `traces` is T.
+    def take_seconds(self) -> tuple[Float64, Float64]:
+        """Return [R] each: how long every rank was at work, and in environments, since this was last asked."""
+        busy, environments = self._seconds
+        self._seconds = np.zeros_like(self._seconds)
+        return busy, environments
 
-        race: how it is run, and what each candidate costs [P].
+    def evaluate(self, spec: RolloutSpec, batch: EpisodeBatch) -> EpisodeResults:
+        """Play a batch of N episodes; return their results, by key, in any order.
 
         A worker that dies, where MPI survives it, or no longer answers is done without; when none is left, this process
-        does the rest. Raises Stopped when asked to stop, EpisodeError for an episode that failed (unless that is to
-        count as the worst: then its return is NaN), and RunError when a worker cannot go on.
-        """
-        self._faults = 0
-        ledger = Ledger(len(genomes), episodes, traces, task.normalized)
-        seconds = np.zeros((2, self._world.size))
-        for units in rounds(race[0], ledger.returns, race[1]):
-            self._serial = next(_SERIALS)
-            ledger.expect(len(units))
-            backlog = Backlog(self._serial, task, genomes, episodes, units)
-            if self._workers:
-                self._farm_out(task, backlog, ledger, seconds)
-            if not self._workers:
-                self._work_alone(task, backlog, ledger, seconds)
-            self._unit_seconds = float(seconds[0].sum()) / ledger.units
-        if self._faults > _TOLD:
-            _LOG.warning("… and %d more", ledger.failed - _TOLD)
-        return ledger.evaluation(genomes.mask, seconds)
+        does the rest.
 
-    def _work_alone(self, task: Task, backlog: Backlog, ledger: Ledger, seconds: Float64) -> None:
+        Raises:
+            Stopped: Somebody asked for it.
+            EpisodeError: An episode failed, and `spec.on_failure` is "stop".
+            RunError: A worker cannot go on.
+        """
+        self.prepare(spec)
+        self._serial = next(_SERIALS)
+        self._report = None
+        before = float(self._seconds[0].sum())
+        collector = ResultsCollector(len(batch.genomes), spec.num_traces)
+        left = self._serve_workers(spec, batch, collector) if self._workers else np.arange(len(batch))
+        if len(left):
+            self._work_alone(spec, batch, left, collector)
+        self._episode_seconds = (float(self._seconds[0].sum()) - before) / len(batch)
+        results = collector.collect()
+        if self._report is not None:
+            self._report.finish(results)
+        return results
+
+    def _serve_workers(self, spec: RolloutSpec, batch: EpisodeBatch, collector: ResultsCollector) -> Int64:
+        """Evaluate on the workers, until all is done; return the episodes [n] that are left when no worker is."""
+        scheduler = Scheduler(self._transport, self._workers, batch, self._serial, self._setup, self._chunk_sizes)
+        self._report = FailureReporter(spec, batch, self._transport)
+        losses = LossHandler(self._transport, self._workers, self._ready, batch, spec.episode_seconds,
+                             scheduler, collector, self._report)  # fmt: skip
+        scheduler.start()
+        while self._workers and scheduler.unfinished:
+            self._check_stop()
+            received = self._transport.probe()
+            if received is None:
+                losses.look()
+                self._transport.backoff()
+                continue
+            worker, frame = received
+            if worker in self._transport.gone:  # its episodes were given to others
+                continue
+            self._ready.add(worker)
+            scheduler.reset_silence(worker)
+            message = messages.decode(frame)
+            if isinstance(message, ChunkResults) and message.serial == self._serial:
+                if scheduler.mark_done(message.results):
+                    collector.add(message.results)
+                self._seconds[:, worker] += message.busy_seconds, message.environment_seconds
+                scheduler.refill(worker, len(message.results))
+                self.progress(Purpose(batch.purpose), len(batch) - scheduler.unfinished, len(batch), scheduler.idle)
+            else:
+                self._handle_message(message, worker, self._report)
+        return scheduler.pending.take_all()
+
+    def _work_alone(self, spec: RolloutSpec, batch: EpisodeBatch, indices: Int64, collector: ResultsCollector) -> None:
+        """Play some episodes [n] of a batch in this process."""
         if self._own_rollout is None:
-            self._own_rollout = self._make_rollout(self._text)
-        begin, rollout = time.perf_counter(), self._own_rollout
+            self._own_rollout = self._make_rollout(spec.experiment)
+        rollout = self._own_rollout
         rollout.clear()
-        rollout.environment_seconds = 0
-        with Watchdog(self._env.max_episode_seconds, fatal=True) as watchdog:
-            while ledger.waiting:
+        rollout.environment_seconds = 0.0
+        begin = time.perf_counter()
+        submitted = 0
+        done = 0
+        with Watchdog(spec.episode_seconds, fatal=self._exit_on_hang) as watchdog:
+            while done < len(indices):
                 self._check_stop()
                 watchdog.pat()
                 try:
-                    if len(backlog) and rollout.pending <= self._slots:
-                        rollout.submit(units_of(backlog.take(self._slots)[1]))
-                    outcomes = rollout.tick()
-                except FAILURES as wrong:
-                    raise RunError(failure_report(self._world)) from wrong
-                for fault in rollout.take_faults():
-                    self._face(task, fault_message(self._serial, fault), 0)
-                if outcomes is not None:
-                    ledger.put(outcomes)
-                    self.progress(ledger.units - ledger.waiting, ledger.units, 0)
-        seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
+                    if submitted < len(indices) and rollout.pending <= spec.slots:
+                        rollout.submit(batch.take(indices[submitted : submitted + spec.slots]))
+                        submitted += spec.slots
+                    results = rollout.tick()
+                except FAILURES as error:
+                    raise RunError(error_report(self._transport)) from error
+                for failure in rollout.take_failures():
+                    self._report = self._report or FailureReporter(spec, batch, self._transport)
+                    self._report.report(failure, 0)
+                if results is not None:
+                    collector.add(results)
+                    done += len(results)
+                    self.progress(Purpose(batch.purpose), len(batch) - len(indices) + done, len(batch), 0)
+        self._seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
 
-    def _farm_out(self, task: Task, backlog: Backlog, ledger: Ledger, seconds: Float64) -> None:
-        """Evaluate on the workers, until all is done or none of them is left."""
-        farm, looked = Farm(self._world, self._workers, backlog, self._chunk_sizes), time.monotonic()
-        while ledger.waiting and self._workers:
-            self._check_stop()
-            received = self._world.poll()
-            if received is None:
-                passed, looked = min(time.monotonic() - looked, 0.5), time.monotonic()  # at most: we may have slept
-                self._do_without(task, farm, ledger, passed)
-                self._world.nap()
-                continue
-            worker, message = received[0], messages.decode(received[1])
-            self._ready.add(worker)
-            farm.heard(worker)
-            if isinstance(message, Results) and int(message.serial[0]) == self._serial:
-                ledger.put(message)
-                seconds[:, worker] += message.seconds
-                farm.returned(worker, len(message.candidates))
-                self.progress(ledger.units - ledger.waiting, ledger.units, farm.idle)
-            else:
-                self._heed(task, message, worker)
+    def _shrinking_sizes(self, episodes: int, workers: int) -> Iterator[int]:
+        assert self._spec is not None
+        worthwhile = int(self._spec.chunk_seconds / self._episode_seconds) if self._episode_seconds else 1
+        least = min(worthwhile, _LARGEST_CHUNK)
+        return shrinking_sizes(episodes, workers, max(self._spec.slots, least), least)
 
-    def _do_without(self, task: Task, farm: Farm, ledger: Ledger, passed: float) -> None:
-        """Give what dead and silent workers were to do to the others."""
-        for worker in self._world.lost():
-            if worker in self._workers:
-                again, blamed = farm.lose(worker, ledger.done, hung=False)
-                self._say_lost(worker, "was lost", again)
-                self._blame(task, ledger, blamed, worker, "it was there whenever a worker died")
-                if not self._workers:
-                    self._say_alone(task, farm.in_hand_at_the_end, ledger.done.shape[1])
-        for worker in farm.silent(passed, self._patience):
-            self._world.abandon(worker)
-            self._kill(worker)
-            again, blamed = farm.lose(worker, ledger.done, hung=True)
-            self._say_lost(worker, "no longer answers, and is given up", again)
-            hangs = f"it hangs in native code, for longer than {self._env.max_episode_seconds:g} s"
-            self._blame(task, ledger, blamed, worker, f"{hangs} (env.max_episode_seconds)")
-            if ledger.waiting and not self._workers:
-                raise RunError(
-                    f"no worker is left but hanging ones, and {ledger.waiting} episodes; rank 0 must not hang"
-                )
-
-    def _kill(self, worker: int) -> None:
-        """End a worker that hangs, where its death ends nobody else."""
-        world, pid = self._world, self._world.pids[worker]
-        beside = [w for w in self._workers if w != worker and world.hosts[w] == world.hosts[worker]]
-        if world.tolerant and world.hosts[worker] == world.host:
-            kill(pid)
-        elif world.tolerant and beside:
-            world.post(beside[0], messages.encode(Kill(np.array([pid]))))
-
-    def _patience(self, worker: int) -> float:
-        usual = patience(self._env.max_episode_seconds) + 1.0  # it tells where it hangs before
-        return usual if worker in self._ready else max(usual, _LONGEST_SETUP)
-
-    def _say_lost(self, worker: int, how: str, again: int) -> None:
-        when, host = time.strftime("%Y-%m-%d %H:%M:%S"), self._world.hosts[worker]
-        _LOG.warning("%s: rank %d on %s %s; its %d episodes are evaluated by others", when, worker, host, how, again)
-
-    def _say_alone(self, task: Task, units: Int64, episodes: int) -> None:
-        """Say what rank 0 is going to try, should that be what has killed the workers."""
-        named = [task.name(*divmod(unit, episodes))[0] for unit in units[:_TOLD].tolist()]
-        last = (
-            f", at last those that workers died with: {'; '.join(named)}{' …' * (len(units) > _TOLD)}" if named else ""
-        )
-        _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
-
-    def _blame(self, task: Task, ledger: Ledger, units: Int64, worker: int, what: str) -> None:
-        """Let units [n] that hang or kill workers count as failed."""
-        for unit in units.tolist():
-            row, episode = divmod(unit, ledger.done.shape[1])
-            numbers = np.array([self._serial, row, episode, -1, -1])
-            self._face(task, EpisodeFault(numbers, messages.text(what)), worker)
-            ledger.give_up(row, episode)
-
-    def _chunk_sizes(self, units: int) -> Iterator[int]:
-        if self._compute.chunks == "fixed":
-            return itertools.repeat(self._compute.chunk_size)
-        least = min(int(self._chunk_seconds / self._unit_seconds), _LARGEST_CHUNK) if self._unit_seconds else 1
-        return shrinking(units, len(self._workers), max(self._slots, least), least)
-
-    def _heed(self, task: Task, message: messages.Message, worker: int) -> None:
+    def _handle_message(self, message: Message, worker: int, reporter: FailureReporter) -> None:
         match message:
-            case EpisodeFault() if int(message.numbers[0]) == self._serial:
-                self._face(task, message, worker)
-            case Failure(report):
-                raise RunError(report.tobytes().decode())
+            case FailedEpisode(serial, failure) if serial == self._serial:
+                reporter.report(failure, worker)
+            case WorkerError(report):
+                raise RunError(report)
             case StopRequest(signal):
-                raise Stopped(f"signal {int(signal[0])} at a worker")
-
-    def _face(self, task: Task, fault: EpisodeFault, worker: int) -> None:
-        """Stop for a failed episode, or say that it counts as the worst."""
-        _, row, episode, seed, step = (int(number) for number in fault.numbers)
-        which, replay = task.name(row, episode)
-        where = f"on rank {worker} ({self._world.hosts[worker]})"
-        if seed >= 0:
-            where = f"in {f'step {step}' if step else 'reset'}, environment seed {seed}, {where}"
-        told = fault.told.tobytes().decode(errors="replace").rstrip()
-        if self._env.on_failure == "stop":
-            raise EpisodeError(which, f"{where}:\n{told}", replay)
-        self._faults += 1
-        if self._faults <= _TOLD:
-            _LOG.warning("%s failed and counts as the worst, %s: %s", which, where, told.splitlines()[-1])
+                raise Stopped(f"signal {signal} at a worker")
 
     def _check_stop(self) -> None:
-        why = self._stopped()
+        why = self._stop_reason()
         if why is not None:
             raise Stopped(why)
 
 
-def _tell_nobody(_done: int, _units: int, _idle: int) -> None:
+def _ignore(*_progress: object) -> None:
     pass
 
 
-def dismiss(world: World) -> bool:
-    """Tell every worker to leave; return whether all said so before patience ran out, after some seconds."""
-    patience = 5.0 + 0.05 * world.size  # many ranks on few cores take turns
-    present, deadline = set(range(1, world.size)) - world.gone, time.monotonic() + patience
+def dismiss(transport: Transport, answer: bytes = b"") -> bool:
+    """Have every worker leave `serve` with an answer; return whether all said so before patience ran out."""
+    patience = 5.0 + 0.05 * transport.size  # seconds; many ranks on few cores take turns
+    deadline = time.monotonic() + patience
+    present = set(range(1, transport.size)) - transport.gone
+    stop = messages.encode(Stop(np.frombuffer(answer, np.uint8)))
     for worker in present:
-        world.post(worker, messages.encode(Stop()))
-    while (present or (world.tolerant and world.abandoned)) and time.monotonic() < deadline:
-        received = world.poll()
+        transport.send(worker, stop)
+    while (present or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
+        received = transport.probe()
         if received is None:
-            present -= set(world.lost())
-            world.nap()
+            present -= set(transport.lost())
+            transport.backoff()
         elif isinstance(messages.decode(received[1]), Stop):
             present.discard(received[0])
-    return not present and world.flush(patience)
+    return not present and transport.flush(patience)

@@ -1,66 +1,59 @@
-"""What travels between ranks: frozen records of plain arrays, framed in one buffer without pickling.
+"""What travels between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
 
-A frame is int64 words [kind, then per field: dtype code, dimensions, shape …] followed by the arrays' bytes, each
-aligned to eight. Both ends know the fields of a kind, so nothing else has to be said.
+A frame is int64 words [kind, then per leaf: type code, dimensions, shape …] followed by the bytes of the leaves, each
+aligned to eight. A leaf is a field that is no record itself; records in records are laid end to end. Both ends know the
+fields of a kind, so nothing else has to be said.
 """
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.evaluation import Outcomes
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults
 
 _DTYPES = tuple(np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8"))
+_TEXT = len(_DTYPES)
+"""The type code of a text, which travels as UTF-8; numbers of no dimension arrive as Python's own."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """To a worker: the experiment (TOML text as bytes). It makes its network and environments from it."""
+    """To a worker: make the rollout of an experiment (TOML text), to which chunks refer by its number."""
 
-    config: NDArray[np.uint8]
+    number: int
+    experiment: str
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """To a worker: units to evaluate.
+    """To a worker: episodes to be played by the rollout of a setup, for the evaluation `serial`."""
 
-    task: [3] = serial, seed, purpose. keys: [C, 2], weights: [C, W], mask: [C, W]: the genomes needed and what keys
-    their episodes: generation, candidate. normalizers: [C, 2, O], or [C, 2, 0] for none. units: [N, 3] = row among
-    these C, candidate to report, episode.
-    """
-
-    task: Int64
-    keys: Int64
-    weights: Float32
-    mask: Bool
-    normalizers: Float32
-    units: Int32
+    serial: int
+    setup: int
+    batch: EpisodeBatch
 
 
 @dataclass(frozen=True)
-class Results(Outcomes):
-    """To the coordinator: what N units came to, and the seconds of evaluating since the last results.
+class ChunkResults:
+    """To the coordinator: results, and the seconds of work and of environments since the last results."""
 
-    serial: [1]; seconds: [2], all of them and those spent in environments.
-    """
-
-    serial: Int64
-    seconds: Float64
+    serial: int
+    busy_seconds: float
+    environment_seconds: float
+    results: EpisodeResults
 
 
 @dataclass(frozen=True)
-class EpisodeFault:
-    """To the coordinator, before the results that hold its NaN: an episode failed.
+class FailedEpisode:
+    """To the coordinator, before the results that hold its NaN: an episode failed."""
 
-    numbers: [5] = serial, candidate, episode, environment seed, step (0 for reset); told: UTF-8 text, what happened.
-    """
-
-    numbers: Int64
-    told: NDArray[np.uint8]
+    serial: int
+    failure: EpisodeFailure
 
 
 @dataclass(frozen=True)
@@ -69,46 +62,45 @@ class Alive:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """To the coordinator: a worker cannot go on; `report` is UTF-8 text with host and traceback."""
+class WorkerError:
+    """To the coordinator: a worker cannot go on; the report has its host and the traceback."""
 
-    report: NDArray[np.uint8]
+    report: str
 
 
 @dataclass(frozen=True)
 class StopRequest:
-    """To the coordinator: a worker was signalled; signal: [1]."""
+    """To the coordinator: a worker has had a signal."""
 
-    signal: Int64
+    signal: int
 
 
 @dataclass(frozen=True)
 class Kill:
-    """To a worker: end the rank on your host whose process is pid: [1]; it hangs."""
+    """To a worker: end the process `pid` on your host, a rank that hangs."""
 
-    pid: Int64
+    pid: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """To a worker: drop everything and leave. From a worker: leaving."""
+    """To a worker: drop everything, and leave with this answer. From a worker: leaving."""
+
+    answer: NDArray[np.uint8]
 
 
-Message = Setup | Chunk | Results | EpisodeFault | Alive | Failure | StopRequest | Kill | Stop
-_KINDS: tuple[type[Any], ...] = (Setup, Chunk, Results, EpisodeFault, Alive, Failure, StopRequest, Kill, Stop)
-
-
-def text(string: str) -> NDArray[np.uint8]:
-    """Return a string as UTF-8 bytes."""
-    return np.frombuffer(string.encode("utf-8", "backslashreplace"), np.uint8)
+Message = Setup | Chunk | ChunkResults | FailedEpisode | Alive | WorkerError | StopRequest | Kill | Stop
+_KINDS: tuple[type[Any], ...] = (Setup, Chunk, ChunkResults, FailedEpisode, Alive, WorkerError, StopRequest, Kill, Stop)
 
 
 def encode(message: Message) -> NDArray[np.uint8]:
     """Return the frame of a message."""
-    arrays = [np.asarray(getattr(message, field.name), order="C") for field in fields(message)]
     words = [_KINDS.index(type(message))]
-    for array in arrays:
-        words += [_DTYPES.index(array.dtype), array.ndim, *array.shape]
+    arrays = []
+    for leaf in _leaves(message):
+        code, array = _as_array(leaf)
+        words += [code, array.ndim, *array.shape]
+        arrays.append(array)
     frame = np.zeros(8 * len(words) + sum(_aligned(array.nbytes) for array in arrays), np.uint8)
     frame[: 8 * len(words)] = np.array(words, "<i8").view(np.uint8)
     at = 8 * len(words)
@@ -120,21 +112,62 @@ def encode(message: Message) -> NDArray[np.uint8]:
 
 def decode(frame: NDArray[np.uint8]) -> Message:
     """Return the message of a frame; its arrays are views into the frame."""
-    words, cursor = frame[: len(frame) // 8 * 8].view("<i8"), 1
+    words = frame[: len(frame) // 8 * 8].view("<i8")
     kind = _KINDS[int(words[0])]
+    cursor = 1
     layouts = []
-    for _ in fields(kind):
+    for _ in range(_count(cast(Hashable, kind))):
         code, dimensions = (int(word) for word in words[cursor : cursor + 2])
-        shape = tuple(int(word) for word in words[cursor + 2 : cursor + 2 + dimensions])
-        layouts.append((_DTYPES[code], shape))
+        layouts.append((code, tuple(int(word) for word in words[cursor + 2 : cursor + 2 + dimensions])))
         cursor += 2 + dimensions
-    at, arrays = 8 * cursor, []
-    for dtype, shape in layouts:
-        size = math.prod(shape) * dtype.itemsize
-        arrays.append(frame[at : at + size].view(dtype).reshape(shape))
-        at += _aligned(size)
-    message: Message = kind(*arrays)
+    message: Message = _build(kind, _read(frame, 8 * cursor, layouts))
     return message
+
+
+def _leaves(record: Any) -> Iterator[Any]:
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if is_dataclass(value):
+            yield from _leaves(value)
+        else:
+            yield value
+
+
+def _as_array(leaf: Any) -> tuple[int, NDArray[Any]]:
+    if isinstance(leaf, str):
+        return _TEXT, np.frombuffer(leaf.encode("utf-8", "backslashreplace"), np.uint8)
+    array = np.asarray(leaf, order="C")
+    return _DTYPES.index(array.dtype), array
+
+
+def _read(frame: NDArray[np.uint8], at: int, layouts: list[tuple[int, tuple[int, ...]]]) -> Iterator[Any]:
+    for code, shape in layouts:
+        dtype = _DTYPES[0] if code == _TEXT else _DTYPES[code]
+        size = math.prod(shape) * dtype.itemsize
+        array = frame[at : at + size].view(dtype).reshape(shape)
+        yield array.tobytes().decode(errors="replace") if code == _TEXT else array if shape else array.item()
+        at += _aligned(size)
+
+
+def _build(kind: Any, leaves: Iterator[Any]) -> Any:
+    return kind(*(_build(part, leaves) if is_dataclass(part) else next(leaves) for part in _parts(kind)))
+
+
+@cache
+def _parts(kind: Hashable) -> tuple[Any, ...]:
+    """Return the types of the fields of a record."""
+    record: Any = kind
+    hints = get_type_hints(record)
+    return tuple(hints[field.name] for field in fields(record))
+
+
+@cache
+def _count(kind: Hashable) -> int:
+    """Return how many leaves a kind has."""
+    count = 0
+    for part in _parts(kind):
+        count += _count(cast(Hashable, part)) if is_dataclass(part) else 1
+    return count
 
 
 def _aligned(size: int) -> int:

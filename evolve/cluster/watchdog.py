@@ -1,14 +1,15 @@
-"""Watching over code that is not ours: what an environment does may never end.
+"""Watching over code that is not ours: an environment may hang.
 
 Where it hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode is lost. Where it hangs in
-C, Python cannot be interrupted: then a traceback of where that is goes to stderr; a world of one ends, and a worker is
-given up by the coordinator.
+C, Python cannot interrupt it: a traceback to stderr then shows where. A process that is alone ends; a worker is given
+up by the coordinator.
 """
 
 import faulthandler
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -21,54 +22,80 @@ _HAS_ALARM = hasattr(signal, "setitimer")
 
 
 class Watchdog:
-    """Interrupts what has not patted it for `limit` seconds; after `patience(limit)`, tells where Python stands.
+    """Raises EpisodeTimeout in code that runs for `limit` seconds without a call of `pat`.
 
-    fatal: whether the process then ends, with exit code 1. Used in the main thread only; as a context manager it
-    sleeps at the end.
+    Where that does not help either, it prints a traceback after `patience(limit)` seconds. It works in the main thread
+    only, and does nothing in others. Between the first `pat` and `rest` it has the process's SIGALRM and interval timer
+    for itself; `rest` gives back the handler, and what was left of the timer. As a context manager it pats at the
+    beginning and rests at the end.
+
+    Args:
+        limit: In seconds.
+        fatal: Whether the process ends after the traceback, with exit code 1.
     """
 
     def __init__(self, limit: float, fatal: bool) -> None:
-        self._limit, self._fatal = limit, fatal
+        self._limit = limit
+        self._fatal = fatal
         self._grace = max(1.0, limit / 10)
         self._every = min(0.1, limit / 20)
-        self._patted = self._armed = -math.inf
+        self._begun = -math.inf
+        self._patted = -math.inf
+        self._armed = -math.inf
         self._warned = False
+        self._earlier_timer = (0.0, 0.0)
 
     def pat(self) -> None:
-        """Say that all is well; cheap enough to be said often."""
+        """Say that all is well. It costs little, so it may be called often."""
         now = time.monotonic()
         if now - self._patted < self._every or threading.current_thread() is not threading.main_thread():
             return
-        if _HAS_ALARM:
-            if self._patted == -math.inf:
-                signal.signal(signal.SIGALRM, self._interrupt)
+        if self._patted == -math.inf:
+            self._begin(now)
+        elif _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
-        self._patted, self._warned = now, False
+        self._patted = now
+        self._warned = False
         if now - self._armed > 5 * self._every:
             self._arm(now)
 
     def rest(self) -> None:
-        """Watch nothing until the next pat."""
+        """Watch nothing until the next call of `pat`."""
         if self._patted == -math.inf:
             return
+        faulthandler.cancel_dump_traceback_later()
         if _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        faulthandler.cancel_dump_traceback_later()
-        self._patted = self._armed = -math.inf
+            signal.signal(signal.SIGALRM, self._earlier_handler)
+            left, interval = self._earlier_timer
+            if left:
+                passed = time.monotonic() - self._begun
+                signal.setitimer(signal.ITIMER_REAL, max(left - passed, 1e-3), interval)
+        self._patted = -math.inf
+        self._armed = -math.inf
 
     def __enter__(self) -> "Watchdog":
         self.pat()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.rest()
+
+    def _begin(self, now: float) -> None:
+        self._begun = now
+        if _HAS_ALARM:
+            earlier = signal.signal(signal.SIGALRM, self._interrupt)
+            self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
+            self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
 
     def _arm(self, now: float) -> None:
         self._armed = now
-        faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal)
+        descriptor = _stderr()
+        if descriptor is not None:
+            faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Interrupt at the second alarm: the first may come late, to a process that was suspended."""
+        """Interrupt at the second alarm: the first one may come late, to a process that was suspended."""
         if self._warned:
             self._warned = False
             signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)  # the next environment has its own time
@@ -78,12 +105,23 @@ class Watchdog:
 
 
 def patience(limit: float) -> float:
-    """Return how long a process may be silent before it is thought to hang in C, for an episode `limit` of seconds."""
+    """Return how many seconds a process may be silent before it is taken to hang in C.
+
+    limit: the seconds that an episode may take.
+    """
     return 1.5 * limit + 5.0
 
 
 def kill(pid: int) -> None:
-    """Kill another rank of this job on this host, if that is what `pid` is."""
+    """Kill the process `pid` on this host if it is another rank of this job; else do nothing."""
     with suppress(OSError):
         if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
+
+
+def _stderr() -> int | None:
+    """Return the file descriptor of stderr; None where there is none, as in some notebooks."""
+    for stream in (sys.stderr, sys.__stderr__):
+        with suppress(AttributeError, OSError, ValueError):
+            return stream.fileno()  # type: ignore[union-attr]
+    return None

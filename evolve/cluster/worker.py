@@ -1,4 +1,4 @@
-"""A worker rank: waits for chunks, steps all its slots together, and sends outcomes home in small parcels."""
+"""A worker rank: waits for chunks, steps all its slots together, and sends results home in small parcels."""
 
 import math
 import time
@@ -8,141 +8,178 @@ from collections.abc import Callable
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.messages import Alive, Chunk, EpisodeFault, Failure, Kill, Results, Setup, Stop, StopRequest
+from evolve.cluster.messages import (
+    Alive,
+    Chunk,
+    ChunkResults,
+    FailedEpisode,
+    Kill,
+    Message,
+    Setup,
+    Stop,
+    StopRequest,
+    WorkerError,
+)
+from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import Watchdog, kill
-from evolve.cluster.world import World
 from evolve.errors import RunError
-from evolve.evaluation import Outcomes, join
-from evolve.genome import Genomes
-from evolve.rng import Purpose, environment_seeds
-from evolve.rollout import Fault, Rollout, Units
+from evolve.rollouts import EpisodeResults, Rollout, join, sum_traces
 
 COORDINATOR = 0
 _LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
-_MOST_FAULTS = 100  # described to the coordinator in one evaluation; all are counted, by their NaN
+_MOST_FAILURES = 100  # described to the coordinator in one evaluation; all are counted, by their NaN
 MakeRollout = Callable[[str], Rollout]
+"""Makes a rollout from an experiment's TOML text."""
 
 
-def units_of(chunk: Chunk) -> Units:
-    """Return the units of a chunk, with their environment seeds."""
-    _, seed, purpose = (int(word) for word in chunk.task)
-    rows, candidates, episodes = chunk.units.T
-    generations, keys = chunk.keys[rows].T
-    seeds = environment_seeds(seed, Purpose(purpose), generations, keys, episodes.astype(np.int64))
-    return Units(candidates, episodes, seeds, rows, Genomes(chunk.weights, chunk.mask), chunk.normalizers)
-
-
-def fault_message(serial: int, fault: Fault) -> EpisodeFault:
-    """Return what the coordinator is told of a failed episode."""
-    numbers = np.array([serial, fault.candidate, fault.episode, fault.seed, fault.step])
-    return EpisodeFault(numbers, messages.text(fault.told))
-
-
-def failure_report(world: World) -> str:
+def error_report(transport: Transport) -> str:
     """Return where and how the exception being handled was raised."""
-    return f"an evaluation failed on rank {world.rank} ({world.host}):\n{traceback.format_exc().rstrip()}"
+    return f"an evaluation failed on rank {transport.rank} ({transport.host}):\n{traceback.format_exc().rstrip()}"
 
 
-class _Desk:
+class WorkerState:
     """What a worker knows between two messages."""
 
-    def __init__(self, world: World, make_rollout: MakeRollout) -> None:
-        self._world, self._make_rollout = world, make_rollout
+    def __init__(self, transport: Transport, make_rollout: MakeRollout) -> None:
+        self._transport = transport
+        self._make_rollout = make_rollout
         self._rollout: Rollout | None = None
-        self._serial, self._busy, self._faults = -1, 0.0, 0
-        self._finished: list[Outcomes] = []
         self._watchdog: Watchdog | None = None
-        self._posted, self._silence = 0.0, math.inf
+        self._serial = -1
+        self._failures = 0
+        self._busy = 0.0
+        self._finished: list[EpisodeResults] = []
+        self._sent = 0.0  # when the last message was
+        self._silence = math.inf  # seconds after which to say that this worker is alive
 
     @property
     def idle(self) -> bool:
+        """Whether there is nothing to play."""
         return self._rollout is None or self._rollout.pending == 0
 
-    def receive(self, message: messages.Message) -> None:
+    def receive(self, message: Message) -> None:
+        """Do what a message asks for."""
         match message:
-            case Setup(config):
-                self._serial, self._finished, self._busy, self._faults = -1, [], 0.0, 0
-                self._rollout = self._make_rollout(config.tobytes().decode())
-                self._rollout.clear()
-                self._watchdog = Watchdog(self._rollout.episode_seconds, fatal=False)
-                self._silence = self._rollout.episode_seconds / 4
-                self._post(Alive())
+            case Setup(_, experiment):
+                self._set_up(self._make_rollout(experiment))
             case Kill(pid):
-                kill(int(pid[0]))
-            case Chunk() if self._rollout is not None:
-                serial = int(message.task[0])
-                if serial != self._serial:  # what is left of an abandoned task would never be waited for
-                    self._serial, self._finished, self._faults = serial, [], 0
-                    self._rollout.clear()
+                kill(pid)
+            case Chunk(serial, _, batch) if self._rollout is not None:
+                if serial != self._serial:  # what is left of an abandoned evaluation would never be waited for
+                    self._begin(serial)
                 begin = time.perf_counter()
-                self._rollout.submit(units_of(message))
+                self._rollout.submit(batch)
                 self._busy += time.perf_counter() - begin
 
+    def rest(self) -> None:
+        """Let nobody watch this process: what it does next is not the work of a worker."""
+        if self._watchdog is not None:
+            self._watchdog.rest()
+
+    def _set_up(self, rollout: Rollout) -> None:
+        self.rest()
+        self._rollout = rollout
+        self._begin(-1)
+        self._busy = 0.0
+        self._watchdog = Watchdog(rollout.episode_seconds, fatal=False)
+        self._silence = rollout.episode_seconds / 4
+        # Several episodes that hang are interrupted one after another, with nothing else in between.
+        rollout.call_on_fault(self.show_life)
+        self.show_life()
+
+    def _begin(self, serial: int) -> None:
+        assert self._rollout is not None
+        self._serial = serial
+        self._finished = []
+        self._failures = 0
+        self._rollout.clear()
+
     def tick(self) -> None:
+        """Advance all episodes by one step, and send what has ended."""
         assert self._rollout is not None
         begin = time.perf_counter()
-        outcomes = self._rollout.tick()
+        results = self._rollout.tick()
         self._busy += time.perf_counter() - begin
-        for fault in self._rollout.take_faults():
-            self._faults += 1
-            if self._faults <= _MOST_FAULTS:
-                self._post(fault_message(self._serial, fault))
-        if outcomes is not None:
-            self._finished.append(outcomes)
-            # Parcels shrink with the work in hand, so that the coordinator learns of the last units at once.
+        for failure in self._rollout.take_failures():
+            self._failures += 1
+            if self._failures <= _MOST_FAILURES:
+                self._send(FailedEpisode(self._serial, failure))
+        if results is not None:
+            self._finished.append(results)
+            # Parcels shrink with the work in hand, so that the coordinator learns of the last episodes at once.
             if sum(map(len, self._finished)) >= self._rollout.pending // 4:
                 self._send_results()
 
     def look_up(self) -> None:
-        """Show that this worker does not hang."""
+        """Show that this worker does not hang, neither to its watchdog nor to the coordinator."""
         if self._watchdog is not None:
             self._watchdog.rest() if self.idle else self._watchdog.pat()
-        if not self.idle and time.perf_counter() - self._posted > self._silence:
-            self._post(Alive())
+        if not self.idle and time.perf_counter() - self._sent > self._silence:
+            self.show_life()
 
-    def _post(self, message: messages.Message) -> None:
-        self._posted = time.perf_counter()
-        self._world.post(COORDINATOR, messages.encode(message))
+    def show_life(self) -> None:
+        """Tell the coordinator that this worker is well."""
+        self._send(Alive())
+
+    def _send(self, message: Message) -> None:
+        self._sent = time.perf_counter()
+        self._transport.send(COORDINATOR, messages.encode(message))
 
     def _send_results(self) -> None:
         assert self._rollout is not None
-        done, self._finished = join(self._finished), []
-        seconds, self._busy, self._rollout.environment_seconds = (self._busy, self._rollout.environment_seconds), 0, 0
-        self._post(Results(**vars(done), serial=np.array([self._serial]), seconds=np.array(seconds, np.float64)))
+        results = sum_traces(join(self._finished))
+        self._send(ChunkResults(self._serial, self._busy, self._rollout.environment_seconds, results))
+        self._finished = []
+        self._busy = 0.0
+        self._rollout.environment_seconds = 0.0
 
 
-def serve(world: World, make_rollout: MakeRollout, signalled: Callable[[], int | None]) -> None:
-    """Work until the coordinator says stop.
+def serve(transport: Transport, make_rollout: MakeRollout, signalled: Callable[[], int | None]) -> bytes:
+    """Work until the coordinator says stop; return its answer.
 
-    make_rollout: from the experiment's TOML text. signalled: the signal this process has had, None for none; it
-    is passed on once. A failure is reported with its traceback, and then the worker waits to be stopped.
+    A failure is reported with its traceback, and then the worker waits to be stopped.
+
+    Args:
+        transport: To the coordinator.
+        make_rollout: From the experiment's TOML text.
+        signalled: The signal this process has had, None for none; it is passed on once.
     """
-    desk, failed, passed_on, looked = _Desk(world, make_rollout), False, False, 0.0
+    state = WorkerState(transport, make_rollout)
+    failed = False
+    passed_on = False
+    looked = 0.0
     while True:
         message = None
-        if failed or desk.idle or time.perf_counter() - looked > _LOOK_EVERY:
-            desk.look_up()
-            looked, received = time.perf_counter(), world.poll()
-            if COORDINATOR in world.lost():
-                raise RunError("rank 0 was lost: nobody is left to work for")
-            message = None if received is None else messages.decode(received[1])
+        if failed or state.idle or time.perf_counter() - looked > _LOOK_EVERY:
+            state.look_up()
+            looked = time.perf_counter()
+            message = _receive(transport)
         if isinstance(message, Stop):
+            state.rest()
             break
         signal = signalled()
         if signal is not None and not passed_on:
             passed_on = True
-            world.post(COORDINATOR, messages.encode(StopRequest(np.array([signal]))))
+            transport.send(COORDINATOR, messages.encode(StopRequest(signal)))
         failed = failed and not isinstance(message, Setup)  # another coordinator begins anew
         try:
             if message is not None and not failed:
-                desk.receive(message)
-                desk.look_up()
-            if not failed and not desk.idle:
-                desk.tick()
+                state.receive(message)
+                state.look_up()
+            if not failed and not state.idle:
+                state.tick()
             elif message is None:
-                world.nap()
+                transport.backoff()
         except BaseException:  # whatever an environment raises, SystemExit too, belongs to the coordinator
             failed = True
-            world.post(COORDINATOR, messages.encode(Failure(messages.text(failure_report(world)))))
-    world.post(COORDINATOR, messages.encode(Stop()))
-    world.flush(patience=5.0)
+            transport.send(COORDINATOR, messages.encode(WorkerError(error_report(transport))))
+    transport.send(COORDINATOR, messages.encode(Stop(np.zeros(0, np.uint8))))
+    transport.flush(patience=5.0)
+    return message.answer.tobytes()
+
+
+def _receive(transport: Transport) -> Message | None:
+    received = transport.probe()
+    if COORDINATOR in transport.lost():
+        raise RunError("rank 0 was lost: nobody is left to work for")
+    return None if received is None else messages.decode(received[1])

@@ -1,29 +1,30 @@
-"""The experiment: read from TOML and flags, validated once, frozen, and written back in full.
+"""The experiment: read from TOML or made in Python, validated once, frozen, and written back in full.
 
-Options of a network or a strategy are validated by its own model (see their rooms); here they are a name and
-a table. Keys that cannot change a fitness (`RUNTIME_KEYS`) may differ when a run is resumed or verified.
+`Config` is one experiment; `parse(Config, table)` validates a table. The sections `[network]` and `[strategy]` become a
+`Choice`, a name and options, which the registries of those packages validate. Settings that cannot change a fitness
+(`RUNTIME_KEYS`) may differ when a run is resumed or verified.
 """
 
-from evolve.config.documents import LONGEST, read_assignment, read_file, read_table, set_key
-from evolve.config.options import FLAGS, Options, Table, nearest, parse
-from evolve.config.settings import (
-    RUNTIME_KEYS,
+from evolve.config.annotated_toml import annotated_toml
+from evolve.config.choice import Choice, Section
+from evolve.config.documents import read_assignment, read_file, read_table, set_key
+from evolve.config.extras import import_extra
+from evolve.config.options import Options, Table, flatten, nearest, parse
+from evolve.config.registry import Registry
+from evolve.config.sections import (
     ComputeOptions,
-    Config,
     EarlyStopOptions,
     EnvOptions,
     OutputOptions,
     RacingOptions,
     WrapperOptions,
-    differences,
-    seconds,
 )
-from evolve.config.spelling import spelled_out
+from evolve.config.settings import RUNTIME_KEYS, Config, differences
+from evolve.config.values import seconds
 
 __all__ = [
-    "FLAGS",
-    "LONGEST",
     "RUNTIME_KEYS",
+    "Choice",
     "ComputeOptions",
     "Config",
     "EarlyStopOptions",
@@ -31,9 +32,14 @@ __all__ = [
     "Options",
     "OutputOptions",
     "RacingOptions",
+    "Registry",
+    "Section",
     "Table",
     "WrapperOptions",
+    "annotated_toml",
     "differences",
+    "flatten",
+    "import_extra",
     "nearest",
     "parse",
     "read_assignment",
@@ -41,5 +47,4 @@ __all__ = [
     "read_table",
     "seconds",
     "set_key",
-    "spelled_out",
 ]

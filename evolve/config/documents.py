@@ -1,4 +1,4 @@
-"""TOML: documents of a bearable size, dotted keys, and assignments as the command line has them."""
+"""Reading TOML: whole documents, dotted keys, and the assignments `section.key=value` of a command line."""
 
 import re
 import tomllib
@@ -7,54 +7,67 @@ from pathlib import Path
 from evolve.config.options import Table
 from evolve.errors import InputError
 
-LONGEST = 1_000_000
-"""The most characters of an experiment."""
-_DEEPEST = 32  # tables in tables, or arrays in arrays
-# A key of more parts than that; found before tomllib, whose time and memory grow with the square of their number.
-_DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST}}}""")
+_LONGEST = 1_000_000  # characters of an experiment
+_DEEPEST = 32  # tables in tables, and arrays in arrays
 
 
 def read_table(text: str, source: str) -> Table:
-    """Return the table of a TOML document. Raises InputError when it is malformed, or of an absurd size."""
-    if len(text) > LONGEST:
-        raise InputError(source, f"TOML of at most {LONGEST:,} characters", f"{len(text):,}")
-    if _DEEP_KEY.search(text):
-        raise InputError(source, f"keys of at most {_DEEPEST} parts", "a longer one")
+    """Return the table of a TOML document.
+
+    Args:
+        text: The document.
+        source: What errors call it.
+
+    Raises:
+        InputError: It is malformed, longer than any experiment, or has values that no experiment has.
+    """
+    if len(text) > _LONGEST:
+        raise InputError(source, f"TOML of at most {_LONGEST:,} characters", f"{len(text):,}")
     try:
         table = tomllib.loads(text)
     except RecursionError:
-        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones") from None
-    except ValueError as wrong:  # a TOMLDecodeError, or a number that no Python int may have
-        raise InputError(source, "well-formed TOML", f"{wrong}", "") from None
-    _check_values(table, source)
+        raise _too_deep(source) from None
+    except ValueError as error:  # a TOMLDecodeError, or a number that no Python int may have
+        raise InputError(source, "well-formed TOML", f"{error}", "") from None
+    _check(table, source)
     return table
+
+
+def _check(value: object, source: str, depth: int = 0) -> None:
+    """Raise InputError for values nested too deep to be handled, and for integers that TOML does not have."""
+    if depth > _DEEPEST:
+        raise _too_deep(source)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InputError(source, "integers of at most 64 bits, as TOML has them", value)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check(part, source, depth + 1)
+
+
+def _too_deep(source: str) -> InputError:
+    return InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
 
 
 def read_file(path: Path) -> Table:
     """Return the table of an experiment's file. Raises InputError when it cannot be read, and as `read_table` does."""
     try:
         with path.open(encoding="utf-8") as file:
-            return read_table(file.read(LONGEST + 1), str(path))
-    except (OSError, ValueError) as wrong:
-        raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({wrong})") from None
-
-
-def _check_values(table: Table, source: str) -> None:
-    """Raise InputError for values nested too deep, and for integers that TOML does not have."""
-    level: list[object] = [table]
-    for _ in range(_DEEPEST + 1):
-        level = [
-            part for v in level if isinstance(v, dict | list) for part in (v.values() if isinstance(v, dict) else v)
-        ]
-        for value in level:
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise InputError(source, "integers of at most 64 bits, as TOML has them", value)
-    if level:
-        raise InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
+            text = file.read(_LONGEST + 1)
+    except (OSError, ValueError) as error:
+        raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({error})") from None
+    return read_table(text, str(path))
 
 
 def set_key(table: Table, key: str, value: object) -> None:
-    """Set a dotted key, making the tables on the way. Raises InputError when a value stands in the way."""
+    """Set a dotted key in a table, making the tables on the way.
+
+    Args:
+        table: Is changed.
+        key: "env.kwargs.gravity".
+        value: Any value of TOML.
+
+    Raises:
+        InputError: A part of the key is a value already, and not a table.
+    """
     *sections, last = key.split(".")
     for section in sections:
         inner = table.setdefault(section, {})
@@ -65,16 +78,16 @@ def set_key(table: Table, key: str, value: object) -> None:
 
 
 def read_assignment(text: str) -> tuple[str, object]:
-    """Split `section.key=value`; the value is TOML, or a plain string where it is not."""
+    """Return the key and the value of `section.key=value`. The value is TOML, or plain text where it is not.
+
+    Raises InputError when `text` is no such assignment.
+    """
     key, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key.strip()):
+    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
         raise InputError("--set", "section.key=value", text)
-    if key.count(".") >= _DEEPEST:
-        raise InputError("--set", f"a key of at most {_DEEPEST} parts", text)
     try:
-        table = read_table(f"value = {value}", "--set")
-    except InputError as wrong:
-        if "well-formed" not in str(wrong):
-            raise
+        found = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
         return key.strip(), value.strip()
-    return key.strip(), table["value"]
+    _check(found, "--set")
+    return key.strip(), found

@@ -1,37 +1,69 @@
-"""Tables of settings: what all of them have in common, and how one is validated and what is wrong with it said."""
+"""Tables of settings: their base class, how they are validated, and how errors in them are put into words."""
 
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from evolve.errors import InputError
+from evolve.errors import InputError, sanitize
 
 Table = dict[str, Any]
-Model = TypeVar("Model", bound=BaseModel)
-
-FLAGS = {
-    "env.id": "-e/--env", "network.name": "-a/--agent", "strategy.name": "--strategy", "population": "-p/--population",
-    "generations": "-g/--generations", "episodes": "-r/--episodes", "network.hidden": "-d/--hidden",
-    "seeds": "-s/--seed", "env.engine": "--engine", "compute.backend": "--backend", "output.directory": "-o/--output",
-    "compute.time_limit": "--time-limit",
-}  # fmt: skip
-"""The command line's name of a key."""
+Model = TypeVar("Model", bound="Options")
 
 
 class Options(BaseModel):
-    """Base of every table of settings: frozen, and unknown keys are refused."""
+    """Base of every table of settings: frozen, and unknown keys are refused.
+
+    aliases: the settings by other names, such as those of earlier versions: {"old": "present"}.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    aliases: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_present_names(cls, table: Any) -> Any:
+        """Return a table with aliases replaced; one that is given beside the present name stays, and is unknown."""
+        if not isinstance(table, Mapping):
+            return table
+        names = {old: new for old, new in cls.aliases.items() if new in cls.model_fields and new not in table}
+        return {names.get(key, key): value for key, value in table.items()}
+
+    @classmethod
+    def keys_called(cls, name: str, table: Mapping[str, Any]) -> list[str]:
+        """Return the dotted keys in `table`, which was given for this model, that could have been meant by `name`."""
+        return []
+
+
+class UnknownKeyError(InputError):
+    """A table has a key that does not exist.
+
+    Args:
+        key: The dotted path of the key.
+        known: The keys that its table may have.
+        elsewhere: Dotted paths of keys of the same name in other tables.
+    """
+
+    def __init__(self, key: str, known: Iterable[str], elsewhere: Iterable[str] = ()) -> None:
+        self.argument = key
+        self.name = key.rpartition(".")[2]
+        self.known = list(known)
+        others = " or ".join(elsewhere)
+        cure = f"Did you mean {others}?" if others else nearest(self.name, self.known)
+        self.args = (sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000),)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
-    """Return "Did you mean …?" for the known names nearest to `name`, or the list of all when few.
+    """Return "Did you mean …?" for a name that is not known, or the list of the known names.
 
-    listed: the list in any case.
+    Args:
+        name: The name.
+        known: The names that there are.
+        cutoff: How similar a known name must be to be proposed, from 0 to 1.
+        listed: Whether to list the known names even when some are proposed. More than 20 are never listed.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
@@ -40,27 +72,38 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool =
     return f"{meant} {every}".strip()
 
 
-def parse(model: type[Model], table: Mapping[str, Any], at: str = "") -> Model:
-    """Validate `table` against `model`; `at` is the dotted path of the table in the experiment.
+def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: bool = False) -> Model:
+    """Return a table, validated.
 
-    Raises InputError for the first thing that is wrong.
+    Args:
+        model: Its model.
+        table: The table.
+        at: The dotted path of the table in the experiment, which errors name.
+        lenient: Whether to accept a network or a strategy that is not installed here, so that an experiment can be
+            looked at. It is refused where it is used.
+
+    Raises:
+        InputError: Something is wrong; says the first thing that is.
     """
     try:
-        return model.model_validate(dict(table))
-    except ValidationError as wrong:
-        raise _explain(model, wrong, at) from None
+        return model.model_validate(dict(table), context={"lenient": lenient})
+    except ValidationError as invalid:
+        error = _explain(model, invalid, at)
+    except UnknownKeyError as unknown:  # of a section that is validated by itself
+        error = unknown
+    if isinstance(error, UnknownKeyError):
+        error = UnknownKeyError(error.argument, error.known, model.keys_called(error.name, table))
+    raise error
 
 
-def _explain(model: type[BaseModel], wrong: ValidationError, at: str) -> InputError:
-    first, *more = wrong.errors()
+def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> InputError:
+    first, *more = invalid.errors()
     path, known = _walk(model, first["loc"])
     key = ".".join([at, *path] if at else path)
     if first["type"] == "extra_forbidden":
-        return InputError(f"key {key}", "a key that exists", "an unknown one", nearest(path[-1], known))
-    flag = FLAGS.get(re.sub(r"\.\d+$", "", key))
-    argument = f"{key} ({flag})" if flag else key
+        return UnknownKeyError(key, known)
     kinds = [_expected(error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
-    return InputError(argument, " or ".join(dict.fromkeys(kinds)), first["input"])
+    return InputError(key, " or ".join(dict.fromkeys(kinds)), first["input"])
 
 
 _EXPECTED = {
@@ -88,7 +131,8 @@ def _walk(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[st
             path.append(str(part))
         elif inner is not None:
             path.append(part)
-            known, field = list(inner.model_fields), inner.model_fields.get(part)
+            known = list(inner.model_fields)
+            field = inner.model_fields.get(part)
             inner = _model_in(field.annotation) if field is not None else None
     return path, known
 
@@ -98,3 +142,14 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
+    """Return a table without tables in it: {"env": {"id": …}} becomes {"env.id": …}, and an empty one vanishes."""
+    flat: Table = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

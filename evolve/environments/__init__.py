@@ -1,16 +1,17 @@
-"""Environments: the only room that imports Gymnasium and EnvPool.
+"""Environments: the only package that imports Gymnasium and EnvPool.
 
-`ENGINES` is the registry; an engine runs B slots of one environment behind the contract in `contract`.
+`make` returns an `Engine`, which runs the episodes of one environment side by side; `ENGINES` lists the kinds of them.
+`register_task` turns a function into an environment.
 """
 
 from evolve.config import EnvOptions
 from evolve.environments.bare import replay
-from evolve.environments.contract import Engine
-from evolve.environments.drawing import Mode, drawn, has_display, without_display
+from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine
-from evolve.environments.function import register_task
+from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
-from evolve.environments.recording import Recorder, Recording
+from evolve.environments.recorder import Recorder, Recording
+from evolve.environments.rendering import Mode, drawn, has_display, without_display
 from evolve.environments.repeatable import check
 
 __all__ = [
@@ -33,10 +34,10 @@ ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": Gymnas
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return how much work should be begun together: much where that means a new pool, stepped to its last episode."""
+    """Return how many seconds of work to hand out at least: more for EnvPool, which makes a new pool for it."""
     return 0.2 if options.engine == "envpool" else 0.01
 
 
 def make(options: EnvOptions, slots: int) -> Engine:
-    """Return the engine that the `[env]` table names, with B = `slots` slots. Raises InputError."""
+    """Return a new engine with B = `slots` slots. Raises InputError for an environment that cannot be made."""
     return ENGINES[options.engine](options, slots)

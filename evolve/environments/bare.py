@@ -6,18 +6,20 @@ import numpy as np
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import EnvPoolEngine
-from evolve.environments.making import maker, may_reuse
-from evolve.environments.recording import Recording
+from evolve.environments.factory import maker, may_reuse
+from evolve.environments.recorder import Recording
 from evolve.environments.spaces import action_decoder, separate
 
 
 def replay(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
-    """Play recorded episodes; return (environment steps, seconds), with the decoding of actions not timed.
+    """Play recorded episodes; return (environment steps, seconds). The decoding of actions is not timed.
 
     Gymnasium plays them one after another. EnvPool plays them side by side in one pool of one thread, which starts an
     episode anew when it ends, until as many steps are done as were recorded.
     """
-    return (_replay_pool if options.engine == "envpool" else _replay_objects)(options, episodes)
+    if options.engine == "envpool":
+        return _replay_pool(options, episodes)
+    return _replay_objects(options, episodes)
 
 
 def _replay_pool(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
@@ -39,7 +41,9 @@ def _replay_objects(options: EnvOptions, episodes: list[Recording]) -> tuple[int
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
     played = [(episode.seed, separate(env.action_space, decode(np.stack(episode.outputs)))) for episode in episodes]
-    reuse, steps, begin = may_reuse(env, options), 0, time.perf_counter()
+    reuse = may_reuse(env, options)
+    steps = 0
+    begin = time.perf_counter()
     for seed, actions in played:
         if not reuse:
             env = make()

@@ -1,18 +1,18 @@
 """The EnvPool engine: environments in C++, many to a pool.
 
-EnvPool fixes seeds when a pool is made, so each batch of keyed episodes gets a fresh pool, whose live environments are
-stepped by `env_id` and which is dropped when its last episode has ended. Its environments are not Gymnasium's: the
-engine is part of an experiment's configuration.
+EnvPool fixes seeds when a pool is made, so each batch of episodes gets a new pool. The live environments of a pool are
+stepped by `env_id`, and it is dropped when its last episode has ended. EnvPool's environments are not Gymnasium's, even
+where they have the same name: the engine is part of an experiment's configuration.
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from evolve.config import EnvOptions, nearest
-from evolve.environments.contract import FPS, Trace, as_frame
+from evolve.config import EnvOptions, import_extra, nearest
+from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
 from evolve.environments.spaces import action_decoder, observation_encoder, quiet
 from evolve.errors import InputError
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
@@ -21,7 +21,7 @@ _DRAWN = ("classic_control", "box2d", "atari")  # families of its environments
 
 
 class EnvPoolEngine:
-    """B slots of an EnvPool environment, each an environment of one of the pools alive.
+    """B slots of an EnvPool environment; each slot is an environment of one of the pools alive.
 
     Raises InputError when EnvPool is missing, has no such environment, or the configuration asks for wrappers.
     """
@@ -29,9 +29,12 @@ class EnvPoolEngine:
     def __init__(self, options: EnvOptions, slots: int) -> None:
         quiet()
         self._envpool = _import()
-        self._options, self.id = options, options.id
+        self._options = options
+        self.id = options.id
         self.faults: dict[int, str] = {}
-        self.reuses, self.fps = False, FPS
+        self.on_fault: Callable[[], None] = do_nothing
+        self.reuses = False
+        self.fps = FPS
         self.refill = max(1, slots // 4)
         first = self.pool([0])
         self.observation_size, self._encode = observation_encoder(first.observation_space)
@@ -39,7 +42,7 @@ class EnvPoolEngine:
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
         self._pools: dict[int, Any] = {}
-        self._born = 0
+        self._num_pools = 0  # ever made
         self._pool_of = np.zeros(slots, np.int64)  # which pool a slot's environment is in
         self._ids = np.zeros(slots, np.int32)  # and which environment of that pool it is
         self._grouped: Slots = np.zeros(0, np.intp)  # the slots stepped last: of which pool, which rows of them,
@@ -52,19 +55,20 @@ class EnvPoolEngine:
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k], all in one new pool, in slots [k]; writes their observations [B, O]."""
         pool = self.pool(seeds.tolist())
-        self._born += 1
-        self._pools[self._born] = pool
+        self._num_pools += 1
+        self._pools[self._num_pools] = pool
         self._grouped = slots[:0]
-        self._pool_of[slots] = self._born
+        self._pool_of[slots] = self._num_pools
         self._ids[slots] = np.arange(len(seeds), dtype=np.int32)
         self._write(pool.reset()[0], observations, slots)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
+        """Step slots [k] with outputs [k, A]; writes their observations [B, O]; returns rewards and ends [k]."""
         if not np.array_equal(slots, self._grouped):
             self._group(slots)
         actions = self.decode(outputs)
-        rewards, ended = np.empty(len(slots)), np.empty(len(slots), np.bool_)
+        rewards = np.empty(len(slots))
+        ended = np.empty(len(slots), np.bool_)
         for pool, rows, ids in self._groups:  # all pools set to work before the first is waited for
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
@@ -74,23 +78,27 @@ class EnvPoolEngine:
             row_of[ids] = rows
             answered = row_of[info["env_id"]]
             self._write(seen, observations, slots[answered])
-            rewards[answered], ended[answered] = reward, terminated | truncated
+            rewards[answered] = reward
+            ended[answered] = terminated | truncated
         return rewards, ended
 
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a pool of its own; no environment of a pool runs a second one."""
         pool = self.pool([seed])
         yield {"observation": _item(pool.reset()[0], 0)}
         for action in self.decode(outputs):
             seen, reward, terminated, truncated, _ = pool.step(action[None])
-            ends = bool(terminated[0]), bool(truncated[0])
-            yield {"observation": _item(seen, 0), "reward": reward[0], "terminated": ends[0], "truncated": ends[1]}
-            if any(ends):
+            ends = {"terminated": bool(terminated[0]), "truncated": bool(truncated[0])}
+            yield {"observation": _item(seen, 0), "reward": reward[0], **ends}
+            if any(ends.values()):
                 break
 
     def _group(self, slots: Slots) -> None:
         """Find the pool of each slot, and drop the pools whose last episode has ended."""
-        ids, pool_of, self._grouped, self._groups = self._ids[slots], self._pool_of[slots], slots, []
+        ids = self._ids[slots]
+        pool_of = self._pool_of[slots]
+        self._grouped = slots
+        self._groups = []
         for number, pool in list(self._pools.items()):
             rows = np.flatnonzero(pool_of == number)
             if len(rows):
@@ -102,15 +110,22 @@ class EnvPoolEngine:
         """Return the actions of network outputs [n, A], as the pool wants them."""
         return np.asarray(self._decode(outputs), self._action_dtype)
 
+    def encode(self, observation: Any) -> Float32:
+        """Return [O]: one observation of one environment, as networks see it."""
+        row = np.zeros(self.observation_size, np.float32)
+        self._encode(observation, row)
+        return row
+
     def frame(self, slot: int) -> UInt8:
         """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
-        pool, number = self._pools[int(self._pool_of[slot])], self._ids[slot]
-        return as_frame(self.id, lambda: pool.render(env_ids=[number])[0])
+        pool = self._pools[int(self._pool_of[slot])]
+        return as_frame(self.id, lambda: pool.render(env_ids=[self._ids[slot]])[0])
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`."""
         self._grouped = sources[:0]
-        self._pool_of[targets], self._ids[targets] = self._pool_of[sources], self._ids[sources]
+        self._pool_of[targets] = self._pool_of[sources]
+        self._ids[targets] = self._ids[sources]
 
     def close(self) -> None:
         """Drop every pool."""
@@ -128,21 +143,19 @@ class EnvPoolEngine:
         """Return a new pool of one environment per seed. Raises InputError when EnvPool cannot make it."""
         options = self._options
         if options.wrappers:
-            raise InputError(
-                "env.wrappers", "none with the EnvPool engine", len(options.wrappers), "Use --engine gymnasium."
-            )
+            message = 'EnvPool\'s environments take no wrappers. Use env.engine="gymnasium", or no env.wrappers.'
+            raise InputError.plainly("env.wrappers", message)
         known = self._envpool.list_all_envs()
         if options.id not in known:
-            cure = f"{nearest(options.id, known, cutoff=0.6)} Or use --engine gymnasium.".strip()
-            raise InputError("env.id (-e/--env)", "an environment that EnvPool has", options.id, cure)
+            cure = f'{nearest(options.id, known, cutoff=0.6)} Or use env.engine="gymnasium".'.strip()
+            raise InputError("env.id", "an environment that EnvPool has", options.id, cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
         count = {"num_envs": len(seeds), "num_threads": 1, "seed": seeds}
         try:
             return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
-        except (TypeError, ValueError, AssertionError, RuntimeError) as wrong:
-            raise InputError(
-                "env.kwargs", f"arguments that EnvPool's {options.id} takes", f"{options.kwargs} ({wrong})"
-            ) from None
+        except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+            expected = f"arguments that EnvPool's {options.id} takes"
+            raise InputError("env.kwargs", expected, f"{options.kwargs} ({error})") from None
 
 
 def can_draw(env_id: str) -> bool:
@@ -153,11 +166,7 @@ def can_draw(env_id: str) -> bool:
 
 
 def _import() -> Any:
-    try:
-        return importlib.import_module("envpool")
-    except ImportError as wrong:
-        cure = "Install it: pip install 'evolve[envpool]' (in a clone: pip install -e '.[envpool]')."
-        raise InputError("env.engine (--engine)", "a working EnvPool", f"{wrong}", cure) from None
+    return import_extra("envpool", "envpool", "env.engine", "EnvPool")
 
 
 def _item(seen: Any, index: int) -> Any:

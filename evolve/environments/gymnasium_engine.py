@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,16 +11,17 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions
-from evolve.environments.contract import FPS, Trace, as_frame
-from evolve.environments.making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
+from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
+from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
 from evolve.environments.spaces import action_decoder, observation_encoder, quiet, separate
-from evolve.errors import FAILURES, told
+from evolve.errors import FAILURES, describe
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
 
-_LOOK = 0.005  # seconds
-_TICK = 600e-6  # seconds, beside which the cost of a tick is small
+_MEASURING_SECONDS = 0.005
+_TICK_SECONDS = 600e-6
+"""How long a tick (one step of all slots) should take at least: 15 times the 40 µs that it costs beside its steps."""
 
 
 class GymnasiumEngine:
@@ -30,14 +31,15 @@ class GymnasiumEngine:
     Raises InputError when the environment cannot be made or its spaces are not supported.
     """
 
-    refill = 1
+    refill = 1  # a free slot need not wait for others
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
         quiet()
         self.faults: dict[int, str] = {}
+        self.on_fault: Callable[[], None] = do_nothing
         self._make = maker(options)
         self._envs: list[_Env | None] = [None] * slots
-        self._step: list[Any] = [_nothing] * slots  # of each slot's environment, without the wrappers that only count
+        self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
         self._elapsed: Int64 = np.zeros(slots, np.int64)
         first = make_or_explain(options, self._make)
         self._place(0, first)
@@ -49,15 +51,15 @@ class GymnasiumEngine:
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
-        """Return a power of two: few slots where a step is slow, many where it is quick.
+        """Return a power of two, 8 to 64: few slots where a step is slow, since the environments share the cache.
 
-        The worlds of all slots compete for the cache, and a tick has a cost of its own, about 40 µs, to be shared.
+        Steps the environment of slot 0, so it is called before any episode begins.
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
         except FAILURES:  # whatever it is, the evaluation will meet it and say where
             return 8
-        return next((n for n in (8, 16, 32) if n * seconds > _TICK), 64)
+        return next((n for n in (8, 16, 32) if n * seconds > _TICK_SECONDS), 64)
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
@@ -67,30 +69,36 @@ class GymnasiumEngine:
                     self._drop(slot)
                     self._place(slot, self._make())
                 self._encode(self._envs[slot].reset(seed=seed)[0], observations[slot])
-            except FAILURES as wrong:
-                self._fail(slot, wrong)
+            except FAILURES as error:
+                self._note_fault(slot, error)
                 observations[slot] = 0
         self._elapsed[slots] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k]: outputs [k, A]; overwrites their observations [B, O]; returns rewards and ends [k]."""
-        rewards, ended, step, encode = [], [], self._step, self._encode
+        """Step slots [k] with outputs [k, A]; writes observations [B, O]; returns rewards, and which ended, [k]."""
+        rewards = []
+        ended = []
+        step = self._step
+        encode = self._encode
         for slot, action in zip(slots.tolist(), separate(self._actions, self._decode(outputs)), strict=True):
             try:
-                observation, given, terminated, truncated, _ = step[slot](action)
+                observation, raw_reward, terminated, truncated, _ = step[slot](action)
                 encode(observation, observations[slot])
-                reward, end = float(given), bool(terminated or truncated)
-            except FAILURES as wrong:
-                self._fail(slot, wrong)
-                reward, end = math.nan, True
+                reward = float(raw_reward)
+                end = bool(terminated or truncated)
+            except FAILURES as error:
+                self._note_fault(slot, error)
+                reward = math.nan
+                end = True
             rewards.append(reward)
             ended.append(end)
         self._elapsed[slots] += 1
         return np.array(rewards, np.float64), np.array(ended, np.bool_) | (self._elapsed[slots] >= self._limit)
 
-    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Trace]:
-        """Play one episode in an object of its own; `used`: one that has begun another, where that is what is done."""
-        env, actions = self._make(), separate(self._actions, self._decode(outputs))
+    def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
+        """Play one episode in an object of its own; a used one has begun another episode, if objects are reused."""
+        env = self._make()
+        actions = separate(self._actions, self._decode(outputs))
         if used and self.reuses:
             env.reset(seed=seed + 1)
             env.step(actions[0])
@@ -101,6 +109,16 @@ class GymnasiumEngine:
             if said["terminated"] or said["truncated"]:
                 break
         env.close()
+
+    def encode(self, observation: Any) -> Float32:
+        """Return [O]: one observation, as networks see it."""
+        row = np.zeros(self.observation_size, np.float32)
+        self._encode(observation, row)
+        return row
+
+    def decode(self, outputs: Float32) -> Any:
+        """Return the n actions that network outputs [n, A] stand for."""
+        return separate(self._actions, self._decode(outputs))
 
     def frame(self, slot: int) -> UInt8:
         """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
@@ -115,37 +133,43 @@ class GymnasiumEngine:
                 objects[source], objects[target] = objects[target], objects[source]
         self._elapsed[targets] = self._elapsed[sources]
 
-    def _fail(self, slot: int, wrong: BaseException) -> None:
-        """Note what an environment raised, unless it did so before, and do without that object."""
-        self.faults.setdefault(slot, told(wrong))
-        self._drop(slot)
-
-    def _drop(self, slot: int) -> None:
-        env, self._envs[slot], self._step[slot] = self._envs[slot], None, _nothing
-        with suppress(*FAILURES):
-            if env is not None:
-                env.close()
-
-    def _place(self, slot: int, env: _Env) -> None:
-        core, self._limit = _without_counters(env)
-        self._envs[slot], self._step[slot] = env, core.step
-
     def close(self) -> None:
         """Close every environment."""
         for slot in range(len(self._envs)):
             self._drop(slot)
 
+    def _note_fault(self, slot: int, error: BaseException) -> None:
+        """Note what an environment raised, unless its slot has a fault already, and drop that object."""
+        self.faults.setdefault(slot, describe(error))
+        self._drop(slot)
+        self.on_fault()
 
-def _nothing(_: Any) -> Any:
-    raise RuntimeError("no environment: its reset failed")
+    def _drop(self, slot: int) -> None:
+        env = self._envs[slot]
+        self._envs[slot] = None
+        self._step[slot] = _no_environment
+        with suppress(*FAILURES):
+            if env is not None:
+                env.close()
+
+    def _place(self, slot: int, env: _Env) -> None:
+        core, self._limit = _without_counters(env)  # the limit is the same for all
+        self._envs[slot] = env
+        self._step[slot] = core.step
+
+
+def _no_environment(_: Any) -> Any:
+    raise RuntimeError("there is no environment in this slot: its reset failed")
 
 
 def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
-    """Return the quickest of a few steps."""
+    """Return the seconds of the quickest of a few steps."""
     env.reset(seed=0)
     actions.seed(0)
-    action, quickest, begin = actions.sample(), float("inf"), time.perf_counter()
-    while time.perf_counter() - begin < _LOOK:
+    action = actions.sample()
+    quickest = math.inf
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < _MEASURING_SECONDS:
         before = time.perf_counter()
         ended = any(env.step(action)[2:4])
         quickest = min(quickest, time.perf_counter() - before)
@@ -155,7 +179,7 @@ def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
 
 
 def _without_counters(env: _Env) -> tuple[_Env, float]:
-    """Return the environment below the outermost wrappers that only count steps, and the limit these set to them."""
+    """Return the environment without its step counters, and their limit: `step` counts for all slots at once."""
     limit = math.inf
     while type(env) in (TimeLimit, OrderEnforcing) and env.spec is not None:
         if isinstance(env, TimeLimit):

@@ -1,7 +1,7 @@
-"""Whether the same seed gives the same episode: tried before a run, by playing one three times side by side.
+"""Whether the same seed gives the same episode: tried before a run, by playing one three times.
 
-Two environments are played in lockstep, so that a hidden stream which they share shows too, and then one that has
-begun another episode before, where the engine lets an environment do so.
+Two environments are played in lockstep, so that a hidden random stream which they share shows too. Then one is played
+beside another that has begun an episode before, if the engine lets environments run a second episode.
 """
 
 import time
@@ -11,46 +11,47 @@ from typing import Any
 
 import numpy as np
 
-from evolve.environments.contract import Engine, Trace
-from evolve.errors import FAILURES, InputError, plain
-from evolve.rng import Purpose, Stream
+from evolve.environments.engine import Engine, Transition
+from evolve.errors import FAILURES, InputError, sanitize
+from evolve.numerics.streams import Purpose, Stream
 
 _SEED = 20
 _STEPS = 40
-_LONGEST = 0.2  # seconds for each pair
+_PAIR_SECONDS = 0.2  # at most, for each pair of episodes
 
 
 def check(engine: Engine) -> None:
-    """Raise InputError when two episodes of one seed part, naming the array, the step and both values.
+    """Raise InputError when two episodes of one seed differ; names the array, the step and both values.
 
-    And for a task that is a function which does not do what it should.
+    Raises it too for a task that is a function (see `register_task`) and does not do what it should.
     """
     outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_STEPS, engine.action_size) - 1).astype(np.float32)
     for used in (False, True) if engine.reuses else (False,):
         try:
-            found = _first_parting(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
+            found = _first_difference(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
         except InputError:
             raise
         except FAILURES:  # the evaluation will meet it, and say where
             return
         if found is not None:
-            which = "a used and a new environment part" if used else "two episodes part"
+            which = "a used and a new environment differ" if used else "two episodes differ"
             expected = "an environment whose reset(seed=…) repeats an episode to the bit"
             cure = (
                 "Draw from self.np_random only, and set everything up again in reset. (To run it all the same, with "
-                "digests that prove nothing: --set compute.check=false.)"
+                "digests that prove nothing: compute.check=false.)"
             )
-            raise InputError("env.id (-e/--env)", expected, f"{engine.id}, where {which}: {found}", cure)
+            raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", cure)
 
 
-def _first_parting(one: Iterator[Trace], other: Iterator[Trace]) -> str | None:
+def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
+    """Return where two episodes differ first, and how; None where they do not, or not within the time for it."""
     begin = time.perf_counter()
-    nothing: Trace = {}
+    nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
-        name = _difference("", a, b)
-        if name is not None:
-            return f"{name} {f'of step {step}' if step else 'of reset'}"
-        if time.perf_counter() - begin > _LONGEST:
+        found = _difference("", a, b)
+        if found is not None:
+            return f"{found} {f'of step {step}' if step else 'of reset'}"
+        if time.perf_counter() - begin > _PAIR_SECONDS:
             break
     return None
 
@@ -67,11 +68,13 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
+    """Return the name of the first element of two arrays that is not the same bits, with both values."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
     if a.dtype == object or a.tobytes() == b.tobytes():
         return None
-    x, y = a.reshape(-1), b.reshape(-1)
+    x = a.reshape(-1)
+    y = b.reshape(-1)
     at = next(i for i in range(x.size) if x[i].tobytes() != y[i].tobytes())
     place = f"{name}[{', '.join(map(str, np.unravel_index(at, a.shape)))}]" if a.shape else name
-    return f"{place} ({plain(x[at].item())} against {plain(y[at].item())})"
+    return f"{place} ({sanitize(x[at].item())} against {sanitize(y[at].item())})"

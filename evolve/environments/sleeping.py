@@ -14,13 +14,14 @@ ID = "evolve.environments.sleeping:Sleep-v0"
 
 
 class Sleep(gymnasium.Env[Any, Any]):
-    """Sleeps; seconds: the mean of an episode."""
+    """Sleeps in its only step; `seconds` is the mean over episodes."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (1,))
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, seconds: float = 0.03) -> None:
-        self._mean, self._seconds = seconds, 0.0
+        self._mean = seconds
+        self._seconds = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Draw how long this episode will sleep."""

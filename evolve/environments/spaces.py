@@ -1,4 +1,4 @@
-"""Between Gymnasium spaces and the flat float32 vectors of a network."""
+"""Between the spaces of Gymnasium and the flat float32 vectors of a network: encoders and decoders."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ Decode = Callable[[Float32], Any]
 
 
 def quiet() -> None:
-    """Have Gymnasium keep its advice to those who write environments to itself."""
+    """Silence Gymnasium's advice to those who write environments."""
     gymnasium.logger.min_level = gymnasium.logger.ERROR
 
 
@@ -27,8 +27,7 @@ def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
     """
     match space:
         case spaces.Box():
-            image, vector = space.dtype == np.uint8, len(space.shape) == 1
-            return _size(space), _encode_image if image else _encode_vector if vector else _encode_box
+            return _size(space), _box_encoder(space)
         case spaces.MultiBinary():
             return _size(space), _encode_box
         case spaces.Discrete():
@@ -40,7 +39,7 @@ def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
             return _encode_members(dict(space.spaces))
         case spaces.Tuple():
             return _encode_members(dict(enumerate(space.spaces)))
-    raise InputError("env.id (-e/--env)", "an observation space that can be flattened", repr(space))
+    raise InputError("env.id", "an observation space that can be flattened", repr(space))
 
 
 def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:
@@ -60,10 +59,10 @@ def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[in
         case spaces.MultiDiscrete():
             return int(space.nvec.sum()), _decode_multi_discrete(space)
         case spaces.MultiBinary():
-            shape, dtype = space.shape, space.dtype
+            shape = space.shape
+            dtype = space.dtype
             return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
-    expected = "a Box, Discrete, MultiDiscrete or MultiBinary action space"
-    raise InputError("env.id (-e/--env)", expected, repr(space))
+    raise InputError("env.id", "a Box, Discrete, MultiDiscrete or MultiBinary action space", repr(space))
 
 
 def separate(space: gymnasium.Space[Any], actions: Any) -> list[Any]:
@@ -72,14 +71,21 @@ def separate(space: gymnasium.Space[Any], actions: Any) -> list[Any]:
 
 
 def _size(space: gymnasium.Space[Any]) -> int:
+    """Return how many numbers an element of a space has. Raises InputError for none."""
     size = int(np.prod(space.shape if space.shape is not None else (1,)))
     if size == 0:
-        raise InputError("env.id (-e/--env)", "observations and actions that hold something", repr(space))
+        raise InputError("env.id", "observations and actions that hold something", repr(space))
     return size
 
 
 def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]])
+
+
+def _box_encoder(space: spaces.Box) -> Encode:
+    if space.dtype == np.uint8:
+        return _encode_image
+    return _encode_vector if len(space.shape) == 1 else _encode_box
 
 
 def _encode_vector(observation: Any, row: Float32) -> None:
@@ -104,7 +110,9 @@ def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
 
 
 def _encode_members(members: dict[Any, gymnasium.Space[Any]]) -> tuple[int, Encode]:
-    parts, begin = [], 0
+    """Return the size and the encoder of a space that consists of others."""
+    parts = []
+    begin = 0
     for key, space in members.items():
         size, encode = observation_encoder(space)
         parts.append((key, slice(begin, begin + size), encode))
@@ -118,6 +126,7 @@ def _encode_members(members: dict[Any, gymnasium.Space[Any]]) -> tuple[int, Enco
 
 
 def _decode_box(space: spaces.Box, scale: float) -> Decode:
+    """Return the decoder of a Box, see `action_decoder`."""
     low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
     floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
@@ -128,7 +137,8 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
         shape = space.shape
         return lambda outputs: (outputs + np.float32(0)).reshape(-1, *shape)  # no negative zero, as below
     whole = np.issubdtype(space.dtype, np.integer)
-    shape, dtype = space.shape, space.dtype
+    shape = space.shape
+    dtype = space.dtype
 
     def decode(outputs: Float32) -> Any:
         actions = np.minimum(np.maximum(centre + half * outputs, floor), ceiling)
@@ -138,9 +148,11 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
 
 
 def _decode_multi_discrete(space: spaces.MultiDiscrete) -> Decode:
-    sizes, start = space.nvec.ravel(), space.start.ravel()
+    sizes = space.nvec.ravel()
+    start = space.start.ravel()
     edges = [(int(a), int(a + n)) for a, n in zip(_offsets(sizes), sizes, strict=True)]
-    shape, dtype = space.shape, space.dtype
+    shape = space.shape
+    dtype = space.dtype
 
     def decode(outputs: Float32) -> Any:
         choices = np.stack([np.argmax(outputs[:, a:b], axis=1) for a, b in edges], axis=1)

@@ -1,40 +1,80 @@
 """Networks: from an observation to an action, with a genome of weights and a mask.
 
-`NETWORKS` is the registry; each entry is one file behind the contract in `contract`, and every entry is held to
-the same conformance suite.
+`NETWORKS` is the registry. Each entry is one Python file that keeps the protocol `Network` (see `network`), together
+with one C header in `kernels/` where it has a native step, and every entry passes the same conformance suite.
 """
 
-from evolve.config import Table
-from evolve.networks.contract import Batch, Block, Network
+import numpy as np
+
+from evolve.config import Registry, Section
+from evolve.genome import Block, Genomes
+from evolve.networks.binary_mask_mlp import BinaryMaskMlp, BinaryMaskMlpOptions
 from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
 from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.networks.network import Batch, Network
 from evolve.networks.plastic_mlp import PlasticMlp, PlasticMlpOptions
-from evolve.networks.prunable_mlp import PrunableMlp, PrunableMlpOptions
-from evolve.registry import Registry
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import check_shape
 
-__all__ = ["NETWORKS", "Batch", "Block", "Network", "make", "options"]
+__all__ = ["NETWORKS", "Batch", "Block", "Network", "check", "make"]
 
 NETWORKS = Registry(
     "network",
-    "-a/--agent",
     {
         "hebbian-dag": (HebbianDagOptions, HebbianDag),
         "dag": (DagOptions, Dag),
         "mlp": (MlpOptions, Mlp),
-        "prunable-mlp": (PrunableMlpOptions, PrunableMlp),
+        "binary-mask-mlp": (BinaryMaskMlpOptions, BinaryMaskMlp),
         "elman": (ElmanOptions, Elman),
         "hebbian-lstm": (HebbianLstmOptions, HebbianLstm),
         "plastic-mlp": (PlasticMlpOptions, PlasticMlp),
     },
     Network,
+    aliases={"prunable-mlp": "binary-mask-mlp"},  # its name in runs of earlier versions
 )
-options = NETWORKS.options
 
 
-def make(table: Table, observation_size: int, action_size: int) -> Network:
-    """Return the network that a `[network]` table describes, for O observations and A actions."""
+def make(table: Section, observation_size: int, action_size: int) -> Network:
+    """Return the network that the `[network]` table of an experiment describes.
+
+    Args:
+        table: The name of the network and its options, validated or not.
+        observation_size: O, the numbers that it reads in each step.
+        action_size: A, the numbers that it answers with.
+
+    Raises:
+        InputError: The table has a wrong name or option.
+    """
     network: Network = NETWORKS.make(table, observation_size, action_size)
     return network
+
+
+def check(section: Section, network: Network, action_size: int) -> None:
+    """Try a genome, a batch and a step of a network.
+
+    Args:
+        section: The section of the experiment that names the network.
+        network: What it describes.
+        action_size: A.
+
+    Raises:
+        InputError: The network does not return what its contract says.
+    """
+    slots = np.arange(1)
+    with NETWORKS.as_input_error(section, "init"):
+        genome = network.init(Stream(0, Purpose.CHECK))
+        if not isinstance(genome, Genomes):
+            raise TypeError(f"expected evolve.genome.Genomes, got {type(genome).__name__}")
+        check_shape(genome.weights, "weights", "P W", np.float32, P=1, W=network.num_weights)
+    with NETWORKS.as_input_error(section, "batch"):
+        batch = network.batch(1, "numpy")
+    NETWORKS.check(section, batch, Batch)
+    with NETWORKS.as_input_error(section, "step"):
+        batch.load(slots, genome.weights, genome.mask, np.zeros(1, np.int64))
+        actions = batch.step(np.zeros((1, network.observation_size), np.float32))
+        check_shape(actions, "actions", "n A", np.float32, n=1, A=action_size)
+    with NETWORKS.as_input_error(section, "traces"):
+        check_shape(batch.traces(slots), "traces", "k T", np.float32, k=1, T=network.num_traces)

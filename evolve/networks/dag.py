@@ -4,7 +4,7 @@ With D = [O, h1, …, hL, A], x_0 the observation and W_ij the [D_j, D_{i+1}] ma
 
     x_{i+1} = tanh(Σ_{j ≤ i} x_j W_ij)               one sum, over the rows of W_i0, W_i1, … in ascending order
 
-The last layer is the action. Weights are N(0, birth_scale²) at birth, a share of `birth_pruning` of them pruned.
+The last layer is the action. Initial weights are N(0, init_scale²), a share of `init_sparsity` of them pruned.
 """
 
 from functools import cached_property
@@ -12,24 +12,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from evolve.config import Options
-from evolve.genome import Genomes, pruned
-from evolve.networks.contract import Block, all_earlier
+from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import Layer, LayeredNetwork, Wiring
-from evolve.networks.settings import Hidden, Scale, Share
+from evolve.networks.network import all_earlier
+from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.numerics import normal_quantile
-from evolve.rng import Stream
+from evolve.numerics.streams import Stream
 
 
-class DagOptions(Options):
+class DagOptions(NetworkOptions):
     """Settings of `[network]` for dag.
 
-    birth_scale: the standard deviation of weights at birth; birth_pruning: the share of connections missing then.
+    init_scale: the standard deviation of initial weights; init_sparsity: the share of connections pruned at first.
     """
 
     hidden: Hidden = (8, 8)
-    birth_scale: Scale = 1.0
-    birth_pruning: Share = 0.025
+    init_scale: Scale = 1.0
+    init_sparsity: Share = 0.025
 
 
 class Dag(LayeredNetwork[DagOptions]):
@@ -47,14 +46,15 @@ class Dag(LayeredNetwork[DagOptions]):
 
     @cached_property
     def wiring(self) -> Wiring:
-        """Each layer reads all the nodes before those it says."""
-        D, layers, rows = self.sizes, [], 0
-        for inputs, columns in pairwise(D):
+        """Each layer reads all nodes before its own."""
+        layers = []
+        rows = 0
+        for inputs, columns in pairwise(self.sizes):
             rows += inputs
-            layers.append(Layer(0, rows, rows, columns))
-        return Wiring(rows + D[-1], tuple(layers))
+            layers.append(Layer(first_input=0, fan_in=rows, first_output=rows, fan_out=columns))
+        return Wiring(rows + self.sizes[-1], tuple(layers))
 
-    def birth(self, stream: Stream) -> Genomes:
+    def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = np.float32(self.options.birth_scale) * normal_quantile(stream.uniform(1, self.weights))
-        return pruned(weights, stream.uniform(1, self.weights) >= self.options.birth_pruning)
+        weights = np.float32(self.options.init_scale) * normal_quantile(stream.uniform(1, self.num_weights))
+        return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)

@@ -8,9 +8,11 @@ With D = [O, h1, …, hL, A + 1], x_0 the observation and W_ij the [D_j, D_{i+1}
 
 Output 0 is the neuromodulator, outputs 1 … A are the action. ρ is `trace_rate`, or output 0 when neuromodulated.
 m is `plasticity`, 0 at a pruned connection; with m = 0 traces do not act on the network and only steer pruning. H is
-zero when an episode starts. All of it is float32.
+zero when an episode starts. All of it is float32. Initial weights are N(0, init_scale²), a share of `init_sparsity` of
+them pruned.
 """
 
+import ctypes
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,24 +20,23 @@ from itertools import pairwise
 import numpy as np
 from pydantic import Field
 
-from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import Genomes, pruned
-from evolve.networks.contract import Block, all_earlier
-from evolve.networks.settings import Hidden, Scale, Share
-from evolve.networks.slots import SlotArrays
-from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
-from evolve.numerics.steps import HebbianDagStep
-from evolve.rng import Stream
+from evolve.genome import Block, Genomes, pruned
+from evolve.networks.network import all_earlier
+from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
+from evolve.networks.slot_arrays import SlotArrays
+from evolve.numerics import Backend, aligned, normal_quantile, sequential_sum, tanh
+from evolve.numerics.native import ADDRESS, FLOAT, FLOAT_P, INT64, INT64_P, NativeStep, address, bind, pointer
+from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _FAINTEST = 0.001  # of traces
 
 
-class HebbianDagOptions(Options):
+class HebbianDagOptions(NetworkOptions):
     """Settings of `[network]` for hebbian-dag.
 
-    birth_scale: the standard deviation of weights at birth; birth_pruning: the share of connections missing then.
+    init_scale: the standard deviation of initial weights; init_sparsity: the share of connections pruned at first.
     """
 
     hidden: Hidden = (8, 8)
@@ -43,8 +44,8 @@ class HebbianDagOptions(Options):
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
     trace_limit: float = Field(10.0, gt=0, le=1e6)
     neuromodulated: bool = False
-    birth_scale: Scale = 1.0
-    birth_pruning: Share = 0.025
+    init_scale: Scale = 1.0
+    init_sparsity: Share = 0.025
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class HebbianDag:
     action_size: int
 
     @staticmethod
-    def refuse(options: HebbianDagOptions) -> None:
-        """Raise InputError for traces of which the strategy, which is told them in units of 2^-20, hears nothing."""
+    def validate(options: HebbianDagOptions) -> None:
+        """Raise InputError for traces so small that the strategy, which gets them in units of 2^-20, sees zeros."""
         if 0 < abs(options.trace_rate) < _FAINTEST:
             raise InputError("network.trace_rate", f"0, or at least {_FAINTEST} away from it", options.trace_rate)
         if options.trace_limit < _FAINTEST:
@@ -74,24 +75,24 @@ class HebbianDag:
         return all_earlier(self.sizes)
 
     @property
-    def weights(self) -> int:
+    def num_weights(self) -> int:
         """W, the weights of one genome."""
         return self.blocks[-1].stop
 
     @property
-    def traces(self) -> int:
+    def num_traces(self) -> int:
         """T = W: one trace per connection."""
-        return self.weights
+        return self.num_weights
 
     @property
     def slot_size(self) -> int:
         """Weights, traces and gains."""
-        return 3 * self.weights
+        return 3 * self.num_weights
 
-    def birth(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1): weights N(0, birth_scale²), a share of `birth_pruning` of them pruned."""
-        weights = np.float32(self.options.birth_scale) * normal_quantile(stream.uniform(1, self.weights))
-        return pruned(weights, stream.uniform(1, self.weights) >= self.options.birth_pruning)
+    def init(self, stream: Stream) -> Genomes:
+        """Return one genome (P = 1)."""
+        weights = np.float32(self.options.init_scale) * normal_quantile(stream.uniform(1, self.num_weights))
+        return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
         """Return an empty batch of B = `slots` slots."""
@@ -103,15 +104,17 @@ class HebbianDagBatch(SlotArrays):
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
-        self._network, W = network, network.weights
-        self._weights, self._traces = self._hold(W), self._hold(W)
+        self._network = network
+        self._weights = self._hold(network.num_weights)
+        self._traces = self._hold(network.num_weights)
         # m where a connection is left, 0 where it is not
-        self._gains = self._hold(W) if network.options.plasticity else None
+        self._gains = self._hold(network.num_weights) if network.options.plasticity else None
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots and clear their traces."""
         at = self._at(slots)
-        self._weights[at], self._traces[at] = weights, 0
+        self._weights[at] = weights
+        self._traces[at] = 0
         if self._gains is not None:
             self._gains[at] = np.float32(self._network.options.plasticity) * mask
 
@@ -124,15 +127,54 @@ class HebbianDagBatch(SlotArrays):
         raise NotImplementedError
 
 
+class _Structure(ctypes.Structure):
+    """`hebbian_dag` of kernels/hebbian_dag.h."""
+
+    _fields_ = (
+        ("layers", INT64), ("sizes", INT64_P), ("weight_rows", INT64), ("node_rows", INT64), ("sum_rows", INT64),
+        ("delay", INT64), ("weights", FLOAT_P), ("traces", FLOAT_P), ("gains", FLOAT_P), ("nodes", FLOAT_P),
+        ("sums", FLOAT_P), ("due", INT64_P), ("trace_rate", FLOAT), ("trace_limit", FLOAT), ("neuromodulated", INT64),
+    )  # fmt: skip
+
+
 class _NativeBatch(HebbianDagBatch):
-    """Steps by the native kernel."""
+    """Steps by the native kernel.
+
+    Without plasticity the kernel updates traces several steps at a time. `_settle` makes the updates that are due, and
+    is called before traces are read or replaced.
+    """
 
     def __init__(self, network: HebbianDag, slots: int) -> None:
         super().__init__(network, slots, "native")
-        o = network.options
-        self._kernel = HebbianDagStep(
-            network.sizes, self._weights, self._traces, self._gains, o.trace_rate, o.trace_limit, o.neuromodulated
+        most_delay = bind("hebbian_dag_most_delay", returns=ctypes.c_int)
+        delay = 1 if self._gains is not None else int(most_delay())
+        D = network.sizes
+        num_nodes = sum(D)
+        num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
+        sizes = np.array(D, np.int64)
+        due = np.zeros(self._tiles, np.int64)
+        nodes = aligned(self._tiles, delay * num_nodes, self._lanes)
+        sums = aligned(self._tiles, delay * num_sums, self._lanes)
+        structure = _Structure(
+            layers=len(D) - 1,
+            sizes=pointer(sizes),
+            weight_rows=network.num_weights,
+            node_rows=num_nodes,
+            sum_rows=num_sums,
+            delay=delay,
+            weights=pointer(self._weights),
+            traces=pointer(self._traces),
+            gains=FLOAT_P() if self._gains is None else pointer(self._gains),
+            nodes=pointer(nodes),
+            sums=pointer(sums),
+            due=pointer(due),
+            trace_rate=network.options.trace_rate,
+            trace_limit=network.options.trace_limit,
+            neuromodulated=network.options.neuromodulated,
         )
+        kept = (sizes, due, nodes, sums, self._weights, self._traces, self._gains)
+        self._kernel = NativeStep("hebbian_dag", structure, network.action_size, kept)
+        self._settle_tiles = bind("hebbian_dag_settle", [ADDRESS, ADDRESS, INT64])
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         self._settle(slots)
@@ -150,7 +192,11 @@ class _NativeBatch(HebbianDagBatch):
         return self._kernel(observations)
 
     def _settle(self, slots: Slots) -> None:
-        self._kernel.settle(slots // self._lanes)
+        """Bring the traces of slots up to date, with those of the other slots in their tiles."""
+        tiles: Int64 = slots // self._lanes
+        if len(tiles) > 1:
+            tiles = np.unique(tiles)
+        self._settle_tiles(self._kernel.address, address(tiles), len(tiles))
 
 
 @dataclass(frozen=True)
@@ -172,7 +218,7 @@ class _ArrayBatch(HebbianDagBatch):
     def __init__(self, network: HebbianDag, slots: int) -> None:
         super().__init__(network, slots, "numpy")
         self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
-        self._scratch = np.zeros((network.weights, slots), np.float32)
+        self._scratch = np.zeros((network.num_weights, slots), np.float32)
         self._views: tuple[_Layer, ...] = ()
         self._live = -1
 
@@ -219,20 +265,26 @@ class _ArrayBatch(HebbianDagBatch):
         if live == self._live:
             return
         self._live = live
-        D, views, first = self._network.sizes, [], 0
-        for layer, columns in enumerate(D[1:]):
-            edges = np.cumsum([0, *D[: layer + 1]]).tolist()
-            rows = edges[-1]
-            last = first + rows * columns
+        self._views = tuple(self._view(layer) for layer in range(len(self._network.sizes) - 1))
 
-            def cut(array: Float32, span: slice = slice(first, last), columns: int = columns) -> Float32:
-                return array.reshape(-1, array.shape[-1])[span].reshape(-1, columns, array.shape[-1])[:, :, :live]
+    def _view(self, layer: int) -> _Layer:
+        """Return the views of a layer."""
+        D = self._network.sizes
+        edges = np.cumsum([0, *D[: layer + 1]]).tolist()
+        rows = edges[-1]
+        columns = D[layer + 1]
+        first = next(block.start for block in self._network.blocks if block.layer == layer)
+        span = slice(first, first + rows * columns)
 
-            sources = tuple(slice(a, b) for a, b in pairwise(edges))
-            gains = None if self._gains is None else cut(self._gains)
-            inputs, outputs = self._nodes[:rows, :live], self._nodes[rows : rows + columns, :live]
-            views.append(
-                _Layer(inputs, outputs, cut(self._weights), cut(self._traces), gains, cut(self._scratch), sources)
-            )
-            first = last
-        self._views = tuple(views)
+        def cut(array: Float32) -> Float32:
+            return array.reshape(-1, array.shape[-1])[span].reshape(-1, columns, array.shape[-1])[:, :, : self._live]
+
+        return _Layer(
+            inputs=self._nodes[:rows, : self._live],
+            outputs=self._nodes[rows : rows + columns, : self._live],
+            weights=cut(self._weights),
+            traces=cut(self._traces),
+            gains=None if self._gains is None else cut(self._gains),
+            scratch=cut(self._scratch),
+            sources=tuple(slice(a, b) for a, b in pairwise(edges)),
+        )

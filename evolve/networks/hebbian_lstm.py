@@ -10,35 +10,34 @@ traces H_k of that shape, and W_a [H, A] (σ is the sigmoid):
     action  = tanh((c' o) W_a)
     H_k    ← H_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
-c[0] thus says how strongly traces act, and c[1] how fast they are learnt; limit is `update_limit`. c and H are zero
-when an episode starts, so H is at most limit times its steps. W_a has no traces: they count as zero. All of it is
-float32. Weights are N(0, 1) at birth, a share of `birth_pruning` of them pruned. The gates are those of Hochreiter and
-Schmidhuber (1997) and of Gers and others (2000), their traces the ancestor's of 2020.
+So c[0] is the strength with which traces act, and c[1] the rate at which they change; limit is `update_limit`. c and H
+are zero when an episode starts, so H is at most limit times its steps. W_a has no traces: they count as zero. All of it
+is float32. Initial weights are N(0, 1), a share of `init_sparsity` of them pruned. The gates are those of Hochreiter
+and Schmidhuber (1997) and of Gers and others (2000); their traces are those of the 2020 script.
 """
 
+import ctypes
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from pydantic import Field
 
-from evolve.config import Options
-from evolve.genome import Genomes, pruned
-from evolve.networks.contract import Block
-from evolve.networks.settings import Share, TwoOrMore
-from evolve.networks.slots import SlotArrays
+from evolve.genome import Block, Genomes, pruned
+from evolve.networks.option_types import NetworkOptions, Share, TwoOrMore
+from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, normal_quantile, sequential_sum, sigmoid, tanh
-from evolve.numerics.steps import HebbianLstmStep
-from evolve.rng import Stream
+from evolve.numerics.native import FLOAT, FLOAT_P, INT64, NativeStep, pointer
+from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 
-class HebbianLstmOptions(Options):
-    """Settings of `[network]` for hebbian-lstm: `hidden` is [H]; `birth_pruning` is the share missing at birth."""
+class HebbianLstmOptions(NetworkOptions):
+    """Settings of `[network]` for hebbian-lstm: `hidden` is [H]; `init_sparsity` is the share pruned at first."""
 
     hidden: TwoOrMore = (8,)
     update_limit: float = Field(0.1, gt=0, le=1e6)
-    birth_pruning: Share = 0.025
+    init_sparsity: Share = 0.025
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,15 @@ class HebbianLstm:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """O, H, A."""
-        return self.observation_size, *self.options.hidden, self.action_size
+        (H,) = self.options.hidden
+        return self.observation_size, H, self.action_size
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Of each gate what reads obs and what reads c, which are one matrix W_k; then W_a."""
-        (O, H, A), blocks, start = self.sizes, [], 0
+        O, H, A = self.sizes
+        blocks: list[Block] = []
+        start = 0
         for _ in range(4):
             for source, rows in ((0, O), (1, H)):
                 blocks.append(Block(0, source, start, rows, H))
@@ -65,30 +67,30 @@ class HebbianLstm:
         return (*blocks, Block(1, 1, start, H, A))
 
     @property
-    def weights(self) -> int:
+    def num_weights(self) -> int:
         """W, the weights of one genome."""
         return self.blocks[-1].stop
 
     @property
-    def traces(self) -> int:
+    def num_traces(self) -> int:
         """T = W: one trace per connection, zero in W_a."""
-        return self.weights
+        return self.num_weights
 
     @property
     def nodes(self) -> int:
-        """How many numbers a step makes: obs, c, four gates, c', c' o, action."""
+        """How many numbers a step computes: obs, c, four gates, c', c' o, action."""
         O, H, A = self.sizes
         return O + 7 * H + A
 
     @property
     def slot_size(self) -> int:
         """Weights, traces, which connections are left, and nodes."""
-        return 3 * self.weights + self.nodes
+        return 3 * self.num_weights + self.nodes
 
-    def birth(self, stream: Stream) -> Genomes:
+    def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = normal_quantile(stream.uniform(1, self.weights))
-        return pruned(weights, stream.uniform(1, self.weights) >= self.options.birth_pruning)
+        weights = normal_quantile(stream.uniform(1, self.num_weights))
+        return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
         """Return an empty batch of B = `slots` slots."""
@@ -100,20 +102,21 @@ class HebbianLstmBatch(SlotArrays):
 
     def __init__(self, network: HebbianLstm, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
-        W = network.weights
-        self._weights, self._left, self._traces = self._hold(W), self._hold(W), self._hold(W)
+        self._sizes = network.sizes
+        self._limit = np.float32(network.options.update_limit)
+        self._weights = self._hold(network.num_weights)
+        self._left = self._hold(network.num_weights)
+        self._traces = self._hold(network.num_weights)
         self._nodes = self._hold(network.nodes)
-        self._sizes, limit = network.sizes, network.options.update_limit
-        self._limit, self._native = np.float32(limit), None
-        if backend == "native":
-            arrays = self._weights, self._left, self._traces, self._nodes
-            self._native = HebbianLstmStep(self._sizes, *arrays, limit)
+        self._native = self._native_step() if backend == "native" else None
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots; clear their traces and cells."""
         at = self._at(slots)
-        self._weights[at], self._left[at] = weights, mask
-        self._traces[at], self._nodes[at] = 0, 0
+        self._weights[at] = weights
+        self._left[at] = mask
+        self._traces[at] = 0
+        self._nodes[at] = 0
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, W]: the traces of slots."""
@@ -124,7 +127,8 @@ class HebbianLstmBatch(SlotArrays):
         return self._native(observations) if self._native else self._reference(observations)
 
     def _reference(self, observations: Float32) -> Float32:
-        n, (O, H, _) = len(observations), self._sizes
+        n = len(observations)
+        O, H, _ = self._sizes
         x = self._nodes[0, : O + H, :n]
         x[:O] = observations.T
         weights, left, traces = (a[0, :, :n] for a in (self._weights, self._left, self._traces))
@@ -138,6 +142,31 @@ class HebbianLstmBatch(SlotArrays):
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
         x[O:] = cells
         return actions.T.copy()
+
+    def _native_step(self) -> NativeStep:
+        O, H, A = self._sizes
+        structure = _Structure(
+            observations=O,
+            cells=H,
+            actions=A,
+            weight_rows=self._weights.shape[1],
+            node_rows=self._nodes.shape[1],
+            weights=pointer(self._weights),
+            left=pointer(self._left),
+            traces=pointer(self._traces),
+            nodes=pointer(self._nodes),
+            update_limit=self._limit,
+        )
+        return NativeStep("hebbian_lstm", structure, A, kept=(self._weights, self._left, self._traces, self._nodes))
+
+
+class _Structure(ctypes.Structure):
+    """`hebbian_lstm` of kernels/hebbian_lstm.h."""
+
+    _fields_ = (
+        ("observations", INT64), ("cells", INT64), ("actions", INT64), ("weight_rows", INT64), ("node_rows", INT64),
+        ("weights", FLOAT_P), ("left", FLOAT_P), ("traces", FLOAT_P), ("nodes", FLOAT_P), ("update_limit", FLOAT),
+    )  # fmt: skip
 
 
 def _gates(x: Float32, g: Float32, weights: Float32, traces: Float32) -> list[Float32]:

@@ -4,27 +4,25 @@ With D = [O, h1, …, hL, A], x_0 the observation and W_i a [D_i + 1, D_{i+1}] m
 
     x_{i+1} = tanh([x_i, 1] W_i)                     summed over rows in ascending order, the bias last
 
-The last layer is the action. Weights are N(0, 1) · birth_scale/sqrt(D_i + 1) at birth (LeCun and others, 1998). A bias
-is a connection like any other: it may be pruned, and counts.
+The last layer is the action. Initial weights are N(0, 1) · init_scale/sqrt(D_i + 1) (LeCun and others, 1998), a share
+of `init_sparsity` of them pruned. A bias is a connection like any other: it may be pruned, and counts.
 """
 
 from functools import cached_property
 
-from evolve.config import Options
-from evolve.genome import Genomes, pruned
-from evolve.networks.contract import Block
+from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import LayeredNetwork, Wiring, chain, chain_blocks, scaled
-from evolve.networks.settings import Hidden, Scale, Share
+from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.numerics import normal_quantile
-from evolve.rng import Stream
+from evolve.numerics.streams import Stream
 
 
-class MlpOptions(Options):
-    """Settings of `[network]` for mlp; `birth_pruning` is the share of connections missing at birth."""
+class MlpOptions(NetworkOptions):
+    """Settings of `[network]` for mlp; `init_sparsity` is the share of connections pruned at first."""
 
     hidden: Hidden = (16, 16)
-    birth_scale: Scale = 1.0
-    birth_pruning: Share = 0.0
+    init_scale: Scale = 1.0
+    init_sparsity: Share = 0.0
 
 
 class Mlp(LayeredNetwork[MlpOptions]):
@@ -40,8 +38,8 @@ class Mlp(LayeredNetwork[MlpOptions]):
         """W_0, W_1, …; the last row of each is the biases."""
         return chain_blocks(self.wiring)
 
-    def birth(self, stream: Stream) -> Genomes:
+    def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = normal_quantile(stream.uniform(1, self.weights))
-        mask = stream.uniform(1, self.weights) >= self.options.birth_pruning
-        return pruned(scaled(weights, self.wiring, self.options.birth_scale), mask)
+        weights = normal_quantile(stream.uniform(1, self.num_weights))
+        mask = stream.uniform(1, self.num_weights) >= self.options.init_sparsity
+        return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)

@@ -1,4 +1,4 @@
-"""plastic-mlp: a multilayer perceptron that learns as it goes; what evolves are its rules (Najarro and Risi, 2020).
+"""plastic-mlp: a perceptron that learns during an episode by rules that evolve (Najarro and Risi, 2020).
 
 With D = [O, h1, …, hL, A], x_0 the observation and w_i the [D_i, D_{i+1}] weights from layer i to layer i + 1:
 
@@ -11,9 +11,10 @@ genome is rules, no weights: of each layer A, B, C, D and η, which are [D_i, D_
 each connection), [1, D_{i+1}] with "neuron" (one for all connections into a neuron), or [1, 1] with "layer". Weights
 are drawn when an episode starts, uniformly from ±`initial_scale`, by a stream whose key is the seed of its environment.
 A connection whose rule has lost all five coefficients is pruned, and weighs zero. There are no biases and no traces.
-Coefficients are birth_scale · N(0, 1) at birth, a share of `birth_pruning` of them pruned.
+Initial coefficients are init_scale · N(0, 1), a share of `init_sparsity` of them pruned.
 """
 
+import ctypes
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,29 +23,31 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from evolve.config import Options
-from evolve.genome import Genomes, pruned
-from evolve.networks.contract import Block
-from evolve.networks.settings import Hidden, Scale, Share
-from evolve.networks.slots import SlotArrays
+from evolve.genome import Block, Genomes, pruned
+from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
+from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, aligned, normal_quantile, sequential_sum, tanh
-from evolve.numerics.steps import PlasticMlpStep
-from evolve.rng import Purpose, Stream
+from evolve.numerics.native import FLOAT, FLOAT_P, INT64, INT64_P, NativeStep, pointer
+from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _COEFFICIENTS = 5  # A, B, C, D and η
 
 
-class PlasticMlpOptions(Options):
-    """Settings of `[network]` for plastic-mlp; `birth_pruning` is the share of coefficients missing at birth."""
+class PlasticMlpOptions(NetworkOptions):
+    """Settings of `[network]` for plastic-mlp.
+
+    initial_scale: the largest weight that an episode may start with. init_scale: the standard deviation of initial
+    coefficients, of which a share of init_sparsity is pruned.
+    """
 
     hidden: Hidden = (16,)
     rules: Literal["synapse", "neuron", "layer"] = "synapse"
     max_norm: bool = False
     update_every: int = Field(1, ge=1, le=1_000_000)
     initial_scale: Scale = 0.1
-    birth_scale: Scale = 0.1
-    birth_pruning: Share = 0.0
+    init_scale: Scale = 0.1
+    init_sparsity: Share = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,33 +71,36 @@ class PlasticMlp:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Of each layer A, B, C, D and η."""
-        rules, blocks, start = self.options.rules, [], 0
+        rules = self.options.rules
+        blocks: list[Block] = []
+        start = 0
         for layer, span in enumerate(pairwise(self.sizes)):
-            rows, columns = span[0] if rules == "synapse" else 1, 1 if rules == "layer" else span[1]
+            rows = span[0] if rules == "synapse" else 1
+            columns = 1 if rules == "layer" else span[1]
             for _ in range(_COEFFICIENTS):
                 blocks.append(Block(layer, layer, start, rows, columns, span))
                 start = blocks[-1].stop
         return tuple(blocks)
 
     @property
-    def weights(self) -> int:
+    def num_weights(self) -> int:
         """W, the coefficients of one genome."""
         return self.blocks[-1].stop
 
     @property
-    def traces(self) -> int:
+    def num_traces(self) -> int:
         """T = 0: episodes leave no traces."""
         return 0
 
     @property
     def slot_size(self) -> int:
         """Coefficients, weights, nodes and age."""
-        return self.weights + self.connections + sum(self.sizes) + 1
+        return self.num_weights + self.connections + sum(self.sizes) + 1
 
-    def birth(self, stream: Stream) -> Genomes:
+    def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        coefficients = np.float32(self.options.birth_scale) * normal_quantile(stream.uniform(1, self.weights))
-        return pruned(coefficients, stream.uniform(1, self.weights) >= self.options.birth_pruning)
+        coefficients = np.float32(self.options.init_scale) * normal_quantile(stream.uniform(1, self.num_weights))
+        return pruned(coefficients, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
 
     def initial(self, seeds: Int64) -> Float32:
         """Return the weights [k, connections] with which the episodes of environment seeds [k] start."""
@@ -106,7 +112,8 @@ class PlasticMlp:
         """Return [k, connections]: which connections masks [k, W] leave, those with any coefficient."""
         parts = []
         for block in self.blocks[::_COEFFICIENTS]:
-            size, (rows, columns) = block.rows * block.columns, block.span or (0, 0)
+            size = block.rows * block.columns
+            rows, columns = block.span or (0, 0)
             rules = mask[:, block.start : block.start + _COEFFICIENTS * size]
             present = rules.reshape(-1, _COEFFICIENTS, block.rows, block.columns).any(axis=1)
             parts.append(np.broadcast_to(present, (len(mask), rows, columns)).reshape(len(mask), -1))
@@ -122,19 +129,18 @@ class PlasticMlpBatch(SlotArrays):
 
     def __init__(self, network: PlasticMlp, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
-        self._network, self._rules = network, self._hold(network.weights)
-        self._weights, self._age = self._hold(network.connections), self._hold(1)
+        self._network = network
+        self._rules = self._hold(network.num_weights)
+        self._weights = self._hold(network.connections)
+        self._age = self._hold(1)
         self._nodes = aligned(self._tiles, sum(network.sizes), self._lanes)
-        self._native = None
-        if backend == "native":
-            o, arrays = network.options, (self._weights, self._nodes, self._age, self._rules)
-            own = o.rules == "synapse", o.rules != "layer"
-            self._native = PlasticMlpStep(network.sizes, own, *arrays, o.update_every, o.max_norm)
+        self._native = self._native_step() if backend == "native" else None
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots and draw the weights with which the episodes of seeds [k] start."""
         at = self._at(slots)
-        self._rules[at], self._age[at] = weights, 0
+        self._rules[at] = weights
+        self._age[at] = 0
         self._weights[at] = np.where(self._network.left(mask), self._network.initial(seeds), np.float32(0))
 
     def traces(self, slots: Slots) -> Float32:
@@ -146,14 +152,17 @@ class PlasticMlpBatch(SlotArrays):
         return self._native(observations) if self._native else self._reference(observations)
 
     def _reference(self, observations: Float32) -> Float32:
-        n, D = len(observations), self._network.sizes
-        x, start, layers = observations.T, 0, []
+        n = len(observations)
+        x = observations.T
+        start = 0
+        layers = []
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
-            for rows, columns in pairwise(D):
+            for rows, columns in pairwise(self._network.sizes):
                 weights = self._weights[0, start : start + rows * columns, :n].reshape(rows, columns, n)
                 y = tanh(sequential_sum(x[:, None] * weights))
                 layers.append((x, y, weights))
-                x, start = y, start + rows * columns
+                x = y
+                start += rows * columns
             self._age[0, 0, :n] += 1
             due = self._age[0, 0, :n] == self._network.options.update_every
             if due.any():
@@ -162,14 +171,45 @@ class PlasticMlpBatch(SlotArrays):
 
     def _update(self, layers: list[tuple[Float32, Float32, Float32]], due: Bool) -> None:
         """Update the weights [rows, columns, n] between x [rows, n] and y [columns, n] of the slots that are due."""
-        n, max_norm = len(due), self._network.options.max_norm
+        n = len(due)
         for (x, y, weights), block in zip(layers, self._network.blocks[::_COEFFICIENTS], strict=True):
             stop = block.start + _COEFFICIENTS * block.rows * block.columns
             shape = _COEFFICIENTS, block.rows, block.columns, n
             A, B, C, D, eta = self._rules[0, block.start : stop, :n].reshape(shape)
             moved = weights + (A * (x[:, None] * y) + B * x[:, None] + C * y + D) * eta
-            if max_norm:
+            if self._network.options.max_norm:
                 largest = np.fmax.reduce(np.abs(moved).reshape(-1, n), axis=0, initial=0)
                 moved /= np.where(largest > 0, largest, np.float32(1))
             weights[:] = np.where(due, moved, weights)
         self._age[0, 0, :n][due] = 0
+
+    def _native_step(self) -> NativeStep:
+        options = self._network.options
+        sizes = np.array(self._network.sizes, np.int64)
+        structure = _Structure(
+            layers=len(sizes) - 1,
+            sizes=pointer(sizes),
+            weight_rows=self._weights.shape[1],
+            rule_rows=self._rules.shape[1],
+            node_rows=self._nodes.shape[1],
+            own_rows=options.rules == "synapse",
+            own_columns=options.rules != "layer",
+            weights=pointer(self._weights),
+            nodes=pointer(self._nodes),
+            age=pointer(self._age),
+            rules=pointer(self._rules),
+            every=options.update_every,
+            max_norm=options.max_norm,
+        )
+        kept = (sizes, self._weights, self._nodes, self._age, self._rules)
+        return NativeStep("plastic_mlp", structure, self._network.action_size, kept)
+
+
+class _Structure(ctypes.Structure):
+    """`plastic_mlp` of kernels/plastic_mlp.h."""
+
+    _fields_ = (
+        ("layers", INT64), ("sizes", INT64_P), ("weight_rows", INT64), ("rule_rows", INT64), ("node_rows", INT64),
+        ("own_rows", INT64), ("own_columns", INT64), ("weights", FLOAT_P), ("nodes", FLOAT_P), ("age", FLOAT_P),
+        ("rules", FLOAT_P), ("every", FLOAT), ("max_norm", INT64),
+    )  # fmt: skip

@@ -1,47 +1,41 @@
-"""The native CPU kernels: `kernels.c`, compiled by the package's own build where there is a compiler.
+"""Access to the native CPU kernels, which are compiled with the package where there is a C compiler.
 
-The steps of networks are in `steps`.
-
-Loaded with ctypes, so that the same file serves every Python. Where it was not built, the array reference does the work
-and gives the same bits.
+The library is loaded with ctypes, so that one build serves every Python. Whoever uses a kernel, such as the file of a
+network, describes its C structure beside the code that fills it, and binds its function with `bind`. Where the library
+was not built, array operations do the work and give the same bits.
 """
 
 import ctypes
 import math
 import sysconfig
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve.errors import InputError
-from evolve.shapes import Float32, Float64, Int32, UInt8, UInt64
+from evolve.shapes import Float32
 
 Backend = Literal["numpy", "native"]
+INT64 = ctypes.c_int64
+FLOAT = ctypes.c_float
+ADDRESS = ctypes.c_void_p
+FLOAT_P = ctypes.POINTER(ctypes.c_float)
+INT64_P = ctypes.POINTER(ctypes.c_int64)
 _ALIGNMENT = 64
 _BYTE = ctypes.c_char
-FLOAT_P = ctypes.POINTER(ctypes.c_float)
-_FUNCTIONS = {  # how many addresses each takes, before a number
-    "fingerprint": 2, "normalize": 1, "hebbian_dag": 3, "hebbian_dag_settle": 2, "hebbian_lstm": 3, "layered": 3,
-    "plastic_mlp": 3,
-}  # fmt: skip
 
 
 @cache
 def _library() -> ctypes.CDLL | None:
     path = Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
     try:
-        library = ctypes.CDLL(str(path))
+        return ctypes.CDLL(str(path))
     except OSError:
         return None
-    for name in ("tanh", "exp", "sigmoid"):
-        getattr(library, f"evolve_{name}").argtypes = [FLOAT_P, FLOAT_P, ctypes.c_int64]
-        getattr(library, f"evolve_{name}").restype = None
-    for name, addresses in _FUNCTIONS.items():
-        getattr(library, f"evolve_{name}").argtypes = [ctypes.c_void_p] * addresses + [ctypes.c_int64]
-        getattr(library, f"evolve_{name}").restype = None
-    return library
 
 
 def available() -> bool:
@@ -49,9 +43,29 @@ def available() -> bool:
     return _library() is not None
 
 
+def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
+    """Return a function of the library, to be called from Python.
+
+    Args:
+        name: Its name in C, without the prefix `evolve_`.
+        arguments: The ctypes types of its arguments, such as `ADDRESS` and `INT64`.
+        returns: The ctypes type of what it returns, None for nothing.
+
+    Raises:
+        RuntimeError: The kernels were not built.
+    """
+    library = _library()
+    if library is None:
+        raise RuntimeError("the native kernels were not built")
+    function = getattr(library, f"evolve_{name}")
+    function.argtypes = arguments
+    function.restype = returns
+    return function
+
+
 def lanes() -> int:
     """Return the slots of one tile."""
-    return int(loaded().evolve_lanes())
+    return int(bind("lanes", returns=ctypes.c_int)())
 
 
 def backend(name: str) -> Backend:
@@ -62,8 +76,8 @@ def backend(name: str) -> Backend:
     if name == "numpy" or (name == "auto" and not available()):
         return "numpy"
     if not available():
-        cure = "Install a C compiler and run pip install again, or use --backend numpy: the bits are the same."
-        raise InputError("compute.backend (--backend)", "a back end that was built", name, cure)
+        cure = 'Install a C compiler and run pip install again, or use compute.backend="numpy": the bits are the same.'
+        raise InputError("compute.backend", "a back end that was built", name, cure)
     return "native"
 
 
@@ -75,66 +89,6 @@ def aligned(*shape: int) -> Float32:
     return raw[begin : begin + size].reshape(shape)
 
 
-def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
-    """Return the native tanh, exp or sigmoid of x [n]."""
-    rows = -(-len(x) // lanes())
-    padded, y = np.zeros(rows * lanes(), np.float32), np.zeros(rows * lanes(), np.float32)
-    padded[: len(x)] = x
-    getattr(loaded(), f"evolve_{name}")(pointer(padded), pointer(y), rows)
-    return y[: len(x)]
-
-
-class _Fingerprints(ctypes.Structure):
-    """`fingerprints` of kernels.c."""
-
-    _fields_ = (
-        ("sizes", ctypes.c_int64 * 2),
-        ("room", ctypes.c_int64),
-        ("observations", ctypes.c_void_p),
-        ("coefficients", ctypes.c_void_p),
-        ("states", ctypes.c_void_p),
-        ("steps", ctypes.c_void_p),
-        ("trails", ctypes.c_void_p),
-    )
-
-
-def fingerprint(
-    action_size: int, observations: Float32, coefficients: UInt64, states: UInt64, steps: Int32, trails: UInt8
-) -> tuple[Any, ctypes.Structure]:
-    """Return the kernel that takes in a step, and its first argument, which is bound to the arrays but keeps none."""
-    addresses = (array.ctypes.data for array in (observations, coefficients, states, steps, trails))
-    sizes = (ctypes.c_int64 * 2)(observations.shape[1], action_size)
-    return loaded().evolve_fingerprint, _Fingerprints(sizes, trails.shape[1], *addresses)
-
-
-class _Normalization(ctypes.Structure):
-    """`normalization` of kernels.c."""
-
-    _fields_ = (
-        ("size", ctypes.c_int64),
-        ("observations", ctypes.c_void_p),
-        ("normalizers", ctypes.c_void_p),
-        ("moments", ctypes.c_void_p),
-        ("seen", ctypes.c_void_p),
-    )
-
-
-def normalize(
-    observations: Float32, normalizers: Float32, moments: Float64, seen: Float32
-) -> tuple[Any, ctypes.Structure]:
-    """Return the kernel that normalizes, and its first argument, which is bound to the arrays but keeps none."""
-    addresses = (array.ctypes.data for array in (observations, normalizers, moments, seen))
-    return loaded().evolve_normalize, _Normalization(observations.shape[1], *addresses)
-
-
-def loaded() -> ctypes.CDLL:
-    """Return the kernels. Raises RuntimeError where they were not built."""
-    library = _library()
-    if library is None:
-        raise RuntimeError("the native kernels were not built")
-    return library
-
-
 def address(array: Any) -> int:
     """Return where a C-contiguous array begins, four times as fast as NumPy does when it may be written."""
     try:
@@ -143,6 +97,41 @@ def address(array: Any) -> int:
         return int(array.ctypes.data)
 
 
-def pointer(array: Float32) -> Any:
-    """Return the C pointer to an array, which does not keep it alive."""
-    return array.ctypes.data_as(FLOAT_P)
+def pointer(array: NDArray[Any]) -> Any:
+    """Return the C pointer to an array of float32 or int64, which does not keep the array alive."""
+    return array.ctypes.data_as(INT64_P if array.dtype == np.int64 else FLOAT_P)
+
+
+class NativeStep:
+    """The native step of a network's batch: `evolve_<name>` of the kernels, bound to the structure of that batch.
+
+    Args:
+        name: Of the function, without the prefix.
+        structure: Its first argument; it holds the addresses of the batch's arrays.
+        action_size: A, the numbers that a slot's action has.
+        kept: The arrays that the structure points to, which are kept alive with this.
+    """
+
+    def __init__(self, name: str, structure: ctypes.Structure, action_size: int, kept: Sequence[Any]) -> None:
+        self._structure = structure
+        self._kept = kept
+        self._actions = action_size
+        self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
+        self.address = ctypes.addressof(structure)
+
+    def __call__(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
+        rows = np.ascontiguousarray(observations, np.float32)
+        actions = np.empty((len(rows), self._actions), np.float32)
+        self._step(self.address, address(rows), address(actions), len(rows))
+        return actions
+
+
+def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
+    """Return the native tanh, exp or sigmoid of x [n]."""
+    rows = -(-len(x) // lanes())
+    padded = np.zeros(rows * lanes(), np.float32)
+    padded[: len(x)] = x
+    y = np.zeros_like(padded)
+    bind(name, [FLOAT_P, FLOAT_P, INT64])(pointer(padded), pointer(y), rows)
+    return y[: len(x)]

@@ -64,15 +64,18 @@ def log(x: Float64) -> Float64:
     for k in range(21, 2, -2):
         series = series * square + 1.0 / k
     # ln 2 in two parts, the first with trailing zeros so that e·high is exact.
-    high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+    high = 6.93147180369123816490e-01
+    low = 1.90821492927058770002e-10
     return e * high + ((2.0 * f * square) * series + (2.0 * f + e * low))
 
 
 def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Float64:
     """Return the quotient of two polynomials, coefficients from the highest power down, by Horner's rule."""
-    top, bottom = np.full_like(x, numerator[0]), np.full_like(x, denominator[0])
+    top = np.full_like(x, numerator[0])
+    bottom = np.full_like(x, denominator[0])
     for a, b in zip(numerator[1:], denominator[1:], strict=True):
-        top, bottom = top * x + a, bottom * x + b
+        top = top * x + a
+        bottom = bottom * x + b
     return top / bottom
 
 

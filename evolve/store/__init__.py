@@ -1,9 +1,9 @@
-"""The run file `DIR/seed-S.h5`: the only room that imports h5py.
+"""The run file `DIR/seed-S.h5`: the only package that imports h5py.
 
 **What is guaranteed.** At every instant, after a kill, a crash of the machine or a full disk too, the path holds a
-complete and closed HDF5 file that plain h5py opens. Each flush copies it beside itself (`.seed-S.h5.partial`), appends
-what is new, syncs it, and renames it into place, which POSIX makes atomic; a reader keeps the file it opened. So a
-flush that fails leaves what was there, and memory holds only what is not yet on disk. A generation is on disk once
+complete and closed HDF5 file that plain h5py opens. Each flush copies it beside itself (`.seed-S.h5.partial.h5`),
+appends what is new, syncs it, and renames it into place, which POSIX makes atomic; a reader keeps the file it opened.
+So a flush that fails leaves what was there, and memory holds only what is not yet on disk. A generation is on disk once
 `RunFile.flush` has returned, and is never lost again. To keep the cost of copying below 5 % of the run, a flush may be
 put off until twenty times its last duration has passed: a kill loses that much work at most, and a run that stops in
 any orderly way flushes first. (HDF5's own mode for this, SWMR, leaves a file that plain h5py refuses after a kill.)
@@ -16,9 +16,8 @@ shapes and stored sizes: no pickles, no objects, no links to elsewhere, no compr
 the file is long.
 """
 
-from evolve.store.layout import SCHEMA, Header, HeldOut, Record, Run, path_of
-from evolve.store.lock import allow
-from evolve.store.reading import exists, population, read
+from evolve.store.reading import exists, population, read, read_image
+from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
 from evolve.store.writing import RunFile, create, reopen
 
 __all__ = [
@@ -26,13 +25,13 @@ __all__ = [
     "Header",
     "HeldOut",
     "Record",
-    "Run",
     "RunFile",
-    "allow",
+    "StoredRun",
     "create",
     "exists",
     "path_of",
     "population",
     "read",
+    "read_image",
     "reopen",
 ]

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.store.layout import Place
+from evolve.store.schema import Column
 
 _CHUNK = 2048  # bytes of a checkpoint's array that are stored together
 
@@ -29,22 +29,22 @@ def stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
     return stacked
 
 
-def extend(file: h5py.File, place: Place, before: int, rows: NDArray[Any]) -> None:
+def extend(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> None:
     """Put rows [n, …] behind the first `before` rows. Where lengths differ, the rest is zero, or NaN for reals."""
-    if place.path not in file:
-        _make(file, place.path, rows, place.chunk)
+    if column.path not in file:
+        _make(file, column.path, rows, column.chunk)
         return
-    column = file[place.path]
-    if column.chunks is None:  # somebody has copied it as one block, which cannot grow
-        whole = column[()]
-        del file[place.path]
-        column = _make(file, place.path, whole, place.chunk)
-    old = column.shape
-    column.resize((before + len(rows), *map(max, old[1:], rows.shape[1:])))
-    column[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
-    if column.dtype.kind == "f" and rows.ndim == 2:  # other numbers of ranks
-        column[before:, rows.shape[1] :] = np.nan
-        column[:before, old[1] :] = np.nan
+    stored = file[column.path]
+    if stored.chunks is None:  # somebody has copied it as one block, which cannot grow
+        whole = stored[()]
+        del file[column.path]
+        stored = _make(file, column.path, whole, column.chunk)
+    old = stored.shape
+    stored.resize((before + len(rows), *map(max, old[1:], rows.shape[1:])))
+    stored[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
+    if stored.dtype.kind == "f" and rows.ndim == 2:  # other numbers of ranks
+        stored[before:, rows.shape[1] :] = np.nan
+        stored[:before, old[1] :] = np.nan
 
 
 def put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:

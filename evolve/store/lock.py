@@ -13,29 +13,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-try:
-    import resource
-except ImportError:  # likewise
-    resource = None  # type: ignore[assignment]
-
-_OTHERS = 100  # files, sockets and libraries that a process may have open beside its run files
 _CANNOT = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-
-
-def allow(files: int) -> None:
-    """Let this process hold so many run files, each of which is one open file; the usual limit is 1,024.
-
-    Raises InputError where the system does not let it.
-    """
-    if resource is None:
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most, needed = hard if hard >= 0 else 2**31, files + _OTHERS  # negative: without a limit
-    if files > max(1, most - _OTHERS):
-        cure = "Run some of them after the others, or raise that limit."
-        raise InputError("seeds × sweep", f"at most {most - _OTHERS:,} run files at once (ulimit -Hn)", files, cure)
-    if 0 <= soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, needed), hard))
 
 
 class Lock:
@@ -65,11 +43,9 @@ class Lock:
             os.close(self._descriptor)
             cure = "Wait for it to end, or choose another directory with -o."
             came = f"{path}, which {holder} is writing"
-            raise InputError(
-                "output.directory (-o/--output)", "a run file that nobody else is writing", came, cure
-            ) from None
-        except OSError as wrong:
-            if wrong.errno not in _CANNOT:
+            raise InputError("output.directory", "a run file that nobody else is writing", came, cure) from None
+        except OSError as error:
+            if error.errno not in _CANNOT:
                 raise
             self.holds = False
         try:

@@ -1,7 +1,9 @@
 """Reading a run file that anybody may have made: every type, shape and size is looked at before memory is taken."""
 
+import io
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,20 +15,19 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.genome import Genomes
-from evolve.shapes import expect
-from evolve.store.layout import (
+from evolve.shapes import check_shape
+from evolve.store.schema import (
     COLUMNS,
     HELD_OUT,
-    NORMALIZER,
     POPULATION,
     SCHEMA,
-    TRAIL,
+    STEP_HASHES,
+    Column,
     Header,
     HeldOut,
-    Place,
     Record,
-    Run,
-    trail_length,
+    StoredRun,
+    num_step_hashes,
 )
 
 _MOST_ENTRIES = 1000  # of a checkpoint
@@ -35,56 +36,73 @@ _LARGEST_EMPTY = 8_000_000  # bytes: an experiment has a megabyte at most
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
-def unwritable(path: Path, wrong: BaseException | None) -> InputError:
+def unwritable(path: Path, error: BaseException | None) -> InputError:
     """Return the refusal of a place that cannot be written."""
-    why = "it is a file" if isinstance(wrong, FileExistsError) else wrong
-    return InputError("output.directory (-o/--output)", "a directory that can be written", f"{path} ({why})")
+    why = "it is a file" if isinstance(error, FileExistsError) else error
+    return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
 
 
 def exists(path: Path) -> bool:
     """Return whether something is there. Raises InputError where that cannot be known."""
     try:
         return path.exists()
-    except (OSError, ValueError) as wrong:
-        raise unwritable(path, wrong) from None
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from None
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether a file is a whole run file in which no generation has been told."""
+    """Return whether a file is a whole run file in which no generation is complete."""
     if path.is_file() and path.stat().st_size > _LARGEST_EMPTY:
         return False
     try:
-        return read(path).told == 0
+        return read(path).num_generations == 0
     except InputError:
         return False
 
 
-def read(path: Path) -> Run:
+def read(path: Path) -> StoredRun:
     """Read a run file. Raises InputError when it is missing, truncated, not a run file, or of another schema."""
-    argument = str(path)
     if not exists(path) or not path.is_file():
         came = "a directory" if path.is_dir() else "no such file"
-        raise InputError(argument, "a run file", came, f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir())
+        cure = f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir()
+        raise InputError(str(path), "a run file", came, cure)
+    return _read(path, path)
+
+
+def read_image(path: Path, image: bytes) -> StoredRun:
+    """Read the bytes of the run file that is at `path`, perhaps on another host. Raises InputError as `read` does."""
+    return _read(path, io.BytesIO(image))
+
+
+def _read(path: Path, source: Path | io.BytesIO) -> StoredRun:
+    argument = str(path)
     try:
-        with h5py.File(path, "r") as file:
-            return _Reader(file, path.stat().st_size).run(path)
-    except (OSError, RuntimeError) as wrong:
-        raise InputError(argument, "a readable run file", f"a truncated or foreign file ({wrong})") from None
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as wrong:
-        raise InputError(argument, "a complete run file", f"a damaged one ({wrong})") from None
+        with h5py.File(source, "r") as file:
+            return _Reader(file, _size(file, source)).run(path)
+    except (OSError, RuntimeError) as error:
+        raise InputError(argument, "a readable run file", f"a truncated or foreign file ({error})") from None
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
+        raise InputError(argument, "a complete run file", f"a damaged one ({error})") from None
+
+
+def _size(file: h5py.File, source: Path | io.BytesIO) -> int:
+    """Return the bytes of an open file: those of its path may already be another file's, which a flush put there."""
+    if isinstance(source, io.BytesIO):
+        return source.getbuffer().nbytes
+    return os.fstat(file.id.get_vfd_handle()).st_size
 
 
 def population(path: Path, generation: int) -> Genomes:
     """Return the P candidates of a generation of a run that keeps them. Raises InputError when they cannot be read."""
     try:
         with h5py.File(path, "r") as file:
-            reader = _Reader(file, path.stat().st_size)
+            reader = _Reader(file, _size(file, path))
             G, P = reader.shape("generation/fitness")
             sizes = {"G": G, "P": P, "W": reader.shape("champion/weights")[1]}
             return Genomes(*(reader.generation(place, generation, sizes) for place in POPULATION.values()))
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as wrong:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
         expected = f"a run file with the genomes of generation {generation}"
-        raise InputError(str(path), expected, f"none, or damaged ones ({wrong})") from None
+        raise InputError(str(path), expected, f"none, or damaged ones ({error})") from None
 
 
 class _Reader:
@@ -93,7 +111,7 @@ class _Reader:
     def __init__(self, file: h5py.File, size: int) -> None:
         self._file, self._left = file, size
 
-    def run(self, path: Path) -> Run:
+    def run(self, path: Path) -> StoredRun:
         self._check_schema(path)
         manifest = json.loads(self._text("manifest"))
         if not isinstance(manifest, dict):
@@ -101,39 +119,34 @@ class _Reader:
         header = Header(self._text("config"), manifest, self._integer(self._file, "seed"), self._text("env"))
         if not 0 <= header.seed < 2**63:
             raise ValueError("seed: not in [0, 2**63)")
-        columns: dict[str, Any] = self._columns(self._kept()) if "generation" in self._file else {}
+        columns: dict[str, Any] = self._columns(COLUMNS) if "generation" in self._file else {}
         _check(columns)
         if columns:
-            columns["champion_trail"] = self._trails(columns)
+            columns["champion_step_hashes"] = self._step_hashes(columns)
         records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
         checkpoint = self._checkpoint(len(records))
         held_out = HeldOut(**self._columns(HELD_OUT)) if "evaluation" in self._file else None
         _check_held_out(held_out, records)
         complete = bool(self._number(self._file, "complete", "b"))
-        return Run(path, header, complete, records, checkpoint, held_out, "population" in self._file)
+        return StoredRun(path, header, complete, records, checkpoint, held_out, "population" in self._file)
 
-    def _trails(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return each champion's trail."""
-        whole, lengths = self._columns({"trail": TRAIL})["trail"], columns["lengths"]
-        parts = [trail_length(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+    def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the step hashes of each champion."""
+        whole, lengths = self._columns({"step_hashes": STEP_HASHES})["step_hashes"], columns["lengths"]
+        parts = [num_step_hashes(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
         if sum(parts) != len(whole):
-            raise ValueError(f"{TRAIL.path}: {len(whole)} steps, not {sum(parts)}")
+            raise ValueError(f"{STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
         return np.split(whole, np.cumsum(parts)[:-1])
-
-    def _kept(self) -> Mapping[str, Place]:
-        """Return the columns of this run."""
-        normalizer = {"normalizer": NORMALIZER} if NORMALIZER.path in self._file else {}
-        return COLUMNS | normalizer
 
     def shape(self, path: str) -> tuple[int, ...]:
         """Return the shape of a dataset."""
         found: tuple[int, ...] = self._dataset(path).shape
         return found
 
-    def generation(self, place: Place, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
+    def generation(self, place: Column, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
         """Return one generation of a column of these sizes."""
         item = self._dataset(place.path)
-        expect(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
+        check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
         size = math.prod(item.shape[1:]) * item.dtype.itemsize
         self._take(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
         rows: NDArray[Any] = item[generation]
@@ -144,22 +157,28 @@ class _Reader:
             raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else")
         schema = self._integer(self._file, "schema")
         if schema != SCHEMA:
-            cure = "Read it with a newer evolve." if schema > SCHEMA else "Read it with an older evolve."
+            cure = (
+                "Read it with a newer evolve."
+                if schema > SCHEMA
+                else "Run the experiment again: its bits are the same."
+            )
             raise InputError(str(path), f"a run file of schema {SCHEMA}", f"schema {schema}", cure)
 
-    def _columns(self, places: Mapping[str, Place]) -> dict[str, NDArray[Any]]:
+    def _columns(self, places: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
         """Return whole columns, of the types and shapes of the layout and in agreement with one another."""
         sizes: dict[str, int] = {}
         columns = {}
         for name, place in places.items():
+            if place.optional and place.path not in self._file:
+                continue
             column = columns[name] = self._array(place.path)
-            expect(column, place.path, place.symbols, np.dtype(place.dtype), **sizes)
+            check_shape(column, place.path, place.symbols, np.dtype(place.dtype), **sizes)
             sizes |= dict(zip(place.symbols.split(), column.shape, strict=True))
         return columns
 
-    def _checkpoint(self, told: int) -> dict[str, NDArray[Any]]:
+    def _checkpoint(self, num_generations: int) -> dict[str, NDArray[Any]]:
         group = self._item("checkpoint", h5py.Group)
-        if self._integer(group, "told") != told:
+        if self._integer(group, "num_generations") != num_generations:
             raise ValueError("its checkpoint belongs to another generation")
         if len(group) > _MOST_ENTRIES:
             raise ValueError(f"checkpoint: {len(group)} entries")

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes
 from evolve.store.columns import extend, put, stack
-from evolve.store.disk import BearingFile, sync
-from evolve.store.layout import COLUMNS, HELD_OUT, NORMALIZER, POPULATION, SCHEMA, TRAIL, Header, HeldOut, Place, Record
+from evolve.store.disk import DeferredErrorFile, atomic_write, sync
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, is_empty, read, unwritable
+from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Header, HeldOut, Record
 
-_RARITY = 20.0
-_MOST_WAITING = 2**26  # bytes of genomes
+_MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
+_MAX_BUFFERED = 2**26  # bytes of genomes
 
 
 @dataclass
@@ -32,118 +32,117 @@ class RunFile:
     path: Path
     header: Header
     lock: Lock
-    told: int = 0
+    num_generations: int = 0
     """How many generations have been appended."""
     on_disk: int = 0
-    """How many of them the file holds."""
+    """How many generations the file holds; the others wait for a flush."""
     last: Record | None = None
-    """The newest of them."""
+    """The newest record that has been appended."""
     checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     held_out: HeldOut | None = None
     complete: bool = False
-    _begun: bool = False
+    _exists: bool = False
     has_population: bool = False
-    """Whether the file holds genomes of all candidates."""
-    _trailed: int = 0
-    """How many steps of trails the file holds."""
+    """Whether the file held the genomes of all candidates when it was reopened."""
+    _num_hashes: int = 0
+    """How many step hashes the file holds."""
     steps: int = 0
     """Environment steps of all generations that have been appended."""
     best: tuple[float, int] = (np.nan, 0)
-    """The best fitness of any of them, and the first generation that had it."""
+    """The best fitness of all generations, and the first of these that had it."""
     _pending: list[Record] = field(default_factory=list)
     _genomes: list[Genomes] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
 
     def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None) -> None:
-        """Add a generation and the state after telling it; flush when that is due.
+        """Add a generation, and the state of the strategy after `tell`; flush if it is time.
 
         genomes: its P candidates; given in every generation of a run that keeps them, in none of another.
         """
         self._pending.append(record)
         if genomes is not None:
             self._genomes.append(genomes)
-        self._count(record, self.told)
-        self.last, self.told, self.checkpoint = record, self.told + 1, checkpoint
-        waiting = sum(part.weights.nbytes for part in self._genomes)
-        if waiting > _MOST_WAITING or time.monotonic() - self._flushed_at >= _RARITY * self._flush_cost:
+        self._add_to_totals(record, self.num_generations)
+        self.last = record
+        self.num_generations += 1
+        self.checkpoint = checkpoint
+        buffered = sum(part.weights.nbytes for part in self._genomes)
+        if buffered > _MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self._flush_cost:
             self.flush()
 
-    def _count(self, record: Record, generation: int) -> None:
+    def _add_to_totals(self, record: Record, generation: int) -> None:
         self.steps += record.steps
         if np.isnan(self.best[0]) or record.champion_fitness > self.best[0]:
             self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
-        """Put everything on disk. Raises RunError when that cannot be done; what was there is left as it was."""
+        """Put everything on disk. Raises RunError when it cannot be written; the file then holds what it held."""
         begin = time.monotonic()
         try:
             self._replace()
-        except OSError as wrong:
-            cure = "Make room or repair that, and continue with --resume."
-            raise RunError(f"{self.path} cannot be written ({wrong}). {cure}") from wrong
+        except OSError as error:
+            cure = "Free disk space or mend the error, and continue with resume=True."
+            raise RunError(f"{self.path} cannot be written ({error}). {cure}") from error
         self._flushed_at = time.monotonic()
         self._flush_cost = self._flushed_at - begin
 
     def close(self) -> None:
-        """Let others write the file."""
+        """Release the lock; nothing is flushed."""
         self.lock.release()
 
     def _replace(self) -> None:
-        partial = self.path.with_name(f".{self.path.name}.partial")
-        try:
-            if self._begun:
+        num_hashes = self._num_hashes + sum(len(record.champion_step_hashes) for record in self._pending)
+        with atomic_write(self.path) as partial:
+            if self._exists:
                 shutil.copyfile(self.path, partial)
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
-            os.replace(partial, self.path)
-            trailed = self._trailed + sum(len(record.champion_trail) for record in self._pending)
-            self._begun, self.on_disk, self._trailed, self._pending, self._genomes = True, self.told, trailed, [], []
-            sync(self.path.parent)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        self._exists = True  # KeyboardInterrupt is raised at calls, so these five lines are atomic
+        self.on_disk = self.num_generations
+        self._num_hashes = num_hashes
+        self._pending = []
+        self._genomes = []
+        sync(self.path.parent)
 
     def _beginning(self) -> bytes:
         """Return a file that holds nothing but the header."""
-        with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+        name = f"{self.path}, in memory"  # one of its own: HDF5 refuses two open files of one name, threads may write
+        with h5py.File(name, "w", driver="core", backing_store=False) as file:
             file.attrs.update(schema=SCHEMA, config=self.header.config, manifest=json.dumps(dict(self.header.manifest)),
                               seed=self.header.seed, env=self.header.env, complete=False)  # fmt: skip
-            file.create_group("checkpoint").attrs["told"] = 0
+            file.create_group("checkpoint").attrs["num_generations"] = 0
             file.flush()
             image: bytes = file.id.get_file_image()
             return image
 
     def _append_to(self, partial: Path) -> None:
         with open(partial, "r+b", buffering=0) as disk:
-            bearing = BearingFile(disk)
-            with h5py.File(bearing, "r+") as file:
-                # More than we know of: an interrupt came between the last replacing and our noting it.
-                if not self.on_disk <= file["checkpoint"].attrs["told"] <= self.told:
+            deferred = DeferredErrorFile(disk)
+            with h5py.File(deferred, "r+") as file:
+                # It may hold one flush more: an interrupt came after the renaming, before `on_disk` was set.
+                if not self.on_disk <= file["checkpoint"].attrs["num_generations"] <= self.num_generations:
                     raise OSError(f"somebody else has changed it, and it no longer holds {self.on_disk} generations")
                 self._write(file)
-            if bearing.wrong is not None:
-                raise bearing.wrong
+            if deferred.error is not None:
+                raise deferred.error
             os.fsync(disk.fileno())
 
     def _write(self, file: h5py.File) -> None:
         if file.attrs["config"] != self.header.config:  # the old text stays in the file, so not every time
             file.attrs["config"] = self.header.config
         file.attrs.modify("complete", self.complete)
-        trails = [record.champion_trail for record in self._pending]
-        if trails:
-            extend(file, TRAIL, self._trailed, np.concatenate(trails))
-        normalizers = [record for record in self._pending if record.normalizer is not None]
-        kept: tuple[tuple[Mapping[str, Place], list[Any]], ...] = (
-            (COLUMNS, self._pending), (POPULATION, self._genomes), ({"normalizer": NORMALIZER}, normalizers),
-        )  # fmt: skip
-        for columns, added in kept:
-            for name, place in columns.items():
-                if added:
-                    extend(file, place, self.on_disk, stack([getattr(part, name) for part in added], place.dtype))
+        if self._pending:
+            hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
+            extend(file, STEP_HASHES, self._num_hashes, hashes)
+        for columns, added in ((COLUMNS, self._pending), (POPULATION, self._genomes)):
+            for name, column in columns.items():
+                rows = [getattr(part, name) for part in added]
+                if rows and rows[0] is not None:
+                    extend(file, column, self.on_disk, stack(rows, column.dtype))
         state = file["checkpoint"]
-        state.attrs.modify("told", self.told)
+        state.attrs.modify("num_generations", self.num_generations)
         for name in set(state) - set(self.checkpoint):
             del state[name]
         for name, array in self.checkpoint.items():
@@ -151,28 +150,28 @@ class RunFile:
         if "evaluation" in file:
             del file["evaluation"]
         if self.held_out is not None:
-            for name, place in HELD_OUT.items():
-                file[place.path] = getattr(self.held_out, name)
+            for name, column in HELD_OUT.items():
+                file[column.path] = getattr(self.held_out, name)
 
 
 def create(path: Path, header: Header) -> RunFile:
     """Return a new, empty run file that is already on disk.
 
     Raises InputError when the directory cannot be written or a file is there. None is ever overwritten, but for a run
-    file without a told generation that nobody is writing.
+    file without a generation that nobody is writing.
     """
     _check_free(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = RunFile(path, header, Lock(path))
-    except (OSError, ValueError) as wrong:
-        raise unwritable(path.parent, wrong) from None
+    except (OSError, ValueError) as error:
+        raise unwritable(path.parent, error) from None
     try:
         _check_free(path, file.lock.holds)  # another process may have been quicker
         file.flush()
-    except RunError as wrong:
+    except RunError as error:
         file.close()
-        raise unwritable(path, wrong.__cause__) from None
+        raise unwritable(path, error.__cause__) from None
     except InputError:
         file.close()
         raise
@@ -182,25 +181,35 @@ def create(path: Path, header: Header) -> RunFile:
 def _check_free(path: Path, alone: bool = True) -> None:
     """Raise InputError when a file is there from which something could be lost, or whose writer may be at work."""
     if exists(path) and not (alone and is_empty(path)):
-        cure = "Continue it with --resume, or choose another directory with -o."
-        raise InputError("output.directory (-o/--output)", "no run file of this seed yet", str(path), cure)
+        cure = "Continue it with resume=True, or choose another output.directory."
+        raise InputError.plainly("output.directory", f"{path} already exists. {cure}")
 
 
 def reopen(path: Path) -> RunFile:
-    """Return the file of a run that is to go on. Raises InputError when it cannot be read or written."""
+    """Reopen the file of a run, to append to it. Raises InputError when it cannot be read or written."""
     try:
         lock = Lock(path)
-    except OSError as wrong:
-        raise unwritable(path, wrong) from None
+    except OSError as error:
+        raise unwritable(path, error) from None
     try:
         run = read(path)
     except InputError:
         lock.release()
         raise
-    last = run.records[-1] if run.records else None
-    state = last, run.checkpoint, run.held_out, run.complete
-    file = RunFile(path, run.header, lock, run.told, run.told, *state, _begun=True)
+    file = RunFile(
+        path,
+        run.header,
+        lock,
+        num_generations=run.num_generations,
+        on_disk=run.num_generations,
+        last=run.records[-1] if run.records else None,
+        checkpoint=run.checkpoint,
+        held_out=run.held_out,
+        complete=run.complete,
+        has_population=run.has_population,
+        _exists=True,
+        _num_hashes=sum(len(record.champion_step_hashes) for record in run.records),
+    )
     for generation, record in enumerate(run.records):
-        file._count(record, generation)
-    file.has_population, file._trailed = run.has_population, sum(len(record.champion_trail) for record in run.records)
+        file._add_to_totals(record, generation)
     return file

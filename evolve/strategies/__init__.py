@@ -1,52 +1,113 @@
-"""Strategies: how a population is asked for and what it learns from being told.
+"""Search strategies: `ask` returns the genomes of a generation, and `tell` takes in the fitness that they reached.
 
-`STRATEGIES` is the registry; each entry is one file behind the contract in `contract`, and every entry is held to
-the same conformance suite.
+`STRATEGIES` is the registry. Each entry is one file that keeps the protocol `Strategy` (see `strategy`), and every
+entry passes the same conformance suite. A strategy knows nothing of networks and environments; `make` returns one that
+searches any function of a vector:
+
+    strategy = make("openai-es", genome_size=100)
+    state = strategy.start()
+    genomes = strategy.ask(state, generation=0)
+    fitness = …  # [P] float64, of genomes.weights [P, W]
+    state = strategy.tell(state, genomes, Results(fitness))
 """
 
 from typing import Any
 
-from evolve.config import Table
-from evolve.networks import Network
-from evolve.registry import Registry
+from evolve.config import Registry, Section
+from evolve.errors import InputError
+from evolve.genome import GenomeLayout
 from evolve.strategies.cma import Cma, CmaOptions, SepCma
-from evolve.strategies.contract import Strategy, newborns, ranking
 from evolve.strategies.ga import Ga, GaOptions
-from evolve.strategies.mk2 import Mk2, Mk2Options
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
+from evolve.strategies.strategy import Results, Strategy, initial_genomes, ranking
+from evolve.strategies.umda import Umda, UmdaOptions
+from evolve.strategies.vector_layout import VectorLayout
 
-__all__ = ["STRATEGIES", "Strategy", "make", "newborns", "one_mask", "options", "portable", "ranking"]
+__all__ = [
+    "STRATEGIES",
+    "Results",
+    "Strategy",
+    "VectorLayout",
+    "from_table",
+    "initial_genomes",
+    "make",
+    "portable",
+    "ranking",
+    "shared_mask",
+]
 
 STRATEGIES = Registry(
     "strategy",
-    "--strategy",
     {
         "cma-es": (CmaOptions, Cma),
         "ga": (GaOptions, Ga),
-        "mk2": (Mk2Options, Mk2),
+        "umda": (UmdaOptions, Umda),
         "openai-es": (OpenAiEsOptions, OpenAiEs),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),
         "sep-cma-es": (CmaOptions, SepCma),
     },
     Strategy,
+    aliases={"mk2": "umda"},  # its name in runs of earlier versions
 )
-options = STRATEGIES.options
 
 
-def portable(table: Table) -> bool:
-    """Return whether the strategy of a `[strategy]` table gives the same bits on every machine."""
+def portable(table: Section) -> bool:
+    """Return whether the strategy that `[strategy]` names gives the same bits on every machine."""
     return bool(getattr(STRATEGIES.kind(table), "portable", False))  # an added kind may be a function
 
 
-def one_mask(table: Table) -> bool:
-    """Return whether all candidates of the strategy of a `[strategy]` table have the same connections."""
-    return bool(getattr(STRATEGIES.kind(table), "one_mask", False))
+def shared_mask(table: Section) -> bool:
+    """Return whether the strategy that `[strategy]` names gives all candidates the same connections."""
+    return bool(getattr(STRATEGIES.kind(table), "shared_mask", False))
 
 
-def make(table: Table, network: Network, population: int, seed: int) -> Strategy[Any]:
-    """Return the strategy that a `[strategy]` table describes, for P = `population` candidates."""
-    strategy: Strategy[Any] = STRATEGIES.make(table, network, population, seed)
+def from_table(table: Section, layout: GenomeLayout, population: int, seed: int) -> Strategy[Any]:
+    """Return the strategy that the `[strategy]` table of an experiment describes.
+
+    Args:
+        table: The name of the strategy and its options, validated or not.
+        layout: That of the genomes, most often a network.
+        population: P, the candidates of a generation.
+        seed: That of the experiment.
+
+    Raises:
+        InputError: The table has a wrong name or option.
+    """
+    strategy: Strategy[Any] = STRATEGIES.make(table, layout, population, seed)
     return strategy
+
+
+def make(
+    name: str,
+    genome_size: int | None = None,
+    *,
+    layout: GenomeLayout | None = None,
+    population: int = 64,
+    seed: int = 0,
+    **options: Any,
+) -> Strategy[Any]:
+    """Return a strategy to be asked and told by hand, for any function of the genomes.
+
+    Args:
+        name: One of `STRATEGIES`, or of those that other packages add.
+        genome_size: W, for genomes that are vectors whose initial weights are N(0, 1).
+        layout: Of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
+        population: P, the candidates of a generation.
+        seed: Of all random numbers that are drawn; with another seed the search goes another way.
+        **options: The settings of the strategy, such as `sigma`; the others have their defaults.
+
+    Raises:
+        InputError: A name, an option or a size is wrong; says which.
+    """
+    if (layout is None) == (genome_size is None):
+        raise InputError("genome_size", "it, or a layout in its place", "both" if layout is not None else "neither")
+    if layout is None:
+        layout = VectorLayout(genome_size or 0)
+    if population < 2:
+        raise InputError("population", "at least 2", population)
+    table = {"name": name, **options}
+    STRATEGIES.validate(table, layout)
+    return from_table(table, layout, population, seed)

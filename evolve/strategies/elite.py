@@ -1,8 +1,9 @@
-"""Elites: genomes that have been evaluated, with what their evaluations came to, and how they are stored.
+"""Elites: genomes that have been evaluated, their scores, and how they are stored.
 
-A score is the mean over all evaluations of a genome. Whoever is kept is evaluated again in the next generation, so
-luck does not last; and a newcomer may be counted as if it had been evaluated `prior` times more, at the mean of the
-generation it was new in: its single score is shrunk towards what is usual until it is confirmed.
+The score of a genome is its mean fitness over all generations in which it was evaluated. A genome that is kept is
+evaluated again in the next generation, so a lucky score does not last. In addition a new genome may be counted as if it
+had been evaluated `prior` times more, each time with the mean fitness of its first generation: a single high fitness is
+shrunk towards that mean until later evaluations confirm it.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from evolve.genome import Genomes, concatenate
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float32, Float64, Int64, expect
-from evolve.strategies.contract import ranking
+from evolve.shapes import Float32, Float64, Int64, check_shape
+from evolve.strategies.strategy import ranking
 
 _PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N T", np.float32),
           "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
@@ -23,12 +24,20 @@ _PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": (
 
 @dataclass(frozen=True)
 class Elite:
-    """N evaluated genomes: traces [N, T] float32; total [N], the sum of fitness over `count` [N] evaluations."""
+    """N evaluated genomes.
+
+    traces: [N, T] float32, Hebbian trace of each connection in the newest evaluation; T = 0 where these are not used.
+    total: [N] float64, the sum of the fitness over all evaluations.
+    count: [N] int64, how many evaluations these were.
+    """
 
     genomes: Genomes
     traces: Float32
     total: Float64
     count: Int64
+
+    def __len__(self) -> int:
+        return len(self.count)
 
     @property
     def score(self) -> Float64:
@@ -43,29 +52,38 @@ class Elite:
         """Return the n best by score, best first."""
         return self.take(ranking(self.score)[:n])
 
-    def shrunk(self, prior: int, fitness: Float64) -> "Elite":
-        """Return them as if evaluated `prior` times before, at the mean of the finite part of fitness [P]."""
+    def with_prior(self, prior: int, fitness: Float64) -> "Elite":
+        """Return them as if evaluated `prior` times more, each with the mean of a generation's finite fitness [P]."""
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
-    def evaluated_again(self, generation: "Elite", known: int) -> "Elite":
-        """Return them with the newest evaluation of the first `known`, who began that generation, in their means."""
-        total, count, traces = self.total.copy(), self.count.copy(), self.traces.copy()
+    def with_evaluation(self, generation: "Elite", known: int) -> "Elite":
+        """Return them with one more evaluation of the first `known` members: they led that generation, too."""
+        total = self.total.copy()
         total[:known] += generation.total[:known]
+        count = self.count.copy()
         count[:known] += 1
+        traces = self.traces.copy()
         traces[:known] = generation.traces[:known]
         return Elite(self.genomes, traces, total, count)
 
 
 def evaluated(genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> Elite:
-    """Return genomes [P] that have been evaluated once: fitness [P], traces [P, T], by default none (T = 0)."""
+    """Return genomes that have been evaluated once.
+
+    Args:
+        genomes: P of them.
+        fitness: [P], what the evaluation gave.
+        traces: [P, T] of the same evaluation; by default none (T = 0).
+    """
     P = len(genomes)
-    traces = np.zeros((P, 0), np.float32) if traces is None else traces
+    if traces is None:
+        traces = np.zeros((P, 0), np.float32)
     return Elite(genomes, traces, fitness, np.ones(P, np.int64))
 
 
-def nobody(W: int, T: int = 0) -> Elite:
+def empty_elite(W: int, T: int = 0) -> Elite:
     """Return an elite of N = 0 members, of W weights and T trace values."""
     none = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
     return Elite(none, np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
@@ -82,30 +100,50 @@ def join(*elites: Elite) -> Elite:
 
 
 def to_arrays(name: str, elite: Elite) -> dict[str, NDArray[Any]]:
-    """Return an elite as arrays, `name_weights` and so on; without traces where T = 0."""
+    """Return an elite as arrays for a checkpoint, `<name>_weights` and so on; without traces where T = 0."""
     genomes = elite.genomes
     parts: list[NDArray[Any]] = [genomes.weights, genomes.mask, elite.traces, elite.total, elite.count]
     named = {f"{name}_{part}": array for part, array in zip(_PARTS, parts, strict=True)}
-    return named if elite.traces.shape[1] else {key: named[key] for key in named if key != f"{name}_traces"}
+    if not elite.traces.shape[1]:
+        del named[f"{name}_traces"]
+    return named
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str, W: int, T: int = 0) -> Elite:
-    """Return the elite of those arrays. Raises ValueError when one is missing or has another shape."""
-    sizes = {"W": W, "T": T}
-    parts: dict[str, NDArray[Any]] = {}
+    """Return the elite that `to_arrays` stored.
+
+    Args:
+        arrays: A checkpoint.
+        name: The prefix of the names of its arrays.
+        W: Weights of a genome.
+        T: Trace values of a member; 0 where none were stored.
+
+    Raises:
+        ValueError: An array is missing or has another shape.
+    """
+    sizes = {"W": W, "T": T, "N": len(stored_array(arrays, f"{name}_count", "N", np.int64))}
+    parts: dict[str, NDArray[Any]] = {"traces": np.zeros((sizes["N"], 0), np.float32)}
     for part, (symbols, dtype) in _PARTS.items():
-        if part == "traces" and not T:
-            parts[part] = np.zeros((sizes["N"], 0), np.float32)
-            continue
-        parts[part] = array = stored(arrays, f"{name}_{part}", symbols, dtype, **sizes)
-        sizes.setdefault("N", len(array))
+        if part != "traces" or T:
+            parts[part] = stored_array(arrays, f"{name}_{part}", symbols, dtype, **sizes)
     return Elite(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
 
 
-def stored(arrays: Mapping[str, NDArray[Any]], name: str, symbols: str, dtype: Any, **sizes: int) -> NDArray[Any]:
-    """Return an array of a checkpoint. Raises ValueError when it is missing, or has not that shape and type."""
+def stored_array(arrays: Mapping[str, NDArray[Any]], name: str, symbols: str, dtype: Any, **sizes: int) -> NDArray[Any]:
+    """Return an array of a checkpoint.
+
+    Args:
+        arrays: The checkpoint.
+        name: The name of the array.
+        symbols: Its shape, as `check_shape` reads it: "P W".
+        dtype: Its type.
+        **sizes: The sizes known already.
+
+    Raises:
+        ValueError: The array is missing, or has another shape or type.
+    """
     if name not in arrays:
         raise ValueError(f"checkpoint: {name} is missing")
     array = np.asarray(arrays[name])
-    expect(array, name, symbols, dtype, **sizes)
+    check_shape(array, name, symbols, dtype, **sizes)
     return array

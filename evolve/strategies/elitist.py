@@ -1,8 +1,9 @@
-"""What random, ga and mk2 share: an elite that leads every generation, is evaluated again in it, and begets the rest.
+"""What the strategies random, ga and umda share: an elite that opens every generation and is evaluated again in it.
 
-The state is the elite, best first. A generation is its first members, the survivors, unchanged, and children. Told, the
-elite becomes the best by score (the mean over all evaluations) of that generation: so nobody stays in it without being
-evaluated again, and a lucky score lasts one generation.
+The state is the elite, best first. A generation consists of the survivors, which are the first members of the elite,
+unchanged, and of children made from the elite. After a generation the elite is the best of the survivors and the
+children by score (the mean over all evaluations of a genome). So no genome stays in the elite without being evaluated
+again, and a lucky score lasts one generation.
 """
 
 from typing import Any
@@ -12,11 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import Genomes, concatenate
-from evolve.networks import Network
-from evolve.shapes import Float32, Float64, expect
-from evolve.strategies.contract import Arrays, newborns
-from evolve.strategies.elite import Elite, evaluated, from_arrays, join, nobody, to_arrays
+from evolve.genome import GenomeLayout, Genomes, concatenate
+from evolve.strategies.elite import Elite, empty_elite, evaluated, from_arrays, join, to_arrays
+from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes
 
 
 class ElitistOptions(Options):
@@ -30,38 +29,42 @@ class ElitistOptions(Options):
 
 
 class Elitist:
-    """A strategy for P = `population` candidates of `network` whose state is an elite of at most `size` members.
+    """A strategy for P = `population` candidates of a layout whose state is an elite of at most `size` members.
 
-    A kind of it says how children are made from the elite.
+    A subclass says in `_children` how children are made from the elite.
     """
 
     portable = True
 
-    def __init__(self, options: ElitistOptions, network: Network, population: int, seed: int, size: int) -> None:
-        self._network, self._P, self._seed, self._size = network, population, seed, size
-        self._survivors, self._prior = min(options.survivors, size, population - 1), options.prior_evaluations
+    def __init__(self, options: ElitistOptions, layout: GenomeLayout, population: int, seed: int, size: int) -> None:
+        self._layout = layout
+        self._P = population
+        self._seed = seed
+        self._size = size
+        self._survivors = min(options.survivors, size, population - 1)
+        self._prior = options.prior_evaluations
 
     def start(self) -> Elite:
-        """Return the state before generation 0: nobody is known."""
-        return nobody(self._network.weights)
+        """Return the state before generation 0: the elite is empty."""
+        return empty_elite(self._layout.num_weights)
 
     def ask(self, state: Elite, generation: int) -> Genomes:
-        """Return P candidates: newborn in generation 0, later the survivors and then the children."""
+        """Return P candidates: initial genomes in generation 0, later the survivors and then the children."""
         known = self._known(state)
         if not known:
-            return newborns(self._network, self._seed, generation, range(self._P))
+            return initial_genomes(self._layout, self._seed, generation, range(self._P))
         survivors = state.genomes.take(np.arange(known))
         return concatenate(survivors, self._children(state, generation, range(known, self._P)))
 
-    def tell(self, state: Elite, genomes: Genomes, fitness: Float64, traces: Float32) -> Elite:
-        """Score the survivors again, and keep the best of them and of the newcomers."""
-        P, W, known = self._P, self._network.weights, self._known(state)
-        expect(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
-        expect(fitness, "fitness", "P", np.float64, P=P)
-        generation = evaluated(genomes, fitness)
-        survivors = state.take(np.arange(known)).evaluated_again(generation, known)
-        newcomers = generation.take(np.arange(known, P)).best(self._size).shrunk(self._prior, fitness)
-        return join(survivors, newcomers).best(self._size)
+    def tell(self, state: Elite, genomes: Genomes, results: Results) -> Elite:
+        """Score the survivors again, and keep the best of them and of the new candidates."""
+        P = self._P
+        check_population(genomes, results, P, self._layout.num_weights)
+        known = self._known(state)
+        generation = evaluated(genomes, results.fitness)
+        survivors = state.take(np.arange(known)).with_evaluation(generation, known)
+        new = generation.take(np.arange(known, P)).best(self._size).with_prior(self._prior, results.fitness)
+        return join(survivors, new).best(self._size)
 
     def champion(self, state: Elite) -> Genomes:
         """Return the leader of the elite."""
@@ -73,10 +76,11 @@ class Elitist:
 
     def from_arrays(self, arrays: Arrays) -> Elite:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        return from_arrays(arrays, "elite", self._network.weights)
+        return from_arrays(arrays, "elite", self._layout.num_weights)
 
     def _known(self, state: Elite) -> int:
-        return min(self._survivors, len(state.count))
+        """Return how many candidates of the next generation are survivors: members of the elite."""
+        return min(self._survivors, len(state))
 
     def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
         """Return the children of an elite that is not empty, one for each of the candidates."""

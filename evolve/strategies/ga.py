@@ -10,13 +10,12 @@ every generation they stay in, and their score is the mean.
 import numpy as np
 from pydantic import Field
 
-from evolve.genome import Genomes, pruned
-from evolve.networks import Network
+from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics import normal_quantile
-from evolve.rng import Purpose, Stream
-from evolve.strategies.contract import need_weights
+from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies.elite import Elite
 from evolve.strategies.elitist import Elitist, ElitistOptions
+from evolve.strategies.strategy import need_weights
 
 
 class GaOptions(ElitistOptions):
@@ -27,22 +26,23 @@ class GaOptions(ElitistOptions):
 
 
 class Ga(Elitist):
-    """The genetic algorithm for P = `population` candidates of `network`."""
+    """The genetic algorithm for P = `population` candidates of a layout."""
 
-    def __init__(self, options: GaOptions, network: Network, population: int, seed: int) -> None:
-        super().__init__(options, network, population, seed, size=max(options.parents, options.survivors))
-        self._parents, self._weight_noise = options.parents, np.float32(options.weight_noise)
+    def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(options, layout, population, seed, size=max(options.parents, options.survivors))
+        self._parents = options.parents
+        self._weight_noise = np.float32(options.weight_noise)
 
     @staticmethod
-    def refuse(_options: GaOptions, network: Network) -> None:
-        """Raise InputError for a network of which nothing would change."""
-        need_weights(network, "ga")
+    def validate(_options: GaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout of which nothing would change."""
+        need_weights(layout, "ga")
 
     def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
-        T = min(self._parents, len(state.count))
+        T = min(self._parents, len(state))
         chosen = Stream(self._seed, Purpose.PARENTS, generation).below(T, len(candidates))
         children = state.genomes.take(chosen)
         for child, candidate in enumerate(candidates):
             stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            children.weights[child] += self._weight_noise * normal_quantile(stream.uniform(self._network.weights))
+            children.weights[child] += self._weight_noise * normal_quantile(stream.uniform(self._layout.num_weights))
         return pruned(children.weights, children.mask)

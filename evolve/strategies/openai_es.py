@@ -3,24 +3,24 @@
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
 mirrored sampling and fitness shaping of its section 2; Kingma & Ba, "Adam" (2015), algorithm 1; Loshchilov & Hutter,
 "Decoupled Weight Decay Regularization" (2019), algorithm 2; Zhu & Gupta, "To Prune, or Not to Prune" (2017), eq. 1.
-The centre θ is a newborn genome at first, and its mask is everybody's. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
+The centre θ is an initial genome at first, and its mask is everybody's. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; where P is odd, the last is θ itself, to be seen in the log
-    u            centred ranks of the fitness of the 2n, so that no outlier rules
+    u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
     m, v         β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise
-    θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) in the t-th tell, λ the weight decay; as a
+    θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) after t generations, λ the weight decay; as a
                  part of g it would become steps of size α wherever fitness is flat. With `constant_weight_decay` λ is
                  times α_0/α, so that it takes the same share of θ in all generations, whatever becomes of α
-    σ, α         times their decays, down to their smallest values, once `constant_generations` have been told
-    mask         after t of T = `pruning_generations` tells round(C (1 - s)) of the C connections that a matrix was born
-                 with are left, s = `pruning` · (1 - (1 - t/T)³): it goes quickly while there are many. Those go that
-                 have the smallest |θ|, or |H̄|, the trace averaged over all candidates, where the matrix has any; or
-                 any, as a control
+    σ, α         times their decays, down to their smallest values, after the first `constant_generations`
+    mask         after t of T = `pruning_generations` generations round(C (1 - s)) of the C initial connections of a
+                 matrix are left, s = `pruning` · (1 - (1 - t/T)³): pruning is fast while there are many. Those are
+                 pruned that have the smallest |θ|, or the smallest |H̄|, the trace averaged over all candidates, where
+                 the matrix has any; or, as a control, some at random
 
-ε_i is taken to be (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
+ε_i is computed as (w_2i - w_{2i+1})/2σ, from the weights as they were evaluated. θ, m, v are float64, and sums go from
 pair to pair. The champion is θ̄, an exponential average of θ with weight `averaging` on what it was (Polyak & Juditsky,
-1992, on why averages are better), or θ itself where that is 0. No lucky score makes it.
+1992, on why averages are better), or θ itself where that is 0. So no candidate's lucky fitness can make the champion.
 """
 
 from dataclasses import dataclass
@@ -32,14 +32,13 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import Genomes, pruned
-from evolve.networks import Network
+from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics import normal_quantile, ordered_sum
-from evolve.rng import Purpose, Stream
-from evolve.shapes import Bool, Float32, Float64, expect
-from evolve.strategies.contract import Arrays, need_weights, newborns
-from evolve.strategies.elite import stored
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import Bool, Float32, Float64, check_shape
+from evolve.strategies.elite import stored_array
 from evolve.strategies.shaping import centred_ranks
+from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes, need_weights
 
 _EPSILON = 1e-8
 
@@ -76,9 +75,9 @@ class OpenAiEsState:
     mask: Bool
 
 
-def _check(o: OpenAiEsOptions, network: Network) -> None:
-    """Raise InputError for settings that contradict each other, or the network."""
-    if o.pruning and o.pruning_by == "trace" and not network.traces:
+def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
+    """Raise InputError for settings that contradict each other, or the layout."""
+    if o.pruning and o.pruning_by == "trace" and not layout.num_traces:
         cure = "Others do without: magnitude, random."
         raise InputError("strategy.pruning_by", "a network that leaves traces, as hebbian-dag", "trace", cure)
     if o.constant_weight_decay and not o.smallest_learning_rate:
@@ -86,38 +85,45 @@ def _check(o: OpenAiEsOptions, network: Network) -> None:
 
 
 class OpenAiEs:
-    """The evolution strategy for P = `population` candidates of `network`."""
+    """The evolution strategy for P = `population` candidates of a layout."""
 
-    portable, one_mask = True, True
+    portable = True
+    shared_mask = True
 
-    def __init__(self, options: OpenAiEsOptions, network: Network, population: int, seed: int) -> None:
-        self._options, self._W, self._P, self._seed = options, network.weights, population, seed
-        self._born = newborns(network, seed, 0, range(1))
-        self._pairs, self._blocks = population // 2, network.blocks
-        _check(options, network)
+    def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        _check(options, layout)
+        self._options = options
+        self._W = layout.num_weights
+        self._blocks = layout.blocks
+        self._P = population
+        self._pairs = population // 2
+        self._seed = seed
+        self._initial = initial_genomes(layout, seed, 0, range(1))
 
     @staticmethod
-    def refuse(options: OpenAiEsOptions, network: Network) -> None:
-        """Raise InputError for settings that defeat themselves."""
-        need_weights(network, "openai-es")
+    def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for settings that have no effect, or make learning impossible."""
+        need_weights(layout, "openai-es")
         if options.learning_rate * options.weight_decay >= 1:
             expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, for more takes all weights away"
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         for name in ("sigma", "learning_rate"):
-            start, least = getattr(options, name), getattr(options, f"smallest_{name}")
+            start = getattr(options, name)
+            least = getattr(options, f"smallest_{name}")
             if getattr(options, f"{name}_decay") < 1 and least >= start:
                 raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
 
     def start(self) -> OpenAiEsState:
-        """Return the state before generation 0: θ is a newborn genome."""
-        nothing = np.zeros(self._W)
+        """Return the state before generation 0: θ is an initial genome."""
+        zeros = np.zeros(self._W)
+        centre = self._initial.weights[0].astype(np.float64)
         schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate, 0.0])
-        centre = self._born.weights[0].astype(np.float64)
-        return OpenAiEsState(centre, centre, nothing, nothing, schedule, self._born.mask[0])
+        return OpenAiEsState(centre, average=centre, m=zeros, v=zeros, schedule=schedule, mask=self._initial.mask[0])
 
     def ask(self, state: OpenAiEsState, generation: int) -> Genomes:
         """Return P candidates: pairs on both sides of the centre, and the centre where P is odd."""
-        weights, sigma = np.empty((self._P, self._W), np.float32), state.schedule[2]
+        sigma = state.schedule[2]
+        weights = np.empty((self._P, self._W), np.float32)
         weights[-1] = state.centre
         for pair in range(self._pairs):
             uniform = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, pair).uniform(self._W)
@@ -126,25 +132,25 @@ class OpenAiEs:
             weights[2 * pair + 1] = state.centre - step
         return pruned(weights, np.repeat(state.mask[None], self._P, axis=0))
 
-    def tell(self, state: OpenAiEsState, genomes: Genomes, fitness: Float64, traces: Float32) -> OpenAiEsState:
+    def tell(self, state: OpenAiEsState, genomes: Genomes, results: Results) -> OpenAiEsState:
         """Move the centre along the estimated gradient."""
         o = self._options
-        expect(genomes.weights, "genomes.weights", "P W", np.float32, P=self._P, W=self._W)
-        expect(fitness, "fitness", "P", np.float64, P=self._P)
-        g = self._gradient(state, genomes.weights, centred_ranks(fitness[: 2 * self._pairs]))
-        power1, power2, sigma, rate, told = (float(value) for value in state.schedule)
-        power1, power2 = power1 * o.beta1, power2 * o.beta2
+        check_population(genomes, results, self._P, self._W)
+        power1, power2, sigma, rate, generations = (float(value) for value in state.schedule)
+        g = self._gradient(genomes.weights, centred_ranks(results.fitness[: 2 * self._pairs]), sigma)
+        power1 *= o.beta1
+        power2 *= o.beta2
         m = o.beta1 * state.m + (1 - o.beta1) * g
         v = o.beta2 * state.v + (1 - o.beta2) * (g * g)
         step = (m / (1 - power1)) / (np.sqrt(v / (1 - power2)) + _EPSILON)
         decay = o.weight_decay * (o.learning_rate / rate if o.constant_weight_decay else 1)
         centre = state.centre + rate * (step - decay * state.centre)
-        if told >= o.constant_generations:
+        average = o.averaging * state.average + (1 - o.averaging) * centre
+        if generations >= o.constant_generations:
             sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
             rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
-        mask = self._prune(state.mask, centre, traces, told + 1)
-        schedule = np.array([power1, power2, sigma, rate, told + 1])
-        average = o.averaging * state.average + (1 - o.averaging) * centre
+        mask = self._prune(state.mask, centre, results.traces, generations + 1)
+        schedule = np.array([power1, power2, sigma, rate, generations + 1])
         return OpenAiEsState(centre * mask, average * mask, m * mask, v * mask, schedule, mask)
 
     def champion(self, state: OpenAiEsState) -> Genomes:
@@ -158,30 +164,31 @@ class OpenAiEs:
     def from_arrays(self, arrays: Arrays) -> OpenAiEsState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         spelled = {"centre": "W", "average": "W", "m": "W", "v": "W", "schedule": "5"}
-        found = {name: stored(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled}
-        return OpenAiEsState(**found, mask=stored(arrays, "mask", "W", np.bool_, W=self._W))
+        found = {name: stored_array(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled}
+        return OpenAiEsState(**found, mask=stored_array(arrays, "mask", "W", np.bool_, W=self._W))
 
-    def _prune(self, mask: Bool, centre: Float64, traces: Float32, told: float) -> Bool:
-        """Return the mask [W] after `told` tells."""
+    def _prune(self, mask: Bool, centre: Float64, traces: Float32, generations: float) -> Bool:
+        """Return the mask [W] after so many generations."""
         o = self._options
         if not o.pruning:
             return mask
-        to_come = 1 - min(told / o.pruning_generations, 1.0)
+        to_come = 1 - min(generations / o.pruning_generations, 1.0)
         gone = o.pruning * (1 - to_come * to_come * to_come)  # no pow, which is libm's
-        worth, left = self._worth(centre, traces), np.zeros(self._W, np.bool_)
+        worth = self._worth(centre, traces)
+        left = np.zeros(self._W, np.bool_)
         for block in self._blocks:
             place = slice(block.start, block.stop)
             size = worth[place] if worth[place].any() else np.abs(centre[place])
             best = np.argsort(np.where(mask[place], -size, 1.0), kind="stable")
-            born = np.count_nonzero(self._born.mask[0, place])
-            left[block.start + best[: round(born * (1 - gone))]] = True
+            at_first = np.count_nonzero(self._initial.mask[0, place])
+            left[block.start + best[: round(at_first * (1 - gone))]] = True
         return left & mask
 
     def _worth(self, centre: Float64, traces: Float32) -> Float64:
-        """Return [W]: by what connections are chosen, at least 0."""
+        """Return [W], at least 0: the connections with the largest values are kept."""
         match self._options.pruning_by:
             case "trace":
-                expect(traces, "traces", "P W", np.float32, P=self._P, W=self._W)
+                check_shape(traces, "traces", "P W", np.float32, P=self._P, W=self._W)
                 mean = ordered_sum(traces.T.astype(np.float64)) / self._P
                 return np.abs(np.nan_to_num(mean, nan=0.0))
             case "random":
@@ -189,9 +196,9 @@ class OpenAiEs:
             case _:
                 return np.abs(centre)
 
-    def _gradient(self, state: OpenAiEsState, weights: Float32, shares: Float64) -> Float64:
+    def _gradient(self, weights: Float32, shares: Float64, sigma: float) -> Float64:
         """Return g [W], for the weights [P, W] and the shaped fitness [2n] of the pairs."""
-        total, sigma = np.zeros(self._W), float(state.schedule[2])
+        total = np.zeros(self._W)
         for plus in range(0, 2 * self._pairs, 2):
             share = shares[plus] - shares[plus + 1]
             total += share * np.subtract(weights[plus], weights[plus + 1], dtype=np.float64)

@@ -1,21 +1,23 @@
 """prune: selection from an elite, block swaps, and trace-guided pruning of what the episodes left unused.
 
-With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever) and the K best of the last generation,
-sorted by score. A generation is the first `survivors` of the leaderboard, unchanged, and children:
+This is the strategy of the 2020 script. With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever)
+and the K best of the last generation, sorted by score. A generation is the first `survivors` of the leaderboard,
+unchanged, and children:
 
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
-               trace averaged over its episodes, carried along by the swaps; networks without traces lose none so
+               trace averaged over its episodes, carried along by the swaps; without traces this step prunes nothing
     uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
-               the prunable MLP, mk1: sqrt(mean over the pool of (C̄ - C)²)/C̄ of its connections C, in [0.001, 0.0125]
+               the binary-mask perceptron of 2020: sqrt(mean over the pool of (C̄ - C)²)/C̄ of the connections C of its
+               members, in [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
 A leaderboard score is the mean over all evaluations of that genome, and of `prior_evaluations` more that stood at the
-mean of the generation it was new in: a newcomer's single score is shrunk towards what is usual until it is confirmed.
-Survivors are evaluated again in every generation, so their luck does not last; with one survivor, as in the ancestor,
-the others on the leaderboard keep their first score until they lead.
+mean of the generation it was new in: a single high score is shrunk towards that mean until it is confirmed. Survivors
+are evaluated again in every generation, so a lucky score does not last. With one survivor, as in the 2020 script, the
+others on the leaderboard keep their first score until they lead.
 """
 
 import math
@@ -27,13 +29,13 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from evolve.config import Options
-from evolve.genome import Genomes, concatenate, pruned
-from evolve.networks import Network
+from evolve.errors import InputError
+from evolve.genome import GenomeLayout, Genomes, concatenate, pruned
 from evolve.numerics import exp, normal_quantile, ordered_sum
-from evolve.rng import Purpose, Stream
-from evolve.shapes import Bool, Float32, Float64, expect
-from evolve.strategies.contract import Arrays, newborns
-from evolve.strategies.elite import Elite, evaluated, from_arrays, join, nobody, to_arrays
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import Bool, Float32, Float64, check_shape
+from evolve.strategies.elite import Elite, empty_elite, evaluated, from_arrays, join, to_arrays
+from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes
 
 
 def _rate(value: float | str) -> float | str:
@@ -43,7 +45,7 @@ def _rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune; the defaults are the ancestor's.
+    """Settings of `[strategy]` for prune; the defaults are those of the 2020 script.
 
     survivors: how many are kept unchanged and evaluated again; at most K, all there are.
     """
@@ -77,45 +79,67 @@ def _adaptive_rate(pool: Elite) -> float:
     return min(max(math.sqrt(variance) / mean if mean else 0.0, least), greatest)
 
 
+def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
+    """Return [N, n] float64: softmax(-size) of each row of size [N, n], over what is left [N, n]; 0 elsewhere."""
+    size = np.where(left, size, np.float32(np.inf))
+    smallest = size.min(axis=1, keepdims=True)
+    smallest[np.isinf(smallest)] = 0
+    weight = np.where(left, exp(smallest - size), np.float32(0)).astype(np.float64)
+    total = ordered_sum(weight)[:, None]
+    share: Float64 = weight / np.where(total > 0, total, 1.0)
+    return share
+
+
 class Prune:
-    """The pruning strategy for P = `population` candidates of `network`."""
+    """The pruning strategy for P = `population` candidates of a layout."""
 
     portable = True
 
-    def __init__(self, options: PruneOptions, network: Network, population: int, seed: int) -> None:
-        self._options, self._network, self._P, self._seed = options, network, population, seed
+    def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        self._options = options
+        self._layout = layout
+        self._P = population
+        self._seed = seed
         self._K = -(-population // 8)
 
+    @staticmethod
+    def validate(options: PruneOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for trace pruning that is asked for where episodes leave no traces."""
+        usual = PruneOptions().trace_pruning
+        if not layout.num_traces and options.trace_pruning not in (0.0, usual):
+            expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
+            raise InputError("strategy.trace_pruning", expected, options.trace_pruning)
+
     def start(self) -> PruneState:
-        """Return the state before generation 0: nobody is known."""
-        none = nobody(self._network.weights, self._network.weights)
-        return PruneState(none, none)
+        """Return the state before generation 0: nothing has been evaluated."""
+        none = empty_elite(self._layout.num_weights, self._layout.num_weights)
+        return PruneState(leaderboard=none, recent=none)
 
     def ask(self, state: PruneState, generation: int) -> Genomes:
-        """Return P candidates: newborn in generation 0, later the survivors and then the children."""
-        if len(state.leaderboard.genomes) == 0:
-            return newborns(self._network, self._seed, generation, range(self._P))
+        """Return P candidates: initial genomes in generation 0, later the survivors and then the children."""
+        if not len(state.leaderboard):
+            return initial_genomes(self._layout, self._seed, generation, range(self._P))
         survivors = state.leaderboard.take(np.arange(self._survivors(state)))
         pool = join(state.leaderboard.take(np.zeros(1, np.intp)), state.leaderboard, state.recent)
-        N, first_child = len(pool.count), len(survivors.count)
+        N = len(pool)
+        first_child = len(survivors)
         children = pool.best(N).take(self._draw_parents(N, self._P - first_child, generation))
-        given = self._options.uniform_pruning
-        rate = _adaptive_rate(pool) if isinstance(given, str) else given
+        setting = self._options.uniform_pruning
+        rate = _adaptive_rate(pool) if isinstance(setting, str) else setting
         return concatenate(survivors.genomes, self._vary(children, generation, first_child, rate))
 
-    def tell(self, state: PruneState, genomes: Genomes, fitness: Float64, traces: Float32) -> PruneState:
-        """Score the survivors again, rank the newcomers, and keep the K best of each."""
-        P, W = self._P, self._network.weights
-        expect(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
-        expect(fitness, "fitness", "P", np.float64, P=P)
-        expect(traces, "traces", "P T", np.float32, P=P, T=self._network.traces)
-        if traces.shape[1] == 0:
-            traces = np.zeros((P, W), np.float32)
+    def tell(self, state: PruneState, genomes: Genomes, results: Results) -> PruneState:
+        """Score the survivors again, rank the new candidates, and keep the K best of each."""
+        P, W = genomes.weights.shape
+        check_population(genomes, results, self._P, self._layout.num_weights)
+        check_shape(results.traces, "traces", "P T", np.float32, P=P, T=self._layout.num_traces)
+        traces = results.traces if self._layout.num_traces else np.zeros((P, W), np.float32)
         known = self._survivors(state)
-        generation = evaluated(genomes, fitness, traces)
-        newcomers = generation.take(np.arange(known, P)).best(self._K).shrunk(self._options.prior_evaluations, fitness)
-        leaderboard = join(state.leaderboard.evaluated_again(generation, known), newcomers).best(self._K)
-        return PruneState(leaderboard, generation.best(self._K))
+        prior = self._options.prior_evaluations
+        generation = evaluated(genomes, results.fitness, traces)
+        new = generation.take(np.arange(known, P)).best(self._K).with_prior(prior, results.fitness)
+        leaderboard = join(state.leaderboard.with_evaluation(generation, known), new).best(self._K)
+        return PruneState(leaderboard, recent=generation.best(self._K))
 
     def champion(self, state: PruneState) -> Genomes:
         """Return the leader of the leaderboard."""
@@ -127,11 +151,11 @@ class Prune:
 
     def from_arrays(self, arrays: Arrays) -> PruneState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        W = self._network.weights
+        W = self._layout.num_weights
         return PruneState(*(from_arrays(arrays, name, W, W) for name in ("leaderboard", "recent")))
 
     def _survivors(self, state: PruneState) -> int:
-        return min(self._options.survivors, len(state.leaderboard.count), self._P - 1)
+        return min(self._options.survivors, len(state.leaderboard), self._P - 1)
 
     def _draw_parents(self, pool_size: int, children: int, generation: int) -> NDArray[np.intp]:
         """Return [children]: the pool rank of each child's parent, by linear rank selection in whole numbers."""
@@ -141,7 +165,9 @@ class Prune:
 
     def _vary(self, children: Elite, generation: int, first: int, uniform_pruning: float) -> Genomes:
         """Return the children after swaps, pruning, regrowth and noise; `first` is the first child's candidate."""
-        weights, mask, traces = children.genomes.weights, children.genomes.mask, children.traces
+        weights = children.genomes.weights
+        mask = children.genomes.mask
+        traces = children.traces
         self._swap_blocks((weights, mask, traces), generation)
         doomed = self._trace_pruning_probability(mask, traces)
         for child in range(len(weights)):
@@ -152,35 +178,38 @@ class Prune:
         return pruned(weights, mask)
 
     def _swap_blocks(self, arrays: tuple[NDArray[Any], ...], generation: int) -> None:
-        children, blocks = len(arrays[0]), self._network.blocks
+        """Let pairs of children exchange matrices, K times, in all of the arrays [children, W]."""
+        children = len(arrays[0])
         if children < 2:
             return
         for swap in range(self._K):
             stream = Stream(self._seed, Purpose.SWAPS, generation, swap)
-            one, other = int(stream.below(children, 1)[0]), int(stream.below(children - 1, 1)[0])
+            one = int(stream.below(children, 1)[0])
+            other = int(stream.below(children - 1, 1)[0])
             other += other >= one
-            chosen = blocks[int(stream.below(len(blocks), 1)[0])]
-            if stream.uniform(1)[0] < 0.5:
-                layer = int(stream.below(blocks[-1].layer + 1, 1)[0])
-                span = [b for b in blocks if b.layer == layer]
-            else:
-                span = [chosen]
-            place = slice(span[0].start, span[-1].stop)
+            place = self._draw_place(stream)
             for array in arrays:
                 array[[one, other], place] = array[[other, one], place]
+
+    def _draw_place(self, stream: Stream) -> slice:
+        """Return where in a genome a matrix is, or half the time all matrices into one layer."""
+        blocks = self._layout.blocks
+        chosen = [blocks[int(stream.below(len(blocks), 1)[0])]]
+        if stream.uniform(1)[0] < 0.5:
+            layer = int(stream.below(blocks[-1].layer + 1, 1)[0])
+            chosen = [block for block in blocks if block.layer == layer]
+        return slice(chosen[0].start, chosen[-1].stop)
 
     def _trace_pruning_probability(self, mask: Bool, traces: Float32) -> Float64:
         """Return [children, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left."""
         probability = np.zeros(mask.shape)
-        for block in self._network.blocks if self._network.traces else ():
+        if not self._layout.num_traces:
+            return probability
+        for block in self._layout.blocks:
             place = slice(block.start, block.stop)
-            left, size = mask[:, place], np.where(mask[:, place], np.abs(traces[:, place]), np.float32(np.inf))
-            smallest = size.min(axis=1, keepdims=True)
-            smallest[np.isinf(smallest)] = 0
-            weight = np.where(left, exp(smallest - size), np.float32(0)).astype(np.float64)
-            total = ordered_sum(weight)[:, None]
-            share = weight / np.where(total > 0, total, 1.0)
+            left = mask[:, place]
             count = np.count_nonzero(left, axis=1)[:, None]
+            share = _softmax_of_negative(np.abs(traces[:, place]), left)
             probability[:, place] = np.minimum(1.0, self._options.trace_pruning * count * share)
         return probability
 

@@ -1,13 +1,12 @@
-"""random: the control. Every generation is newborn but for the best so far, which are evaluated again.
+"""random: the control. All candidates are new, except for the best so far, which are evaluated again.
 
 A strategy that does not clearly beat it on the same budget has learned nothing.
 """
 
-from evolve.genome import Genomes
-from evolve.networks import Network
-from evolve.strategies.contract import newborns
+from evolve.genome import GenomeLayout, Genomes
 from evolve.strategies.elite import Elite
 from evolve.strategies.elitist import Elitist, ElitistOptions
+from evolve.strategies.strategy import initial_genomes
 
 
 class RandomOptions(ElitistOptions):
@@ -15,10 +14,10 @@ class RandomOptions(ElitistOptions):
 
 
 class Random(Elitist):
-    """Random search with P = `population` candidates of `network`."""
+    """Random search with P = `population` candidates of a layout."""
 
-    def __init__(self, options: RandomOptions, network: Network, population: int, seed: int) -> None:
-        super().__init__(options, network, population, seed, size=min(options.survivors, population - 1))
+    def __init__(self, options: RandomOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(options, layout, population, seed, size=min(options.survivors, population - 1))
 
     def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
-        return newborns(self._network, self._seed, generation, candidates)
+        return initial_genomes(self._layout, self._seed, generation, candidates)

@@ -1,7 +1,8 @@
 """A network and a strategy from outside the package; its entry points name the pairs `leaky` and `hill_climber`.
 
-What they must do is said in `evolve/networks/contract.py` and `evolve/strategies/contract.py`. To give equal bits
-everywhere they take their arithmetic from `evolve.numerics` (no BLAS, no libm) and random numbers from `evolve.rng`.
+`evolve/networks/network.py` and `evolve/strategies/strategy.py` say what they must do. To give equal bits everywhere
+they take their arithmetic from `evolve.numerics` (no BLAS, no libm), and random numbers from the keyed streams of
+`evolve.numerics.streams`, for purposes that they name themselves.
 """
 
 from dataclasses import dataclass
@@ -10,11 +11,10 @@ import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import Genomes, pruned
-from evolve.networks import Block
+from evolve.genome import Block, Genomes, pruned
 from evolve.numerics import normal_quantile, sequential_sum, tanh
-from evolve.rng import Purpose, Stream
-from evolve.strategies import newborns, ranking
+from evolve.numerics.streams import Stream
+from evolve.strategies import initial_genomes, ranking
 
 
 class LeakyOptions(Options):
@@ -30,22 +30,22 @@ class Leaky:
     options: LeakyOptions
     observation_size: int
     action_size: int
-    traces = 0
+    num_traces = 0
 
     @property
-    def weights(self):
+    def num_weights(self):
         return self.observation_size * self.action_size
 
     @property
     def slot_size(self):
-        return self.weights + self.action_size
+        return self.num_weights + self.action_size
 
     @property
     def blocks(self):
         return (Block(0, 0, 0, self.observation_size, self.action_size),)
 
-    def birth(self, stream: Stream):
-        weights = normal_quantile(stream.uniform(1, self.weights))
+    def init(self, stream: Stream):
+        weights = normal_quantile(stream.uniform(1, self.num_weights))
         return pruned(weights, np.ones(weights.shape, np.bool_))
 
     def batch(self, slots, backend):
@@ -90,22 +90,24 @@ class HillClimber:
 
     portable = True
 
-    def __init__(self, options: HillClimberOptions, network, population, seed):
-        self._noise, self._network = np.float32(options.weight_noise), network
-        self._P, self._seed = population, seed
+    def __init__(self, options: HillClimberOptions, layout, population, seed):
+        self._noise = np.float32(options.weight_noise)
+        self._layout = layout
+        self._P = population
+        self._seed = seed
 
     def start(self):
-        return newborns(self._network, self._seed, 0, range(1))
+        return initial_genomes(self._layout, self._seed, 0, range(1))
 
     def ask(self, state, generation):
         genomes = state.take(np.zeros(self._P, np.intp))
         for candidate in range(1, self._P):
-            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            genomes.weights[candidate] += self._noise * normal_quantile(stream.uniform(self._network.weights))
+            stream = Stream(self._seed, "outside.mutation", generation, candidate)
+            genomes.weights[candidate] += self._noise * normal_quantile(stream.uniform(self._layout.num_weights))
         return pruned(genomes.weights, genomes.mask)
 
-    def tell(self, state, genomes, fitness, traces):
-        return genomes.take(ranking(fitness)[:1])
+    def tell(self, state, genomes, results):
+        return genomes.take(ranking(results.fitness)[:1])
 
     def champion(self, state):
         return state
@@ -114,7 +116,7 @@ class HillClimber:
         return {"weights": state.weights, "mask": state.mask}
 
     def from_arrays(self, arrays):
-        shape = (1, self._network.weights)
+        shape = (1, self._layout.num_weights)
         if {"weights", "mask"} - set(arrays) or not arrays["weights"].shape == arrays["mask"].shape == shape:
             raise ValueError(f"weights, mask: expected {shape}")
         return Genomes(arrays["weights"], arrays["mask"])

@@ -4,11 +4,12 @@ import random
 import time
 
 import pytest
+from conftest import make_runs, wait_for
 
 from evolve import store
 
-SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.005", "-p", 12, "-r", 2, "-g", 3, "-d", 2,
-        "--set", "held_out_episodes=0", "--set", "compute.slots=2")  # fmt: skip
+SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 12, "-r", 2,
+        "-g", 5, "-d", 2, "--set", "held_out_episodes=0", "--set", "compute.slots=2")  # fmt: skip
 
 
 def run_of(folder, seed=0):
@@ -19,32 +20,27 @@ def run_of(folder, seed=0):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    from evolve.run import main
-
     folder = tmp_path_factory.mktemp("alone")
-    assert main([str(a) for a in (*SLOW, "-o", folder)]) == 0
-    return run_of(folder)
+    make_runs(folder, *SLOW, "-o", "out")
+    return run_of(folder / "out")
 
 
-def begun(process, ranks, limit=30):
-    """Wait until a generation is told and all ranks are there; return them."""
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        if "generation" in process.output()[0] and len(process.ranks()) == ranks:
-            return process.ranks()
-        time.sleep(0.02)
-    return pytest.fail(f"not begun in {limit} s: {process.output()}")
+def begun(process, ranks):
+    """Wait until a generation is complete and all ranks are there; return them."""
+    wait_for(lambda: "generation" in process.output()[0] and len(process.ranks()) == ranks, process.output)
+    return process.ranks()
 
 
 @pytest.mark.parametrize("victims", [(1,), (2, 3), (1, 2, 3)])
-def test_dead_workers_are_done_without(start, expected, tmp_path, victims):
+def test_dead_workers_are_done_without(start, expected, tmp_path, brake, victims):
     """Down to the coordinator alone, which then evaluates by itself."""
     process = start("run", *SLOW, "-o", "run", ranks=4, mpi="ulfm")
     ranks = begun(process, 4)
     for victim in victims:
         ranks[victim].kill()
         time.sleep(0.05)
-    done = process.wait(60)
+    brake.unlink()
+    done = process.wait()
     assert done.code == 0, done.err
     assert run_of(tmp_path / "run") == expected
     for victim in victims:
@@ -52,27 +48,31 @@ def test_dead_workers_are_done_without(start, expected, tmp_path, victims):
     assert done.err.count("was lost") == len(victims)
 
 
-def test_kills_at_random_instants(start, tmp_path, expected):
+def test_kills_at_random_instants(start, tmp_path, brake, expected):
     draw = random.Random(time.time_ns())
     for trial in range(3):
+        brake.touch()
         process = start("run", *SLOW, "-o", f"run{trial}", ranks=3, mpi="ulfm")
         ranks = begun(process, 3)
         time.sleep(draw.random() * 0.4)
         ranks[draw.choice([1, 2])].kill()
-        done = process.wait(60)
+        brake.unlink()
+        done = process.wait()
         assert done.code == 0, done.err
         assert run_of(tmp_path / f"run{trial}") == expected
 
 
-def test_without_fault_tolerance_the_job_ends_and_can_be_resumed(start, command, expected, tmp_path):
+def test_without_fault_tolerance_the_job_ends_and_can_be_resumed(start, call, expected, tmp_path, brake):
     process = start("run", *SLOW, "-o", "run", ranks=3)
     begun(process, 3)[2].kill()
-    assert process.wait(30).code != 0
-    assert command("run", *SLOW, "-o", "run", "--resume", ranks=2).code == 0
+    assert process.wait().code != 0
+    brake.unlink()
+    assert call("run", *SLOW, "-o", "run", "--resume").code == 0
     assert run_of(tmp_path / "run") == expected
 
 
+@pytest.mark.usefixtures("brake")
 def test_nobody_works_on_without_a_coordinator(start):
     process = start("run", *SLOW, "-o", "run", ranks=3, mpi="ulfm")
     begun(process, 3)[0].kill()
-    assert process.wait(20).code != 0
+    assert process.wait().code != 0

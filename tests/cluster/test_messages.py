@@ -1,63 +1,110 @@
+"""Messages survive the wire to the bit: arrays of any shape, numbers and texts, records within records."""
+
+from dataclasses import fields, is_dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from some_results import results
 
 from evolve.cluster import messages
-from evolve.cluster.messages import Chunk, Failure, Results, Setup, Stop, StopRequest
+from evolve.cluster.messages import (
+    Alive,
+    Chunk,
+    ChunkResults,
+    FailedEpisode,
+    Kill,
+    Setup,
+    Stop,
+    StopRequest,
+    WorkerError,
+)
+from evolve.genome import Genomes
+from evolve.rollouts import EpisodeBatch, EpisodeFailure
 
 shapes = array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+lengths = array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)
 
 
 def equal(a, b):
+    """Assert that two messages are the same, down to the types of their numbers."""
     assert type(a) is type(b)
-    for name in a.__dataclass_fields__:
-        x, y = getattr(a, name), getattr(b, name)
-        assert x.dtype == y.dtype
-        assert x.shape == y.shape
-        assert x.tobytes() == y.tobytes()
+    for field in fields(a):
+        x, y = getattr(a, field.name), getattr(b, field.name)
+        if is_dataclass(x):
+            equal(x, y)
+        elif isinstance(x, np.ndarray):
+            assert (x.dtype, x.shape, x.tobytes()) == (y.dtype, y.shape, y.tobytes())
+        else:
+            assert (type(x), x) == (type(y), y)
+
+
+def survives(message):
+    equal(messages.decode(messages.encode(message)), message)
 
 
 @given(
-    arrays(np.int64, shapes),
-    arrays(np.int64, shapes),
-    arrays(np.float32, shapes),
-    arrays(np.bool_, shapes),
-    arrays(np.int32, shapes),
+    arrays(np.int64, lengths),
+    arrays(np.float32, lengths),
+    arrays(np.int32, lengths),
+    st.integers(0, 6),
+    st.integers(0, 5),
+    st.integers(0, 2**62),
 )
-def test_chunks_survive_the_wire_to_the_bit(task, keys, weights, mask, units):
-    chunk = Chunk(task, keys, weights, mask, weights, units)
-    equal(messages.decode(messages.encode(chunk)), chunk)
+def test_chunks_survive_the_wire_to_the_bit(keys, normalizers, rows, P, W, seed):
+    draw = np.random.Generator(np.random.Philox(seed))
+    genomes = Genomes(draw.normal(size=(P, W)).astype(np.float32), draw.random((P, W)) < 0.5)
+    ids = np.arange(P, dtype=np.int32)
+    survives(Chunk(3, 1, EpisodeBatch(seed, 2, genomes, ids, ids, keys, normalizers, rows, rows)))
 
 
 @given(st.integers(0, 5), st.integers(0, 4))
 def test_results_survive_the_wire_to_the_bit(n, T):
-    keys = np.ones(n, np.int32), np.zeros(n, np.int32)
-    traces = np.full((n, T), -0.0, np.float32)
-    lengths, prints = np.arange(n, dtype=np.int32), np.full((n, 2), 2**64 - 1, np.uint64)
-    trails = np.zeros((int(lengths.sum()), 2), np.uint8)
-    told = keys[0], keys[1], np.full(n, np.nan), lengths, traces, prints, trails, np.ones((n, 2, T))
-    results = Results(*told, np.array([7]), np.array([0.5, 0.25]))
-    equal(messages.decode(messages.encode(results)), results)
+    lengths = np.arange(n, dtype=np.int32)
+    given = results(
+        genomes=np.ones(n), returns=np.full(n, np.nan), lengths=lengths,
+        fingerprints=np.full((n, 2), 2**64 - 1, np.uint64), moments=np.full((n, 2, T), -0.0), traced=[0],
+        traces=np.full((1, T), -(2**62)),
+    )  # fmt: skip
+    survives(ChunkResults(7, 0.5, 0.25, given))
 
 
 @pytest.mark.parametrize(
     "message",
-    [Setup(messages.text("seeds = [1] # ü")), Failure(messages.text("")), Stop(), StopRequest(np.array([15]))],
+    [
+        Setup(2, "seeds = [1] # ü"),
+        WorkerError(""),
+        WorkerError("line 1\nline 2"),
+        StopRequest(15),
+        Kill(2**31),
+        Alive(),
+        Stop(np.zeros(0, np.uint8)),
+        Stop(np.arange(256).astype(np.uint8)),
+        FailedEpisode(3, EpisodeFailure(1, 2, 2**40, -1, "the motor burnt out: °C")),
+    ],
+    ids=lambda message: type(message).__name__,
 )
 def test_other_messages(message):
-    equal(messages.decode(messages.encode(message)), message)
+    survives(message)
+
+
+def test_a_text_that_cannot_be_encoded_still_arrives():
+    report = messages.decode(messages.encode(WorkerError("no such file: \udcff"))).report
+    assert report == "no such file: \\udcff"
 
 
 def test_slices_are_framed_by_value():
     weights = np.arange(12, dtype=np.float32).reshape(3, 4)
-    chunk = Chunk(
-        np.zeros(3, np.int64),
-        np.zeros((2, 2), np.int64),
-        weights[1:, ::2],
-        np.ones((2, 2), np.bool_),
-        np.zeros((2, 2, 0), np.float32),
-        np.zeros((0, 3), np.int32),
-    )
-    assert messages.decode(messages.encode(chunk)).weights.tolist() == [[4, 6], [8, 10]]
+    none = np.zeros(0, np.int32)
+    batch = EpisodeBatch(
+        0, 0, Genomes(weights[1:, ::2], np.ones((2, 2), np.bool_)), none, none, np.zeros((2, 2), np.int64),
+        np.zeros((2, 2, 0), np.float32), none, none,
+    )  # fmt: skip
+    assert messages.decode(messages.encode(Chunk(1, 1, batch))).batch.genomes.weights.tolist() == [[4, 6], [8, 10]]
+
+
+def test_what_was_decoded_copies_nothing():
+    frame = messages.encode(Stop(np.arange(100, dtype=np.uint8)))
+    assert np.shares_memory(messages.decode(frame).answer, frame)

@@ -1,32 +1,28 @@
 """What hangs in Python is interrupted; what answers in time, or was only suspended, is not."""
 
+import io
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from conftest import LONG, wait_for
 
 from evolve.cluster.watchdog import Watchdog, kill, patience
 from evolve.errors import EpisodeTimeout
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-
-
 def test_a_hang_in_python_is_interrupted():
     begin = time.monotonic()
     with pytest.raises(EpisodeTimeout, match=r"no answer for 0\.2 s"), Watchdog(0.2, fatal=False):
-        time.sleep(10)
-    assert 0.2 < time.monotonic() - begin < 3
+        time.sleep(LONG)
+    assert 0.2 < time.monotonic() - begin < LONG
 
 
 def test_who_answers_is_left_alone():
-    with Watchdog(0.3, fatal=False) as watchdog:
-        for _ in range(30):
+    with Watchdog(0.5, fatal=False) as watchdog:
+        for _ in range(40):
             time.sleep(0.05)
             watchdog.pat()
 
@@ -47,13 +43,86 @@ def test_a_late_first_alarm_is_forgiven():
         watchdog.pat()
 
 
-def test_a_hang_in_c_ends_a_world_of_one_with_a_traceback():
+@pytest.fixture
+def alarms():
+    """An alarm clock of the process's own: how often it has rung."""
+    rung = []
+    handler = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    timer = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield rung
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+def test_the_process_has_its_handler_of_alarms_back(alarms):
+    ours = signal.getsignal(signal.SIGALRM)
+    watchdog = Watchdog(5.0, fatal=False)
+    for _ in range(2):
+        for _ in range(2):
+            watchdog._patted = min(watchdog._patted, time.monotonic() - 1)  # as if the last pat were long ago
+            watchdog.pat()
+            assert signal.getsignal(signal.SIGALRM) == watchdog._interrupt
+        watchdog.rest()
+        watchdog.rest()
+        assert signal.getsignal(signal.SIGALRM) is ours
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    with pytest.raises(EpisodeTimeout), Watchdog(0.1, fatal=False):
+        time.sleep(LONG)
+    assert signal.getsignal(signal.SIGALRM) is ours
+    assert alarms == []
+
+
+def test_one_watchdog_within_another_gives_back_to_it(alarms):
+    with Watchdog(5.0, fatal=False) as outer:
+        with Watchdog(2.0, fatal=False):
+            pass
+        assert signal.getsignal(signal.SIGALRM) == outer._interrupt
+        assert 3.0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 5.0
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+@pytest.mark.usefixtures("alarms")
+def test_no_handler_at_all_comes_back_too(handler):
+    signal.signal(signal.SIGALRM, handler)
+    with Watchdog(5.0, fatal=False):
+        pass
+    assert signal.getsignal(signal.SIGALRM) == handler
+
+
+def test_an_alarm_that_was_set_before_still_rings(alarms):
+    """When it is due, or at once where that was meanwhile."""
+    begin = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 0.4)
+    with Watchdog(60.0, fatal=False):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 10.0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] <= 0.4
+    wait_for(lambda: alarms)
+    assert alarms[0] - begin >= 0.4
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    with Watchdog(60.0, fatal=False):
+        time.sleep(0.2)
+        assert len(alarms) == 1
+    wait_for(lambda: len(alarms) == 2)
+
+
+def test_it_works_where_stderr_is_no_file(monkeypatch):
+    """As in a notebook."""
+    for stream in ("stderr", "__stderr__"):
+        monkeypatch.setattr(sys, stream, io.StringIO())
+        with pytest.raises(EpisodeTimeout), Watchdog(0.1, fatal=True):
+            time.sleep(LONG)
+    monkeypatch.setattr(sys, "__stderr__", None)
+    with Watchdog(0.1, fatal=True):
+        pass
+
+
+def test_a_hang_in_c_ends_a_process_that_is_alone_with_a_traceback():
     code = (
         "import sys; sys.path.insert(0, 'tests'); import toys; from evolve.cluster import watchdog\n"
         "watchdog.patience = lambda limit: 0.5\n"
         "with watchdog.Watchdog(0.2, fatal=True): toys._hang_in_c()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 1
     assert "_hang_in_c" in done.stderr
 

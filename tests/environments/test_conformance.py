@@ -148,7 +148,7 @@ def test_episode_length_can_be_limited():
         ({"id": "nowhere:Thing-v0"}, "module that can be imported"),
         ({"id": "Pendulum-v1", "kwargs": {"mass": 2}}, "env.kwargs"),
         ({"id": "Pendulum-v1", "wrappers": [{"name": "gymnasium.wrappers:Nothing"}]}, "env.wrappers"),
-        ({"id": "BipedalWalker-v2", "engine": "envpool"}, "BipedalWalker-v3.* Or use --engine gymnasium"),
+        ({"id": "BipedalWalker-v2", "engine": "envpool"}, 'BipedalWalker-v3.* Or use env.engine="gymnasium"'),
         ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"mass": 2}}, "env.kwargs"),
         ({"id": "Pendulum-v1", "engine": "envpool", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
     ],
@@ -161,3 +161,23 @@ def test_what_cannot_be_made_is_refused(options, message):
 def test_an_unversioned_id_is_completed():
     assert environments.make(EnvOptions(id="CartPole"), 1).id == "CartPole-v1"
     assert environments.make(EnvOptions(id="toys:Switches-v0"), 1).id == "toys:Switches-v0"
+
+
+@pytest.mark.parametrize(("where", "steps"), [("reset", 0), ("step", 3)])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_every_fault_is_noted_and_announced(where, steps, recorded):
+    engine = environments.make(EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": where}), 3)
+    observer = environments.Recorder(engine, 3, observations=False) if recorded else engine
+    announced = []
+    observer.on_fault = lambda: announced.append(sorted(engine.faults))
+    slots = np.arange(3)
+    observations = np.zeros((3, engine.observation_size), np.float32)
+    observer.reset(slots, np.array([1, 2, 3]), observations)
+    for _ in range(steps):
+        rewards, ends = observer.step(slots, np.zeros((3, engine.action_size), np.float32), observations)
+    assert announced == [[0], [0, 1], [0, 1, 2]]
+    assert all("the motor burnt out" in message for message in observer.faults.values())
+    if steps:
+        assert np.isnan(rewards).all()
+        assert ends.all()
+    engine.close()

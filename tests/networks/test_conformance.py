@@ -6,35 +6,36 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evolve import networks
+from evolve.errors import InputError
 from evolve.genome import concatenate
 from evolve.numerics import native
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
 
 VARIANTS = [
     {"name": "hebbian-dag"},
     {"name": "hebbian-dag", "hidden": []},
-    {"name": "hebbian-dag", "hidden": [5, 3, 4], "plasticity": 0.3, "trace_limit": 1.0, "birth_pruning": 0.4},
+    {"name": "hebbian-dag", "hidden": [5, 3, 4], "plasticity": 0.3, "trace_limit": 1.0, "init_sparsity": 0.4},
     {"name": "hebbian-dag", "hidden": [6], "plasticity": -0.2, "neuromodulated": True},
     {"name": "dag"},
     {"name": "dag", "hidden": []},
-    {"name": "dag", "hidden": [5, 3, 4], "birth_scale": 0.1, "birth_pruning": 0.4},
+    {"name": "dag", "hidden": [5, 3, 4], "init_scale": 0.1, "init_sparsity": 0.4},
     {"name": "mlp"},
     {"name": "mlp", "hidden": []},
-    {"name": "mlp", "hidden": [5, 3, 4], "birth_scale": 3.0, "birth_pruning": 0.4},
+    {"name": "mlp", "hidden": [5, 3, 4], "init_scale": 3.0, "init_sparsity": 0.4},
     {"name": "elman"},
-    {"name": "elman", "hidden": [1], "birth_scale": 3.0},
-    {"name": "elman", "hidden": [5], "birth_pruning": 0.4},
+    {"name": "elman", "hidden": [1], "init_scale": 3.0},
+    {"name": "elman", "hidden": [5], "init_sparsity": 0.4},
     {"name": "hebbian-lstm"},
     {"name": "hebbian-lstm", "hidden": [2], "update_limit": 1e-3},
-    {"name": "hebbian-lstm", "hidden": [5], "update_limit": 2.0, "birth_pruning": 0.4},
+    {"name": "hebbian-lstm", "hidden": [5], "update_limit": 2.0, "init_sparsity": 0.4},
     {"name": "plastic-mlp"},
-    {"name": "plastic-mlp", "hidden": [], "birth_scale": 2.0},
-    {"name": "plastic-mlp", "hidden": [5, 3], "max_norm": True, "update_every": 2, "birth_pruning": 0.6},
-    {"name": "plastic-mlp", "hidden": [5, 3], "rules": "neuron", "birth_scale": 1.0, "birth_pruning": 0.4},
+    {"name": "plastic-mlp", "hidden": [], "init_scale": 2.0},
+    {"name": "plastic-mlp", "hidden": [5, 3], "max_norm": True, "update_every": 2, "init_sparsity": 0.6},
+    {"name": "plastic-mlp", "hidden": [5, 3], "rules": "neuron", "init_scale": 1.0, "init_sparsity": 0.4},
     {"name": "plastic-mlp", "hidden": [4], "rules": "layer", "max_norm": True, "initial_scale": 2.0},
-    {"name": "prunable-mlp"},
-    {"name": "prunable-mlp", "hidden": []},
-    {"name": "prunable-mlp", "hidden": [5, 3, 4], "birth_pruning": 0.6},
+    {"name": "binary-mask-mlp"},
+    {"name": "binary-mask-mlp", "hidden": []},
+    {"name": "binary-mask-mlp", "hidden": [5, 3, 4], "init_sparsity": 0.6},
     {"name": "leaky", "leak": 0.3},  # examples/outside
 ]
 O, A = 7, 3
@@ -42,11 +43,21 @@ O, A = 7, 3
 
 @pytest.fixture(params=VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
 def network(request):
-    return networks.make(networks.options(request.param), O, A)
+    return networks.make(request.param, O, A)
 
 
 def test_every_registered_network_is_tried():
     assert {v["name"] for v in VARIANTS} == {*networks.NETWORKS, "leaky"}
+
+
+def test_what_is_no_network_is_refused_with_all_that_it_lacks():
+    class Sizes:
+        observation_size = num_weights = slot_size = 3
+
+    with pytest.raises(
+        InputError, match=r"network\.name: .*Sizes has no num_traces and no blocks and no init and no batch"
+    ):
+        networks.NETWORKS.check({"name": "sizes"}, Sizes(), networks.Network)
 
 
 @pytest.fixture(params=["numpy", "native"])
@@ -57,34 +68,34 @@ def backend(request):
 
 
 def genomes(network, n):
-    return [network.birth(Stream(5, Purpose.BIRTH, 0, p)) for p in range(n)]
+    return [network.init(Stream(5, Purpose.INIT, 0, p)) for p in range(n)]
 
 
 def observations(n, steps):
     return np.random.Generator(np.random.Philox(2)).normal(size=(steps, n, O)).astype(np.float32) * 2
 
 
-def loaded(network, backend, born, seed=3):
+def loaded(network, backend, some, seed=3):
     """Return a batch of the episodes `seed`, `seed` + 1, …"""
-    batch, all_of_them = network.batch(len(born), backend), concatenate(*born)
-    batch.load(np.arange(len(born)), all_of_them.weights, all_of_them.mask, np.arange(seed, seed + len(born)))
+    batch, all_of_them = network.batch(len(some), backend), concatenate(*some)
+    batch.load(np.arange(len(some)), all_of_them.weights, all_of_them.mask, np.arange(seed, seed + len(some)))
     return batch
 
 
-def play(network, backend, born, inputs, seed=3):
+def play(network, backend, some, inputs, seed=3):
     """Return actions [steps, n, A] and traces [n, T] of n genomes in one batch."""
-    batch = loaded(network, backend, born, seed)
+    batch = loaded(network, backend, some, seed)
     actions = np.stack([batch.step(x) for x in inputs])
-    return actions, batch.traces(np.arange(len(born)))
+    return actions, batch.traces(np.arange(len(some)))
 
 
 def test_shapes_and_types(network, backend):
     (g,) = genomes(network, 1)
-    assert g.weights.shape == g.mask.shape == (1, network.weights)
+    assert g.weights.shape == g.mask.shape == (1, network.num_weights)
     actions, traces = play(network, backend, [g], observations(1, 3))
     assert actions.shape == (3, 1, A)
     assert actions.dtype == traces.dtype == np.float32
-    assert traces.shape == (1, network.traces)
+    assert traces.shape == (1, network.num_traces)
     assert (np.abs(actions) <= 1).all()
 
 
@@ -93,12 +104,12 @@ def test_blocks_tile_the_genome(network):
     for block in network.blocks:
         assert block.start == at
         at = block.stop
-    assert at == network.weights
+    assert at == network.num_weights
     assert [b.layer for b in network.blocks] == sorted(b.layer for b in network.blocks)
 
 
-def test_birth_is_a_function_of_its_stream(network):
-    a, b, other = (network.birth(Stream(5, Purpose.BIRTH, 0, p)) for p in (1, 1, 2))
+def test_an_initial_genome_is_a_function_of_its_stream(network):
+    a, b, other = (network.init(Stream(5, Purpose.INIT, 0, p)) for p in (1, 1, 2))
     assert np.array_equal(a.weights, b.weights)
     assert np.array_equal(a.mask, b.mask)
     assert not np.array_equal(a.weights, other.weights)
@@ -106,10 +117,10 @@ def test_birth_is_a_function_of_its_stream(network):
 
 @pytest.mark.parametrize("n", [1, 2, 5, 33])
 def test_batch_equals_loop(network, backend, n):
-    born, inputs = genomes(network, n), observations(n, 6)
-    together, traces = play(network, backend, born, inputs)
+    some, inputs = genomes(network, n), observations(n, 6)
+    together, traces = play(network, backend, some, inputs)
     for slot in range(n):
-        alone, trace = play(network, backend, born[slot : slot + 1], inputs[:, slot : slot + 1], 3 + slot)
+        alone, trace = play(network, backend, some[slot : slot + 1], inputs[:, slot : slot + 1], 3 + slot)
         assert np.array_equal(together[:, slot], alone[:, 0])
         assert np.array_equal(traces[slot], trace[0])
 
@@ -128,12 +139,12 @@ def test_load_clears_all_state(network, backend):
 
 
 def test_move_carries_the_episode_along(network, backend):
-    born, inputs = genomes(network, 3), observations(3, 8)
-    expected, traces = play(network, backend, born, inputs)
-    batch = loaded(network, backend, born)
+    some, inputs = genomes(network, 3), observations(3, 8)
+    expected, traces = play(network, backend, some, inputs)
+    batch = loaded(network, backend, some)
     for x in inputs[:3]:
         batch.step(x)
-    batch.load(np.arange(1), born[0].weights, born[0].mask, np.array([9]))  # so that the episodes differ in age
+    batch.load(np.arange(1), some[0].weights, some[0].mask, np.array([9]))  # so that the episodes differ in age
     batch.step(inputs[3])
     batch.move(np.array([2]), np.array([0]))
     rest = np.stack([batch.step(x[[2, 1]]) for x in inputs[4:]])
@@ -161,7 +172,7 @@ def same_bits(a, b):
 def test_native_equals_reference_to_the_bit(network, n, seed, scale):
     draw = np.random.Generator(np.random.Philox(seed))
     both = [network.batch(n, backend) for backend in ("numpy", "native")]
-    weights = (draw.normal(size=(n, network.weights)) * scale).astype(np.float32)
+    weights = (draw.normal(size=(n, network.num_weights)) * scale).astype(np.float32)
     mask = draw.random(weights.shape) < 0.8
     for batch in both:
         batch.load(np.arange(n), np.where(mask, weights, np.float32(0)), mask, np.arange(n))

@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-from episodes import born, noise, of_any_size, ordered, play
+from episodes import initial, noise, of_any_size, ordered, play
 
 from evolve import networks
 from evolve.networks.dag import Dag, DagOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.numerics import tanh
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
 
 
 @of_any_size
 def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
-    network = Dag(DagOptions(hidden=hidden, birth_pruning=0.3), O, A)
-    weights, mask = born(network, seed)
+    network = Dag(DagOptions(hidden=hidden, init_sparsity=0.3), O, A)
+    weights, mask = initial(network, seed)
     inputs = noise(seed, 3, O) * 3
     expected = []
     for x in inputs:
@@ -25,7 +25,7 @@ def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
             said = tanh(ordered(seen, matrix))
             seen = np.concatenate([seen, said])
         expected.append(said)
-        assert at == network.weights
+        assert at == network.num_weights
     for name in ("numpy", "auto"):
         actions, traces = play(network, weights, inputs, mask, name=name)
         assert np.array_equal(actions, expected)
@@ -35,7 +35,7 @@ def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
 def test_golden_by_hand():
     # O = 2, h = (1), A = 2: W_00 [2, 1], then W_10 [2, 2] and W_11 [1, 2]
     network = Dag(DagOptions(hidden=(1,)), 2, 2)
-    assert network.weights == 8
+    assert network.num_weights == 8
     x, W00, W10, W11 = np.array([2.0, -1.0]), [[0.5], [0.25]], [[0.1, -0.2], [0.3, 0.4]], [[2.0, -3.0]]
     hidden = np.tanh(0.75)
     ((one, two),), _ = play(network, [*np.ravel(W00), *np.ravel(W10), *np.ravel(W11)], [x])
@@ -46,7 +46,7 @@ def test_golden_by_hand():
 def test_is_its_sibling_without_the_modulator():
     """hebbian-dag with m = 0 says the same, but for rounding, once its output 0 is left out."""
     ours, theirs = Dag(DagOptions(hidden=(4, 3)), 5, 2), HebbianDag(HebbianDagOptions(hidden=(4, 3)), 5, 2)
-    weights, _ = born(theirs)
+    weights, _ = initial(theirs)
     parts = []
     for block in theirs.blocks:
         matrix = weights[block.start : block.stop].reshape(block.rows, block.columns)
@@ -57,15 +57,15 @@ def test_is_its_sibling_without_the_modulator():
 
 def test_size_of_the_walkers_network():
     network = Dag(DagOptions(hidden=(8, 8)), 24, 4)
-    assert network.weights == 24 * 8 + 32 * 8 + 40 * 4
+    assert network.num_weights == 24 * 8 + 32 * 8 + 40 * 4
     assert [(b.layer, b.source, b.rows, b.columns) for b in network.blocks] == [
         (0, 0, 24, 8), (1, 0, 24, 8), (1, 1, 8, 8), (2, 0, 24, 4), (2, 1, 8, 4), (2, 2, 8, 4),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["dag", "hebbian-dag"])
-def test_weights_at_birth_have_the_scale_that_is_asked_for(name):
-    one, small = (networks.make(networks.options({"name": name, "birth_scale": scale}), 4, 2) for scale in (1.0, 0.25))
-    born, less = (network.birth(Stream(5, Purpose.BIRTH)) for network in (one, small))
-    assert np.array_equal(born.weights * np.float32(0.25), less.weights)
-    assert 0.8 < born.weights[born.mask].std() < 1.2
+def test_initial_weights_have_the_scale_that_is_asked_for(name):
+    one, small = (networks.make({"name": name, "init_scale": scale}, 4, 2) for scale in (1.0, 0.25))
+    first, less = (network.init(Stream(5, Purpose.INIT)) for network in (one, small))
+    assert np.array_equal(first.weights * np.float32(0.25), less.weights)
+    assert 0.8 < first.weights[first.mask].std() < 1.2

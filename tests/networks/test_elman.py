@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from episodes import born, noise, ordered, play
+from episodes import initial, noise, ordered, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.errors import InputError
-from evolve.networks import options
+from evolve.networks import NETWORKS
 from evolve.networks.elman import Elman, ElmanOptions
 from evolve.numerics import tanh
 
@@ -15,8 +15,8 @@ from evolve.numerics import tanh
 @settings(max_examples=25, deadline=None)
 @given(H=st.integers(1, 5), O=st.integers(1, 5), A=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
 def test_equals_the_formula_to_the_bit(H, O, A, seed):
-    network = Elman(ElmanOptions(hidden=(H,), birth_pruning=0.3), O, A)
-    weights, mask = born(network, seed)
+    network = Elman(ElmanOptions(hidden=(H,), init_sparsity=0.3), O, A)
+    weights, mask = initial(network, seed)
     into_hidden = weights[: (O + H + 1) * H].reshape(O + H + 1, H)
     into_action = weights[(O + H + 1) * H :].reshape(H + 1, A)
     inputs, h, one, expected = noise(seed, 5, O) * 2, np.zeros(H, np.float32), np.ones(1, np.float32), []
@@ -51,5 +51,5 @@ def test_blocks_read_the_observation_and_the_step_before():
 
 def test_has_one_hidden_layer():
     for hidden in ([], [8, 8]):
-        with pytest.raises(InputError, match=r"network\.hidden \(-d/--hidden\).*a list of at (least|most) 1, got"):
-            options({"name": "elman", "hidden": hidden})
+        with pytest.raises(InputError, match=r"network\.hidden: .*a list of at (least|most) 1, got"):
+            NETWORKS.parse({"name": "elman", "hidden": hidden})

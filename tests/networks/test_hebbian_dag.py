@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve import networks
 from evolve.errors import InputError
-from evolve.networks import options
+from evolve.networks import NETWORKS
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.numerics import tanh
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
 
 f = np.float32
 
@@ -67,10 +66,10 @@ def scalar_episode(network, weights, mask, inputs):
 )
 def test_equals_the_formula_to_the_bit(hidden, O, A, m, modulated, limit, seed):
     chosen = HebbianDagOptions(
-        hidden=hidden, plasticity=m, neuromodulated=modulated, trace_limit=limit, birth_pruning=0.3
+        hidden=hidden, plasticity=m, neuromodulated=modulated, trace_limit=limit, init_sparsity=0.3
     )
     network = HebbianDag(chosen, O, A)
-    g = network.birth(Stream(seed, Purpose.BIRTH))
+    g = network.init(Stream(seed, Purpose.INIT))
     inputs = np.random.Generator(np.random.Philox(seed)).normal(size=(4, O)).astype(f) * 3
     actions, traces = scalar_episode(network, g.weights[0], g.mask[0], inputs)
     batch = network.batch(3, "numpy")
@@ -97,12 +96,12 @@ def test_golden_by_hand():
 def test_size_of_the_walkers_network():
     network = HebbianDag(HebbianDagOptions(hidden=(8, 8)), 24, 4)
     assert network.sizes == (24, 8, 8, 5)
-    assert network.weights == 648
+    assert network.num_weights == 648
 
 
-def test_birth_prunes_the_stated_share_and_draws_normal_weights():
+def test_initial_genomes_lack_the_stated_share_of_normal_weights():
     network = HebbianDag(HebbianDagOptions(hidden=(64, 64)), 105, 8)
-    g = network.birth(Stream(0, Purpose.BIRTH))
+    g = network.init(Stream(0, Purpose.INIT))
     assert 1 - g.mask.mean() == pytest.approx(0.025, abs=0.005)
     kept = g.weights[g.mask]
     assert kept.mean() == pytest.approx(0, abs=0.03)
@@ -111,7 +110,7 @@ def test_birth_prunes_the_stated_share_and_draws_normal_weights():
 
 def test_traces_are_bounded():
     network = HebbianDag(HebbianDagOptions(hidden=(3,), trace_limit=0.75), 2, 1)
-    g = network.birth(Stream(0, Purpose.BIRTH))
+    g = network.init(Stream(0, Purpose.INIT))
     batch = network.batch(1, "numpy")
     batch.load(np.arange(1), g.weights, g.mask, np.zeros(1, np.int64))
     for _ in range(50):
@@ -123,19 +122,19 @@ def test_traces_are_bounded():
     ("table", "key"),
     [
         ({"name": "hebian"}, "did you mean hebbian-dag"),
-        ({"name": "hebbian-dag", "hidden": [8, 0]}, "network.hidden.1 (-d/--hidden)"),
+        ({"name": "hebbian-dag", "hidden": [8, 0]}, "network.hidden.1: expected"),
         ({"name": "hebbian-dag", "plastisity": 1.0}, "did you mean plasticity"),
     ],
 )
 def test_bad_options_are_refused(table, key):
     with pytest.raises(InputError) as wrong:
-        options(table)
+        NETWORKS.parse(table)
     assert key.lower() in str(wrong.value).lower()
 
 
 @pytest.mark.parametrize("faint", [{"trace_rate": 1e-9}, {"trace_rate": -9e-4}, {"trace_limit": 1e-4}])
-def test_traces_that_the_strategy_would_not_hear_of_are_refused_in_new_runs(faint):
+def test_traces_that_the_strategy_would_see_as_zeros_are_refused_in_new_runs(faint):
     (name,) = faint
     with pytest.raises(InputError, match=rf"network\.{name}: expected .*at least 0\.001"):
-        networks.NETWORKS.refuse({"name": "hebbian-dag"} | faint)
-    networks.NETWORKS.refuse({"name": "hebbian-dag", "trace_rate": 0.0})
+        NETWORKS.validate({"name": "hebbian-dag"} | faint)
+    NETWORKS.validate({"name": "hebbian-dag", "trace_rate": 0.0})

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from episodes import born, noise, ordered, play
+from episodes import initial, noise, ordered, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.errors import InputError
-from evolve.networks import options
+from evolve.networks import NETWORKS
 from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
 from evolve.numerics import sigmoid, tanh
 
@@ -45,8 +45,8 @@ def transcription(weights, mask, inputs, H, A, limit):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_equals_the_formula_to_the_bit(H, O, A, limit, seed):
-    network = HebbianLstm(HebbianLstmOptions(hidden=(H,), update_limit=limit, birth_pruning=0.3), O, A)
-    weights, mask = born(network, seed)
+    network = HebbianLstm(HebbianLstmOptions(hidden=(H,), update_limit=limit, init_sparsity=0.3), O, A)
+    weights, mask = initial(network, seed)
     inputs = noise(seed, 5, O) * 2
     expected, traced = transcription(weights, mask, inputs, H, A, limit)
     for name in ("numpy", "auto"):
@@ -97,15 +97,15 @@ def test_golden_by_hand():
 
 
 def test_needs_two_cells():
-    with pytest.raises(InputError, match=r"network\.hidden\.0 \(-d/--hidden\): expected .* 2, got 1"):
-        options({"name": "hebbian-lstm", "hidden": [1]})
+    with pytest.raises(InputError, match=r"network\.hidden\.0: expected .* 2, got 1"):
+        NETWORKS.parse({"name": "hebbian-lstm", "hidden": [1]})
     with pytest.raises(InputError, match=r"network\.hidden"):
-        options({"name": "hebbian-lstm", "hidden": [8, 8]})
+        NETWORKS.parse({"name": "hebbian-lstm", "hidden": [8, 8]})
 
 
 def test_traces_are_bounded_and_only_where_connections_are():
-    network = HebbianLstm(HebbianLstmOptions(hidden=(3,), update_limit=0.05, birth_pruning=0.5), 2, 1)
-    weights, mask = born(network)
+    network = HebbianLstm(HebbianLstmOptions(hidden=(3,), update_limit=0.05, init_sparsity=0.5), 2, 1)
+    weights, mask = initial(network)
     _, traces = play(network, weights, np.full((20, 2), 5.0), mask)
     gates = slice(0, 4 * 5 * 3)
     assert 0.5 < np.abs(traces).max() <= 20 * 0.05 + 1e-6

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from episodes import born, noise, of_any_size, ordered, play
+from episodes import initial, noise, of_any_size, ordered, play
 
 from evolve.networks.mlp import Mlp, MlpOptions
 from evolve.numerics import tanh
@@ -10,8 +10,8 @@ from evolve.numerics import tanh
 
 @of_any_size
 def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
-    network = Mlp(MlpOptions(hidden=hidden, birth_pruning=0.3, birth_scale=2.0), O, A)
-    weights, mask = born(network, seed)
+    network = Mlp(MlpOptions(hidden=hidden, init_sparsity=0.3, init_scale=2.0), O, A)
+    weights, mask = initial(network, seed)
     inputs = noise(seed, 3, O) * 3
     expected = []
     for x in inputs:
@@ -22,7 +22,7 @@ def test_equals_the_formula_to_the_bit(hidden, O, A, seed):
             at += matrix.size
             said = tanh(ordered(seen, matrix))
         expected.append(said)
-        assert at == network.weights
+        assert at == network.num_weights
     for name in ("numpy", "auto"):
         actions, traces = play(network, weights, inputs, mask, name=name)
         assert np.array_equal(actions, expected)
@@ -38,9 +38,9 @@ def test_golden_by_hand():
     assert action == pytest.approx(np.tanh(1.5 * one - 0.5 * other + 0.25), rel=1e-6)
 
 
-def test_birth_is_scaled_by_the_fan_in_and_complete():
-    network = Mlp(MlpOptions(hidden=(63, 99), birth_scale=0.5), 399, 30)
-    weights, mask = born(network)
+def test_initial_genomes_are_scaled_by_the_fan_in_and_complete():
+    network = Mlp(MlpOptions(hidden=(63, 99), init_scale=0.5), 399, 30)
+    weights, mask = initial(network)
     assert mask.all()
     for block, fan_in in zip(network.blocks, (400, 64, 100), strict=True):
         drawn = weights[block.start : block.stop]

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from episodes import born, noise, ordered, play
+from episodes import initial, noise, ordered, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.errors import InputError
-from evolve.networks import options
+from evolve.networks import NETWORKS
 from evolve.networks.plastic_mlp import PlasticMlp, PlasticMlpOptions
 from evolve.numerics import tanh
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
 
 f = np.float32
 
@@ -63,12 +63,12 @@ def transcription(o, sizes, genome, mask, weights, inputs):
 )
 def test_equals_the_formula_to_the_bit(rules, max_norm, every, hidden, O, A, seed):
     o = PlasticMlpOptions(
-        rules=rules, max_norm=max_norm, update_every=every, hidden=hidden, birth_scale=1.0, birth_pruning=0.5
+        rules=rules, max_norm=max_norm, update_every=every, hidden=hidden, init_scale=1.0, init_sparsity=0.5
     )
     network = PlasticMlp(o, O, A)
-    genome, mask = born(network, seed)
-    inputs, initial = noise(seed, 7, O), network.initial(np.array([seed]))[0]
-    expected = transcription(o, (O, *hidden, A), genome, mask, initial, inputs)
+    genome, mask = initial(network, seed)
+    inputs, drawn = noise(seed, 7, O), network.initial(np.array([seed]))[0]
+    expected = transcription(o, (O, *hidden, A), genome, mask, drawn, inputs)
     for name in ("numpy", "auto"):
         actions, traces = play(network, genome, inputs, mask, seed, name)
         assert np.array_equal(actions, expected)
@@ -102,7 +102,7 @@ def test_golden_by_hand():
 @pytest.mark.parametrize(("rules", "numbers"), [("synapse", 5 * (12 + 8)), ("neuron", 5 * (4 + 2)), ("layer", 5 * 2)])
 def test_how_many_coefficients_there_are(rules, numbers):
     network = PlasticMlp(PlasticMlpOptions(hidden=(4,), rules=rules), 3, 2)
-    assert (network.weights, network.connections) == (numbers, 20)
+    assert (network.num_weights, network.connections) == (numbers, 20)
     assert [(b.layer, b.source, b.span) for b in network.blocks[::5]] == [(0, 0, (3, 4)), (1, 1, (4, 2))]
 
 
@@ -113,8 +113,8 @@ def test_the_largest_weight_of_a_normalized_layer_is_one():
 
 
 def test_weights_stand_still_between_updates():
-    network = PlasticMlp(PlasticMlpOptions(hidden=(3,), update_every=3, birth_scale=1.0), 2, 2)
-    actions, _ = play(network, born(network)[0], [[0.5, -1.0]] * 7)
+    network = PlasticMlp(PlasticMlpOptions(hidden=(3,), update_every=3, init_scale=1.0), 2, 2)
+    actions, _ = play(network, initial(network)[0], [[0.5, -1.0]] * 7)
     same = [np.array_equal(a, b) for a, b in pairwise(actions)]
     assert same == [True, True, False, True, True, False]
 
@@ -128,4 +128,4 @@ def test_a_connection_is_there_while_any_of_its_coefficients_is():
 
 def test_unknown_rules_are_refused():
     with pytest.raises(InputError, match=r"network\.rules: expected 'synapse', 'neuron' or 'layer', got weight"):
-        options({"name": "plastic-mlp", "rules": "weight"})
+        NETWORKS.parse({"name": "plastic-mlp", "rules": "weight"})

@@ -1,5 +1,7 @@
 """The native exact functions equal the array reference on every input tried, specials included."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,28 @@ def test_arrays_begin_on_a_cache_line():
         assert array.shape == shape
         assert array.ctypes.data % 64 == 0 or not array.size
         assert not array.any()
+
+
+@built
+def test_only_functions_of_the_library_can_be_bound():
+    assert native.bind("lanes", returns=ctypes.c_int)() == native.lanes()
+    with pytest.raises(AttributeError):
+        native.bind("no_such_function")
+
+
+@built
+def test_addresses_are_those_of_numpy():
+    for array in (np.zeros(3), np.zeros((2, 4), np.float32), np.broadcast_to(np.float32(1), (1,)), np.zeros(0)):
+        assert native.address(array) == array.ctypes.data
+    numbers = np.array([5, 7], np.int64)
+    assert native.pointer(numbers)[1] == 7
+    assert native.pointer(np.array([0.5, 0.25], np.float32))[1] == 0.25
+
+
+def test_without_kernels_none_can_be_bound(monkeypatch):
+    monkeypatch.setattr(native, "_library", lambda: None)
+    with pytest.raises(RuntimeError, match="not built"):
+        native.bind("lanes")
 
 
 def test_the_back_end_is_chosen_by_what_was_built(monkeypatch):

@@ -12,42 +12,43 @@ import pytest
 from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics import normal_quantile
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import Results
 
 HERE = Path(__file__).parent.parent
-NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3], "birth_pruning": 0.2}), 4, 2)
-W = NETWORK.weights
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
+W = NETWORK.num_weights
 
 
 def made(name, P=8, network=NETWORK, **options):
-    return strategies.make(strategies.options({"name": name} | options), network, P, 5)
+    return strategies.from_table({"name": name} | options, network, P, 5)
 
 
-def told(strategy, state, generation, fitness):
+def play(strategy, state, generation, fitness):
     genomes = strategy.ask(state, generation)
-    return genomes, strategy.tell(state, genomes, np.asarray(fitness, float), np.zeros((len(fitness), W), np.float32))
+    return genomes, strategy.tell(state, genomes, Results(np.asarray(fitness, float)))
 
 
 @pytest.mark.parametrize("name", ["cma-es", "sep-cma-es"])
-def test_first_candidates_are_drawn_around_a_newborn(name):
+def test_first_candidates_are_drawn_around_an_initial_genome(name):
     cma = made(name, sigma=0.25)
-    born = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0))
-    there = born.mask[0]
+    first = NETWORK.init(Stream(5, Purpose.INIT, 0, 0))
+    there = first.mask[0]
     asked = cma.ask(cma.start(), 0)
-    assert (asked.mask == born.mask).all()
+    assert (asked.mask == first.mask).all()
     assert not asked.weights[:, ~there].any()
     for candidate in range(8):
         z = normal_quantile(Stream(5, Purpose.WEIGHT_NOISE, 0, candidate).uniform(there.sum())).astype(float)
-        expected = (born.weights[0, there].astype(float) + 0.25 * z).astype(np.float32)
+        expected = (first.weights[0, there].astype(float) + 0.25 * z).astype(np.float32)
         assert np.array_equal(asked.weights[candidate, there], expected)
-    assert np.array_equal(cma.champion(cma.start()).weights, born.weights)
+    assert np.array_equal(cma.champion(cma.start()).weights, first.weights)
 
 
 def test_a_tell_of_sep_cma_es_by_hand():
     """Ros & Hansen (2008) with the parameters of Hansen's tutorial, P = 8 and so mu = 4, from C = I and empty paths."""
     cma, fitness = made("sep-cma-es", sigma=0.25), [3, 8, 1, 7, 2, 6, 4, 5]
     start = cma.start()
-    asked, state = told(cma, start, 0, fitness)
+    asked, state = play(cma, start, 0, fitness)
     x = asked.weights[:, asked.mask[0]].astype(float)
     n = x.shape[1]
     y = (x[np.argsort(fitness)[::-1]] - start.mean) / 0.25
@@ -75,7 +76,7 @@ def test_a_tell_of_sep_cma_es_by_hand():
 def test_candidates_of_cma_es_have_its_covariance():
     P = 2000
     cma = made("cma-es", P)
-    _, state = told(cma, cma.start(), 0, np.arange(P))
+    _, state = play(cma, cma.start(), 0, np.arange(P))
     asked = cma.ask(state, 1)
     x = (asked.weights[:, asked.mask[0]] - state.mean) / state.progress[0]
     n = x.shape[1]
@@ -96,7 +97,7 @@ def test_cma_es_learns_a_rotated_ellipsoid_that_the_diagonal_does_not():
         for generation in range(250):
             weights = cma.ask(state, generation).weights.astype(float)
             loss = (scales * ((weights @ rotation) ** 2)).sum(axis=1)
-            _, state = told(cma, state, generation, -loss)
+            _, state = play(cma, state, generation, -loss)
         left[name] = (scales * ((cma.champion(state).weights[0] @ rotation) ** 2)).sum()
     assert left["cma-es"] < 0.1 * left["sep-cma-es"]
 
@@ -106,7 +107,7 @@ def test_the_step_size_stays_positive_where_all_weights_are_found():
     state = cma.start()
     for generation in range(700):
         weights = cma.ask(state, generation).weights.astype(float)
-        _, state = told(cma, state, generation, -((weights - 0.5) ** 2).sum(axis=1))
+        _, state = play(cma, state, generation, -((weights - 0.5) ** 2).sum(axis=1))
     assert state.progress[0] >= 1e-12
     assert state.mean == pytest.approx(0.5, abs=1e-3)
 
@@ -119,14 +120,14 @@ def test_too_small_a_population_is_refused(name):
 
 @pytest.mark.parametrize(("P", "hidden", "most"), [(8, 64, "2,000"), (4096, 16, "256")])
 def test_cma_es_refuses_networks_too_large_for_a_full_covariance(P, hidden, most):
-    large = networks.make(networks.options({"name": "hebbian-dag", "hidden": [hidden, hidden]}), 8, 2)
+    large = networks.make({"name": "hebbian-dag", "hidden": [hidden, hidden]}, 8, 2)
     with pytest.raises(InputError, match=rf"at most {most} connections.*sep-cma-es"):
         made("cma-es", P, large)
     assert len(made("sep-cma-es", 8, large).start().mean) > 2000 * (hidden == 64)
 
 
 def test_a_network_without_connections_is_refused():
-    bare = networks.make(networks.options({"name": "hebbian-dag", "hidden": [1], "birth_pruning": 0.999999}), 1, 1)
+    bare = networks.make({"name": "hebbian-dag", "hidden": [1], "init_sparsity": 0.999999}, 1, 1)
     with pytest.raises(InputError, match="at least 2 connections"):
         made("sep-cma-es", 8, bare)
 
@@ -134,12 +135,12 @@ def test_a_network_without_connections_is_refused():
 THREADS = """
 import hashlib, numpy as np
 from evolve import networks, strategies
-network = networks.make(networks.options({"name": "hebbian-dag", "hidden": [10]}), 10, 3)
-cma = strategies.make(strategies.options({"name": "cma-es"}), network, 8, 0)
+network = networks.make({"name": "hebbian-dag", "hidden": [10]}, 10, 3)
+cma = strategies.from_table({"name": "cma-es"}, network, 8, 0)
 state = cma.start()
 for generation in range(3):
     genomes = cma.ask(state, generation)
-    state = cma.tell(state, genomes, genomes.weights[:, 0].astype(float), np.zeros((8, 0), np.float32))
+    state = cma.tell(state, genomes, strategies.Results(genomes.weights[:, 0].astype(float)))
 x = np.random.Generator(np.random.Philox(1)).normal(size=(300, 300))
 for bits in (cma.ask(state, 3).weights, np.linalg.eigh(x + x.T)[1]):
     print(hashlib.sha256(bits.tobytes()).hexdigest())
@@ -178,7 +179,7 @@ def test_other_strategies_need_no_library(command):
     assert done.code == 0, done.err
 
 
-SPHERE = networks.make(networks.options({"name": "mlp", "hidden": []}), 3, 1)
+SPHERE = networks.make({"name": "mlp", "hidden": []}, 3, 1)
 
 
 def search(name, P, tells, fitness):
@@ -188,7 +189,7 @@ def search(name, P, tells, fitness):
     for generation in range(tells):
         genomes = strategy.ask(state, generation)
         assert np.isfinite(genomes.weights).all(), generation
-        state = strategy.tell(state, genomes, fitness(genomes.weights.astype(float)), np.zeros((P, 0), np.float32))
+        state = strategy.tell(state, genomes, Results(fitness(genomes.weights.astype(float))))
     return np.abs(strategy.champion(state).weights - 1).max(), strategy.ask(state, tells).weights
 
 

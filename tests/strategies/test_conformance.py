@@ -5,7 +5,7 @@ import pytest
 
 from evolve import networks, strategies
 from evolve.errors import InputError
-from evolve.strategies import ranking
+from evolve.strategies import Results, ranking
 
 VARIANTS = [
     {"name": "prune"},
@@ -17,28 +17,28 @@ VARIANTS = [
     {"name": "openai-es", "pruning": 0.3, "pruning_generations": 5, "pruning_by": "trace"},
     {"name": "cma-es"},
     {"name": "sep-cma-es", "sigma": 0.3},
-    {"name": "mk2"},
-    {"name": "mk2", "mask_noise": 0.02, "rarest": 0.01, "weight_noise": 0.1, "prior_evaluations": 1},
+    {"name": "umda"},
+    {"name": "umda", "mask_noise": 0.02, "min_probability": 0.01, "weight_noise": 0.1, "prior_evaluations": 1},
     {"name": "ga"},
     {"name": "ga", "parents": 3, "survivors": 8, "prior_evaluations": 2},
     {"name": "hill-climber"},  # examples/outside
 ]
 P = 20
 FEWEST = {"cma-es": 4, "sep-cma-es": 4}  # candidates; else 2
-NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
 def table(request):
-    return strategies.options(request.param)
+    return request.param
 
 
 def strategy(table, seed=3, population=P):
-    return strategies.make(table, NETWORK, population, seed)
+    return strategies.from_table(table, NETWORK, population, seed)
 
 
 def traces(P=P):
-    return np.random.Generator(np.random.Philox(9)).normal(size=(P, NETWORK.traces)).astype(np.float32)
+    return np.random.Generator(np.random.Philox(9)).normal(size=(P, NETWORK.num_traces)).astype(np.float32)
 
 
 def sphere(genomes):
@@ -51,7 +51,7 @@ def evolve(made, generations, objective=sphere, state=None, first=0):
     for generation in range(first, generations):
         genomes = made.ask(state, generation)
         asked.append(genomes)
-        state = made.tell(state, genomes, objective(genomes), traces(len(genomes)))
+        state = made.tell(state, genomes, Results(objective(genomes), traces(len(genomes))))
     return state, asked
 
 
@@ -66,7 +66,7 @@ def test_population_keeps_its_size(table, population):
             strategy(table, population=population)
         return
     _, asked = evolve(strategy(table, population=population), 5)
-    assert all(g.weights.shape == (population, NETWORK.weights) for g in asked)
+    assert all(g.weights.shape == (population, NETWORK.num_weights) for g in asked)
     assert not any(g.weights[~g.mask].any() for g in asked)
 
 
@@ -83,7 +83,7 @@ def test_ask_and_tell_change_neither_state_nor_arguments(table):
     before = {name: array.copy() for name, array in made.to_arrays(state).items()}
     genomes = made.ask(state, 3)
     weights, mask = genomes.weights.copy(), genomes.mask.copy()
-    made.tell(state, genomes, sphere(genomes), traces())
+    made.tell(state, genomes, Results(sphere(genomes), traces()))
     assert np.array_equal(genomes.weights, weights)
     assert np.array_equal(genomes.mask, mask)
     assert all(np.array_equal(before[name], array) for name, array in made.to_arrays(state).items())

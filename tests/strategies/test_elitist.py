@@ -5,36 +5,37 @@ import pytest
 
 from evolve import networks
 from evolve.genome import Genomes
-from evolve.rng import Purpose, Stream
-from evolve.strategies.elite import evaluated, from_arrays, nobody, to_arrays
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import Results
+from evolve.strategies.elite import empty_elite, evaluated, from_arrays, to_arrays
 from evolve.strategies.random_search import Random, RandomOptions
 
-NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3]}), 4, 2)
-W = NETWORK.weights
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
+W = NETWORK.num_weights
 
 
-def told(made, state, generation, fitness):
+def play(made, state, generation, fitness):
     genomes = made.ask(state, generation)
-    return genomes, made.tell(state, genomes, np.array(fitness, float), np.zeros((len(fitness), W), np.float32))
+    return genomes, made.tell(state, genomes, Results(np.array(fitness, float)))
 
 
 def random(P=4, **options):
     return Random(RandomOptions(**options), NETWORK, P, 7)
 
 
-def test_random_candidates_are_born_anew_in_every_generation():
+def test_random_candidates_are_new_in_every_generation():
     made = random(survivors=1)
-    _, state = told(made, made.start(), 0, [0, 3, 1, 2])
+    _, state = play(made, made.start(), 0, [0, 3, 1, 2])
     asked = made.ask(state, 5)
     for p in (1, 2, 3):
-        assert np.array_equal(asked.weights[p], NETWORK.birth(Stream(7, Purpose.BIRTH, 5, p)).weights[0])
+        assert np.array_equal(asked.weights[p], NETWORK.init(Stream(7, Purpose.INIT, 5, p)).weights[0])
 
 
 def test_survivors_are_evaluated_again_and_their_score_is_the_mean():
     made = random(survivors=2)
-    first, state = told(made, made.start(), 0, [0, 10, 1, 8])
+    first, state = play(made, made.start(), 0, [0, 10, 1, 8])
     assert state.score.tolist() == [10, 8]
-    second, state = told(made, state, 1, [2, 6, 5, 4])
+    second, state = play(made, state, 1, [2, 6, 5, 4])
     assert np.array_equal(second.weights[:2], first.weights[[1, 3]])
     # (10 + 2)/2 = 6 and (8 + 6)/2 = 7, better than the newcomers' 5 and 4
     assert state.score.tolist() == [7, 6]
@@ -44,28 +45,28 @@ def test_survivors_are_evaluated_again_and_their_score_is_the_mean():
 
 def test_a_lucky_score_lasts_one_generation():
     made = random(survivors=1)
-    first, state = told(made, made.start(), 0, [0, 100, 1, 2])
+    first, state = play(made, made.start(), 0, [0, 100, 1, 2])
     assert np.array_equal(made.champion(state).weights[0], first.weights[1])
-    second, state = told(made, state, 1, [0, 3, 60, 4])
+    second, state = play(made, state, 1, [0, 3, 60, 4])
     assert np.array_equal(made.champion(state).weights[0], second.weights[2])  # 60 > (100 + 0)/2
 
 
 def test_a_newcomer_is_shrunk_towards_the_mean_of_its_generation():
     made = random(survivors=1, prior_evaluations=3)
-    _, state = told(made, made.start(), 0, [16, 0, 0, np.nan])
+    _, state = play(made, made.start(), 0, [16, 0, 0, np.nan])
     assert state.score[0] == pytest.approx((16 + 3 * 16 / 3) / 4)  # the mean of what is finite is 16/3
 
 
 def test_one_candidate_is_always_new():
     made = random(P=2, survivors=9)
-    _, state = told(made, made.start(), 0, [1, 2])
+    _, state = play(made, made.start(), 0, [1, 2])
     assert len(state.count) == 1
 
 
 def test_a_survivor_that_fails_once_is_gone():
     made = random(survivors=1)
-    _, state = told(made, made.start(), 0, [9, 0, 0, 0])
-    genomes, state = told(made, state, 1, [np.nan, -5, -6, -7])
+    _, state = play(made, made.start(), 0, [9, 0, 0, 0])
+    genomes, state = play(made, state, 1, [np.nan, -5, -6, -7])
     assert np.array_equal(made.champion(state).weights[0], genomes.weights[1])
 
 
@@ -76,4 +77,4 @@ def test_traces_are_stored_only_where_there_are_any():
     assert "e_traces" not in to_arrays("e", without)
     assert from_arrays(to_arrays("e", without), "e", W).traces.shape == (2, 0)
     assert (from_arrays(to_arrays("e", with_traces), "e", W, W).traces == 1).all()
-    assert len(from_arrays(to_arrays("e", nobody(W, W)), "e", W, W).count) == 0
+    assert len(from_arrays(to_arrays("e", empty_elite(W, W)), "e", W, W).count) == 0

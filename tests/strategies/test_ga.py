@@ -5,21 +5,22 @@ import pytest
 
 from evolve import networks
 from evolve.numerics import normal_quantile
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import Results
 from evolve.strategies.ga import Ga, GaOptions
 
-NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3], "birth_pruning": 0.2}), 4, 2)
-W = NETWORK.weights
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
+W = NETWORK.num_weights
 
 
-def told(P, fitness, **options):
+def play(P, fitness, **options):
     made = Ga(GaOptions(**options), NETWORK, P, 5)
     genomes = made.ask(made.start(), 0)
-    return made, genomes, made.tell(made.start(), genomes, np.asarray(fitness, float), np.zeros((P, W), np.float32))
+    return made, genomes, made.tell(made.start(), genomes, Results(np.asarray(fitness, float)))
 
 
 def test_a_child_is_a_parent_plus_noise_where_connections_are_left():
-    made, first, state = told(6, [0, 5, 1, 4, 3, 2], parents=2, survivors=1, weight_noise=0.25)
+    made, first, state = play(6, [0, 5, 1, 4, 3, 2], parents=2, survivors=1, weight_noise=0.25)
     asked = made.ask(state, 1)
     assert np.array_equal(asked.weights[0], first.weights[1])  # the best, unchanged
     drawn = Stream(5, Purpose.PARENTS, 1).below(2, 5)
@@ -33,16 +34,16 @@ def test_a_child_is_a_parent_plus_noise_where_connections_are_left():
 
 def test_parents_are_drawn_uniformly_from_the_best():
     P = 4001
-    made, first, state = told(P, -np.arange(P), parents=4, survivors=1, weight_noise=0.0)
+    made, first, state = play(P, -np.arange(P), parents=4, survivors=1, weight_noise=0.0)
     children = made.ask(state, 1).weights[1:]
     shares = [(children == first.weights[parent]).all(axis=1).mean() for parent in range(4)]
     assert shares == pytest.approx([0.25] * 4, abs=0.03)
 
 
 def test_only_survivors_outlive_their_generation():
-    made, first, state = told(6, [0, 5, 1, 4, 3, 2], parents=3, survivors=1)
+    made, first, state = play(6, [0, 5, 1, 4, 3, 2], parents=3, survivors=1)
     second = made.ask(state, 1)
-    state = made.tell(state, second, np.array([1.0, 0, 0, 0, 0, -9]), np.zeros((6, W), np.float32))
+    state = made.tell(state, second, Results(np.array([1.0, 0, 0, 0, 0, -9])))
     assert state.score.tolist() == [3, 0, 0]  # (5 + 1)/2, and newcomers: the parents that scored 4 and 3 are gone
     assert np.array_equal(state.genomes.weights[0], first.weights[1])
 
@@ -53,9 +54,9 @@ def test_it_climbs_a_sphere():
     def distance(genomes):
         return ((genomes.weights.astype(float) - 0.5 * genomes.mask) ** 2).sum(axis=1)
 
-    state, born = made.start(), None
+    state, first = made.start(), None
     for generation in range(60):
         genomes = made.ask(state, generation)
-        born = distance(genomes).min() if born is None else born
-        state = made.tell(state, genomes, -distance(genomes), np.zeros((40, W), np.float32))
-    assert distance(made.champion(state))[0] < 0.2 * born
+        first = distance(genomes).min() if first is None else first
+        state = made.tell(state, genomes, Results(-distance(genomes)))
+    assert distance(made.champion(state))[0] < 0.2 * first

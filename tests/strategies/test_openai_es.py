@@ -9,12 +9,13 @@ import pytest
 from evolve import networks
 from evolve.errors import InputError
 from evolve.numerics import normal_quantile
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import Results
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.shaping import centred_ranks
 
-NETWORK = networks.make(networks.options({"name": "hebbian-dag", "hidden": [3], "birth_pruning": 0.2}), 4, 2)
-W = NETWORK.weights
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
+W = NETWORK.num_weights
 
 
 def made(P=6, **options):
@@ -23,7 +24,7 @@ def made(P=6, **options):
 
 def tell(strategy, state, generation, fitness):
     genomes = strategy.ask(state, generation)
-    return strategy.tell(state, genomes, np.asarray(fitness, float), np.zeros((len(fitness), W), np.float32))
+    return strategy.tell(state, genomes, Results(np.asarray(fitness, float)))
 
 
 @pytest.mark.parametrize(
@@ -44,16 +45,16 @@ def test_centred_ranks(fitness, expected):
 @pytest.mark.parametrize("P", [6, 7])
 def test_candidates_are_antithetic_pairs_and_the_centre(P):
     es = made(P, sigma=0.25)
-    born = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0))
+    first = NETWORK.init(Stream(5, Purpose.INIT, 0, 0))
     asked = es.ask(es.start(), 3)
-    assert (asked.mask == born.mask).all()
+    assert (asked.mask == first.mask).all()
     for pair in range(3):
         noise = normal_quantile(Stream(5, Purpose.WEIGHT_NOISE, 3, pair).uniform(W)).astype(float)
         for sign, candidate in ((1, 2 * pair), (-1, 2 * pair + 1)):
-            expected = (born.weights[0].astype(float) + sign * 0.25 * noise).astype(np.float32)
-            assert np.array_equal(asked.weights[candidate], np.where(born.mask[0], expected, np.float32(0)))
+            expected = (first.weights[0].astype(float) + sign * 0.25 * noise).astype(np.float32)
+            assert np.array_equal(asked.weights[candidate], np.where(first.mask[0], expected, np.float32(0)))
     if P == 7:
-        assert np.array_equal(asked.weights[6], born.weights[0])
+        assert np.array_equal(asked.weights[6], first.weights[0])
 
 
 def by_hand(theta, weights, fitness, options, m, v, t):
@@ -156,7 +157,7 @@ def pruned_run(by, tells, P=6, traces=None):
     for generation in range(tells):
         genomes = es.ask(state, generation)
         given = np.zeros((P, W), np.float32) if traces is None else traces(generation)
-        state = es.tell(state, genomes, draw.normal(size=P), given)
+        state = es.tell(state, genomes, Results(draw.normal(size=P), given))
         states.append(state)
     return es, states
 
@@ -164,9 +165,9 @@ def pruned_run(by, tells, P=6, traces=None):
 @pytest.mark.parametrize("by", ["magnitude", "trace", "random"])
 def test_pruning_follows_the_cubic_schedule_and_ends(by):
     es, states = pruned_run(by, 6)
-    mask = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0)).mask[0]
-    born = [np.count_nonzero(mask[block.start : block.stop]) for block in NETWORK.blocks]
-    expected = [sum(round(n * (1 - 0.5 * (1 - (1 - min(t / 4, 1)) ** 3))) for n in born) for t in range(1, 7)]
+    mask = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
+    first = [np.count_nonzero(mask[block.start : block.stop]) for block in NETWORK.blocks]
+    expected = [sum(round(n * (1 - 0.5 * (1 - (1 - min(t / 4, 1)) ** 3))) for n in first) for t in range(1, 7)]
     assert [int(state.mask.sum()) for state in states] == expected
     assert expected[0] > expected[2] > expected[3] == expected[-1]
     for before, after in pairwise(states):
@@ -193,23 +194,23 @@ def test_the_smallest_mean_traces_go():
     traces = np.random.Generator(np.random.Philox(1)).normal(size=(6, W)).astype(np.float32)
     _, states = pruned_run("trace", 5, traces=lambda generation: traces)
     mean, left = np.abs(traces.astype(float).mean(axis=0)), states[-1].mask
-    born = NETWORK.birth(Stream(5, Purpose.BIRTH, 0, 0)).mask[0]
+    first = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
     for block in NETWORK.blocks:
         place = slice(block.start, block.stop)
-        assert mean[place][left[place]].min() > mean[place][(born & ~left)[place]].max()
+        assert mean[place][left[place]].min() > mean[place][(first & ~left)[place]].max()
 
 
 @pytest.mark.parametrize("name", ["hebbian-dag", "hebbian-lstm"])
 def test_no_matrix_loses_more_than_its_share(name):
     """The output matrix of hebbian-lstm leaves no traces: there the largest weights stay."""
-    network = networks.make(networks.options({"name": name, "hidden": [6], "birth_pruning": 0.0}), 4, 2)
+    network = networks.make({"name": name, "hidden": [6], "init_sparsity": 0.0}, 4, 2)
     es = OpenAiEs(OpenAiEsOptions(pruning=0.5, pruning_generations=1, pruning_by="trace"), network, 6, 5)
-    traces = np.random.Generator(np.random.Philox(1)).normal(size=(6, network.weights)).astype(np.float32)
+    traces = np.random.Generator(np.random.Philox(1)).normal(size=(6, network.num_weights)).astype(np.float32)
     last = network.blocks[-1]
     if name == "hebbian-lstm":
         traces[:, last.start : last.stop] = 0
     state = es.start()
-    state = es.tell(state, es.ask(state, 0), np.arange(6.0), traces)
+    state = es.tell(state, es.ask(state, 0), Results(np.arange(6.0), traces))
     for block in network.blocks:
         assert np.count_nonzero(state.mask[block.start : block.stop]) == round((block.stop - block.start) / 2)
     if name == "hebbian-lstm":
@@ -226,7 +227,7 @@ def test_a_control_prunes_by_chance_alone():
 
 
 def test_traces_that_do_not_exist_are_refused():
-    still = networks.make(networks.options({"name": "mlp"}), 4, 2)
+    still = networks.make({"name": "mlp"}, 4, 2)
     with pytest.raises(InputError, match=r"strategy\.pruning_by: expected a network that leaves traces"):
         OpenAiEs(OpenAiEsOptions(pruning=0.5, pruning_by="trace"), still, 6, 5)
 
@@ -234,11 +235,11 @@ def test_traces_that_do_not_exist_are_refused():
 def test_it_climbs_a_sphere():
     es = made(40)
     state = es.start()
-    born = ((state.centre - 0.5) ** 2)[state.centre != 0].sum()
+    first = ((state.centre - 0.5) ** 2)[state.centre != 0].sum()
     for generation in range(60):
         weights = es.ask(state, generation).weights.astype(float)
         state = tell(es, state, generation, -((weights - 0.5) ** 2).sum(axis=1))
-    assert ((state.centre - 0.5) ** 2)[state.centre != 0].sum() < 0.05 * born
+    assert ((state.centre - 0.5) ** 2)[state.centre != 0].sum() < 0.05 * first
 
 
 @pytest.mark.parametrize(
@@ -251,5 +252,5 @@ def test_it_climbs_a_sphere():
 )
 def test_settings_that_defeat_themselves_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        OpenAiEs.refuse(OpenAiEsOptions(**options), NETWORK)
+        OpenAiEs.validate(OpenAiEsOptions(**options), NETWORK)
     made(**options)  # a run that has begun so can still be looked at

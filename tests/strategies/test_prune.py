@@ -1,4 +1,4 @@
-"""prune: the formulas of its docstring, and the ancestor's bugs that must not come back."""
+"""prune: the formulas of its docstring, and the bugs of the 2020 script that must not come back."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import pytest
 from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
-from evolve.rng import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import Results
 from evolve.strategies.elite import evaluated
 from evolve.strategies.prune import Prune, PruneOptions, _adaptive_rate
 
@@ -14,26 +15,26 @@ QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
 
 
 def network(hidden=(3,), O=4, A=2):
-    return networks.make(networks.options({"name": "hebbian-dag", "hidden": list(hidden)}), O, A)
+    return networks.make({"name": "hebbian-dag", "hidden": list(hidden)}, O, A)
 
 
 def prune(P, net=None, seed=0, **options):
     return Prune(PruneOptions(**options), net or network(), P, seed)
 
 
-def told(made, P, W, fitness, traces=None, generations=1):
+def evolved(made, P, W, fitness, traces=None, generations=1):
     state = made.start()
     for generation in range(generations):
         genomes = made.ask(state, generation)
         traces_now = np.zeros((P, W), np.float32) if traces is None else traces
-        state = made.tell(state, genomes, fitness(genomes, generation), traces_now)
+        state = made.tell(state, genomes, Results(fitness(genomes, generation), traces_now))
     return state
 
 
 def test_champion_is_untouched():
-    # In the ancestor the saved champion was pruned in place.
-    made, W = prune(16, uniform_pruning=0.5, weight_noise=1.0, regrowth=0.5), network().weights
-    state = told(made, 16, W, lambda g, _: np.arange(16.0))
+    # In the 2020 script the saved champion was pruned in place.
+    made, W = prune(16, uniform_pruning=0.5, weight_noise=1.0, regrowth=0.5), network().num_weights
+    state = evolved(made, 16, W, lambda g, _: np.arange(16.0))
     champion = made.champion(state)
     for generation in range(1, 6):
         genomes = made.ask(state, generation)
@@ -41,38 +42,37 @@ def test_champion_is_untouched():
         assert np.array_equal(genomes.mask[0], champion.mask[0])
         others = np.arange(16.0)
         others[0] = 100.0
-        state = made.tell(state, genomes, others, np.zeros((16, W), np.float32))
+        state = made.tell(state, genomes, Results(others, np.zeros((16, W), np.float32)))
         assert np.array_equal(made.champion(state).weights, champion.weights)
 
 
 def test_a_lucky_score_does_not_last():
-    # In the ancestor elites kept their luckiest score for ever.
-    made, W = prune(8), network().weights
-    lucky = told(made, 8, W, lambda g, _: np.array([0, 0, 0, 100.0, 0, 0, 0, 0]))
+    # In the 2020 script elites kept their luckiest score for ever.
+    made, W = prune(8), network().num_weights
+    lucky = evolved(made, 8, W, lambda g, _: np.array([0, 0, 0, 100.0, 0, 0, 0, 0]))
     first = made.champion(lucky).weights
     assert lucky.leaderboard.score[0] == 100.0
     genomes = made.ask(lucky, 1)
-    state = made.tell(lucky, genomes, np.array([-50.0, *[26.0] * 7]), np.zeros((8, W), np.float32))
+    state = made.tell(lucky, genomes, Results(np.array([-50.0, *[26.0] * 7]), np.zeros((8, W), np.float32)))
     # The mean of 100 and -50 is 25: a newcomer's 26 takes the lead.
     assert state.leaderboard.score[0] == 26.0
     assert not np.array_equal(made.champion(state).weights, first)
 
 
-def test_a_newcomer_is_believed_by_and_by():
-    made, W = prune(8, prior_evaluations=3), network().weights
-    state = told(made, 8, W, lambda g, _: np.array([16.0, 0, 0, 0, 0, 0, 0, 0]))
+def test_a_new_score_counts_more_the_more_often_it_is_confirmed():
+    made, W = prune(8, prior_evaluations=3), network().num_weights
+    state = evolved(made, 8, W, lambda g, _: np.array([16.0, 0, 0, 0, 0, 0, 0, 0]))
     assert state.leaderboard.score[0] == (16 + 3 * 2) / 4  # the mean of that generation is 2
     for generation in range(1, 50):
-        state = made.tell(
-            state, made.ask(state, generation), np.array([16.0, *[0.0] * 7]), np.zeros((8, W), np.float32)
-        )
+        results = Results(np.array([16.0, *[0.0] * 7]), np.zeros((8, W), np.float32))
+        state = made.tell(state, made.ask(state, generation), results)
     assert state.leaderboard.score[0] == pytest.approx((50 * 16 + 3 * 2) / 53)
 
 
 def test_leaderboard_and_recent_hold_the_k_best():
-    P, W = 20, network().weights
+    P, W = 20, network().num_weights
     made = prune(P)
-    state = told(made, P, W, lambda g, n: np.arange(20.0) - 100 * n, generations=2)
+    state = evolved(made, P, W, lambda g, n: np.arange(20.0) - 100 * n, generations=2)
     assert state.recent.total.tolist() == [-81, -82, -83]  # K = ceil(20/8) = 3
     # The leader (19) was candidate 0 of generation 1 and scored -100 there: (19 - 100)/2 = -40.5.
     assert state.leaderboard.score.tolist() == [18, 17, -40.5]
@@ -87,7 +87,7 @@ def test_parents_follow_linear_ranks():
 
 
 def swapped(made, children, generation=1):
-    W = made._network.weights
+    W = made._layout.num_weights
     weights = np.repeat(np.arange(children, dtype=np.float32)[:, None], W, axis=1)
     mask, traces = np.ones((children, W), np.bool_), weights.copy()
     made._swap_blocks((weights, mask, traces), generation)
@@ -114,8 +114,8 @@ def test_trace_pruning_probability_is_the_softmax_of_the_formula():
     net = network(hidden=(3,))
     made = prune(4, net, trace_pruning=0.01)
     draw = np.random.Generator(np.random.Philox(0))
-    traces = draw.normal(size=(2, net.weights)).astype(np.float32) * 2
-    mask = draw.random((2, net.weights)) < 0.8
+    traces = draw.normal(size=(2, net.num_weights)).astype(np.float32) * 2
+    mask = draw.random((2, net.num_weights)) < 0.8
     ours = made._trace_pruning_probability(mask, traces)
     for child in range(2):
         for b in net.blocks:
@@ -129,8 +129,8 @@ def test_trace_pruning_probability_is_the_softmax_of_the_formula():
 def test_trace_pruning_survives_extremes():
     net = network(hidden=(3,))
     made = prune(4, net, trace_pruning=1.0)
-    huge = np.full((2, net.weights), 3e38, np.float32)
-    mask = np.ones((2, net.weights), np.bool_)
+    huge = np.full((2, net.num_weights), 3e38, np.float32)
+    mask = np.ones((2, net.num_weights), np.bool_)
     mask[1] = False
     ours = made._trace_pruning_probability(mask, huge)
     assert ours[0] == pytest.approx(1.0)
@@ -138,13 +138,13 @@ def test_trace_pruning_survives_extremes():
 
 
 def test_traces_steer_pruning():
-    # In the ancestor traces never left the workers, so "Hebbian" pruning was uniform.
+    # In the 2020 script traces never left the workers, so "Hebbian" pruning was uniform.
     net = network(hidden=(8,), O=8, A=3)
-    P, W = 200, net.weights
+    P, W = 200, net.num_weights
     made = prune(P, net, trace_pruning=0.05, uniform_pruning=0.0)
     used = np.arange(W) % 2 == 0
     traces = np.where(used, np.float32(3), np.float32(0)) * np.ones((P, 1), np.float32)
-    state = told(made, P, W, lambda g, _: np.arange(float(P)), traces)
+    state = evolved(made, P, W, lambda g, _: np.arange(float(P)), traces)
     before, after = state.recent.genomes.mask, made.ask(state, 1).mask[1:]
     lost_used, lost_unused = (1 - after[:, which].mean() / before[:, which].mean() for which in (used, ~used))
     assert lost_unused > 0.05
@@ -152,17 +152,17 @@ def test_traces_steer_pruning():
 
 
 def test_without_traces_nothing_is_pruned_by_them():
-    net = networks.make(networks.options({"name": "mlp", "hidden": [8]}), 4, 2)
+    net = networks.make({"name": "mlp", "hidden": [8]}, 4, 2)
     made = prune(8, net, trace_pruning=0.9, uniform_pruning=0.0)
     genomes = made.ask(made.start(), 0)
-    state = made.tell(made.start(), genomes, np.arange(8.0), np.zeros((8, 0), np.float32))
+    state = made.tell(made.start(), genomes, Results(np.arange(8.0)))
     assert made.ask(state, 1).mask.all()
 
 
 def test_pruning_rates():
-    P, W = 400, network().weights
+    P, W = 400, network().num_weights
     made = prune(P, trace_pruning=0.0, uniform_pruning=0.2, uniform_pruning_chance=0.5)
-    state = told(made, P, W, lambda g, _: np.zeros(P))
+    state = evolved(made, P, W, lambda g, _: np.zeros(P))
     full = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
     pool = state.leaderboard.take(np.zeros(P, np.intp))
     children = made._vary(type(pool)(full, pool.traces, pool.total, pool.count), 1, 1, 0.2)
@@ -188,10 +188,11 @@ def test_adaptive_rate_is_the_relative_deviation_of_the_connections_inside_limit
 
 def test_adaptive_pruning_prunes_at_its_rate():
     net = network(hidden=(20,), O=20)
-    P, W = 400, net.weights
+    P, W = 400, net.num_weights
     made = prune(P, net, trace_pruning=0.0, uniform_pruning="adaptive", uniform_pruning_chance=1.0)
     genomes = Genomes(np.ones((P, W), np.float32), np.arange(W) < np.where(np.arange(P) % 2, W // 2, W)[:, None])
-    state = made.tell(made.start(), pruned(genomes.weights, genomes.mask), np.zeros(P), np.zeros((P, W), np.float32))
+    results = Results(np.zeros(P), np.zeros((P, W), np.float32))
+    state = made.tell(made.start(), pruned(genomes.weights, genomes.mask), results)
     children = made.ask(state, 1).mask[1:, : W // 2]  # which everybody had
     assert 1 - children.mean() == pytest.approx(0.0125, abs=0.001)
 
@@ -199,13 +200,13 @@ def test_adaptive_pruning_prunes_at_its_rate():
 @pytest.mark.parametrize("rate", [2.0, -0.1, "often"])
 def test_a_wrong_rate_is_refused(rate):
     with pytest.raises(InputError, match=r'strategy.uniform_pruning: expected "adaptive", or a number from 0 to 1'):
-        strategies.options({"name": "prune", "uniform_pruning": rate})
+        strategies.STRATEGIES.parse({"name": "prune", "uniform_pruning": rate})
 
 
 def test_regrowth_brings_back_connections_with_new_weights():
-    P, W = 50, network().weights
+    P, W = 50, network().num_weights
     made = prune(P, **QUIET, regrowth=0.3)
-    pool = told(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
+    pool = evolved(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
     none = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))
     children = made._vary(type(pool)(none, pool.traces, pool.total, pool.count), 1, 1, 0.0)
     assert children.mask.mean() == pytest.approx(0.3, abs=0.05)
@@ -213,9 +214,9 @@ def test_regrowth_brings_back_connections_with_new_weights():
 
 
 def test_noise_moves_only_what_is_left():
-    P, W = 50, network().weights
+    P, W = 50, network().num_weights
     made = prune(P, **QUIET, weight_noise=0.5)
-    pool = told(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
+    pool = evolved(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
     mask = np.tile(np.arange(W) % 2 == 0, (P, 1))
     ones = Genomes(np.where(mask, np.float32(1), np.float32(0)), mask)
     children = made._vary(type(pool)(ones, pool.traces, pool.total, pool.count), 1, 1, 0.0)
@@ -225,7 +226,7 @@ def test_noise_moves_only_what_is_left():
 
 def test_the_faithful_preset_neither_grows_nor_moves_weights():
     assert (PruneOptions().regrowth, PruneOptions().weight_noise) == (0.0, 0.0)
-    P, W = 24, network().weights
+    P, W = 24, network().num_weights
     made = prune(P)
     state = made.start()
     first = made.ask(state, 0)
@@ -233,11 +234,24 @@ def test_the_faithful_preset_neither_grows_nor_moves_weights():
     for generation in range(5):
         genomes = made.ask(state, generation)
         assert {float(w) for w in genomes.weights.ravel()} <= pool | {0.0}
-        state = made.tell(state, genomes, -genomes.connections().astype(float), np.zeros((P, W), np.float32))
+        state = made.tell(state, genomes, Results(-genomes.connections().astype(float), np.zeros((P, W), np.float32)))
 
 
-def test_newborns_come_from_keyed_streams():
+def test_initial_genomes_come_from_keyed_streams():
     net = network()
-    born = prune(6, net, seed=11).ask(prune(6, net, seed=11).start(), 0)
-    alone = net.birth(Stream(11, Purpose.BIRTH, 0, 4))
-    assert np.array_equal(born.weights[4], alone.weights[0])
+    first = prune(6, net, seed=11).ask(prune(6, net, seed=11).start(), 0)
+    alone = net.init(Stream(11, Purpose.INIT, 0, 4))
+    assert np.array_equal(first.weights[4], alone.weights[0])
+
+
+def test_trace_pruning_is_refused_where_there_are_no_traces():
+    """It would have no effect; the default, which every file has that was printed in full, stays allowed."""
+    mlp = networks.make({"name": "mlp"}, 3, 2)
+    for value, allowed in ((0.5, False), (0.0, True), (0.01, True)):
+        table = {"name": "prune", "trace_pruning": value}
+        if allowed:
+            strategies.STRATEGIES.validate(table, mlp)
+        else:
+            with pytest.raises(InputError, match="trace_pruning: expected a network that leaves Hebbian traces"):
+                strategies.STRATEGIES.validate(table, mlp)
+        strategies.STRATEGIES.validate(table, networks.make({"name": "hebbian-dag"}, 3, 2))

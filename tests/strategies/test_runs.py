@@ -9,16 +9,16 @@ SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 2, "-d", 3, "-s", 4, "--set", "held
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))
-def test_a_resumed_run_ends_as_an_uninterrupted_one_and_verifies(command, tmp_path, name):
-    def run(*words, **how):
-        done = command("run", *SMALL, "--strategy", name, *words, **how)
+def test_a_resumed_run_ends_as_an_uninterrupted_one_and_verifies(call, command, tmp_path, name):
+    words = (*SMALL, "--strategy", name)
+    for done in (
+        command("run", *words, "-g", 3, "-o", "whole", ranks=2),
+        call("run", *words, "-g", 2, "-o", "parts"),
+        call("run", *words, "-g", 3, "-o", "parts", "--resume"),
+    ):
         assert done.code == 0, done.err
-
-    run("-g", 3, "-o", "whole", ranks=2)
-    run("-g", 2, "-o", "parts")
-    run("-g", 3, "-o", "parts", "--resume")
     whole, parts = (store.read(store.path_of(tmp_path / place, 4)) for place in ("whole", "parts"))
     assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
     assert whole.held_out.returns.tolist() == parts.held_out.returns.tolist()
-    done = command("verify", parts.path, "--full")
+    done = call("verify", parts.path, "--full")
     assert done.code == 0, done.out + done.err

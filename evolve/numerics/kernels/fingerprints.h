@@ -1,5 +1,5 @@
 #ifndef __CUDACC__
-/* Fingerprints of the episodes in the slots of a batch; fingerprint.py is their definition. */
+/* Fingerprints and step hashes of the episodes in the slots of a batch; numerics/hashing.py is their definition. */
 typedef struct {
     int64_t sizes[2]; /* O, A */
     int64_t room;
@@ -7,7 +7,7 @@ typedef struct {
     const uint64_t *coefficients;
     uint64_t *states; /* [slots, 2] */
     int32_t *steps;   /* [slots] */
-    uint8_t *trails;  /* [slots, room, 2] */
+    uint8_t *step_hashes; /* [slots, room, 2] */
 } fingerprints;
 
 INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
@@ -33,7 +33,7 @@ void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slo
             h *= 0x9E3779B97F4A7C15;
             *state = h ^ h >> 32;
             if (f->steps[slot] < f->room)
-                f->trails[2 * (slot * f->room + f->steps[slot]) + which] = *state >> 56;
+                f->step_hashes[2 * (slot * f->room + f->steps[slot]) + which] = *state >> 56;
         }
 }
 #endif

@@ -1,4 +1,4 @@
-/* Normalization of what the slots of a batch see; numerics/normalizing.py is its definition. */
+/* Normalization of the observations of the slots of a batch; rollouts/normalizing.py is its definition. */
 typedef struct {
     int64_t size; /* O */
     const float *observations; /* [slots, O] */

@@ -1,0 +1,77 @@
+"""The champion of a run: the genome that stands for it, and the traces that it leaves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.cluster import Coordinator
+from evolve.genome import Genomes
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
+from evolve.shapes import Bool, Float32
+from evolve.store import StoredRun
+from evolve.training import Experiment, normalizer_of
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A genome that stands for its run.
+
+    Attributes:
+        weights: [W].
+        mask: [W].
+        generation: Of which it is the best; None for the held-out champion, which a complete run ends with.
+    """
+
+    weights: Float32
+    mask: Bool
+    generation: int | None
+
+    @property
+    def title(self) -> str:
+        """Which champion it is, in words."""
+        return "held-out champion" if self.generation is None else f"best of generation {self.generation}"
+
+
+def champion_of(run: StoredRun, generation: int | None = None) -> Champion:
+    """Return the best of a completed generation; without one, the held-out champion of a complete run.
+
+    A run without a held-out evaluation is represented by the best of its last generation.
+    """
+    if generation is None and run.complete and run.held_out is not None:
+        return Champion(run.held_out.weights, run.held_out.mask, None)
+    generation = run.num_generations - 1 if generation is None else generation
+    record = run.records[generation]
+    return Champion(record.champion_weights, record.champion_mask, generation)
+
+
+def mean_traces(run: StoredRun, experiment: Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
+    """Return [W]: a champion's mean traces over the episodes of its generation, or its held-out episodes.
+
+    Args:
+        run: The run file.
+        experiment: That of the run, with a network that leaves traces.
+        champion: One of the run (`champion_of`).
+        coordinator: Who has the episodes played.
+    """
+    config = experiment.config
+    generation = run.num_generations if champion.generation is None else champion.generation
+    if champion.generation is None and run.held_out is not None:
+        experiment = experiment.in_evaluation()
+        purpose = Purpose.HELD_OUT
+        episodes = len(run.held_out.returns)
+        candidate = 0
+        keys = generation_keys(0, population=1)
+    else:
+        purpose = Purpose.EPISODE
+        episodes = config.episodes
+        candidate = run.records[generation].champion_candidate
+        keys = generation_keys(generation, candidate + 1, config.common_random_numbers)[-1:]
+    genome = Genomes(champion.weights[None], champion.mask[None])
+    normalizer = normalizer_of(experiment, run, generation)
+    batch = EpisodeBatch.of(
+        run.header.seed, purpose, genome, keys, range(episodes), normalizer, candidates=np.array([candidate])
+    )
+    results = coordinator.evaluate(experiment.rollout_spec, batch)
+    traces: Float32 = by_candidate(results, genome.mask, episodes).traces[0]
+    return traces

@@ -1,0 +1,30 @@
+"""Figures of finished runs: curves, comparisons, load, spread of returns, and the network of a champion.
+
+Each `draw_…` function returns a matplotlib figure; `save` writes it, `to_svg` puts it into a page. Only this package
+imports matplotlib (in `style`), which comes with the extra `plot`.
+"""
+
+from evolve.analysis.figures.comparison_figure import draw_comparison
+from evolve.analysis.figures.connections import Connections, connections_of
+from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
+from evolve.analysis.figures.load import draw_load
+from evolve.analysis.figures.network_figure import draw_champion, draw_network
+from evolve.analysis.figures.spread import draw_returns
+from evolve.analysis.figures.style import FORMATS, check_library, save, to_svg
+
+__all__ = [
+    "AXES",
+    "FORMATS",
+    "Connections",
+    "check_library",
+    "connections_of",
+    "costs_connections",
+    "draw_champion",
+    "draw_comparison",
+    "draw_curves",
+    "draw_load",
+    "draw_network",
+    "draw_returns",
+    "save",
+    "to_svg",
+]

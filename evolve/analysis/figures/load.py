@@ -1,0 +1,90 @@
+"""The load of ranks: how long each was busy, and how idle the workers were."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolve.analysis.figures.series import busy_seconds, idle_shares
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, legend_above, new_figure, styled
+from evolve.shapes import Float64
+from evolve.store import StoredRun
+
+_MOST_NAMES = 8  # ranks that get a line each, with its numbers; more stand side by side
+_MOST_LINES = 4  # workers that get a line each; more become a map
+
+
+@styled
+def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
+    """Return the figure of how long each rank of each named run was busy, of the time that its generations took."""
+    busy = [busy_seconds(run) for _, run in runs]
+    heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMES else 1.7 for ranks in busy]
+    figure = new_figure(sum(heights) + 0.4)
+    panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
+        total = float(np.nan_to_num([record.seconds for record in run.records], posinf=0).sum())
+        few = len(ranks) <= _MOST_NAMES
+        if few:
+            _rows(panel, ranks, total)
+        else:
+            _columns(panel, ranks, total)
+        if len(runs) > 1:
+            panel.set_title(name)
+        if panel is panels[-1] or not few:
+            panel.set_xlabel("seconds" if few else "rank")
+    return figure
+
+
+def _rows(panel: Any, busy: Float64, total: float) -> None:
+    ranks = np.arange(len(busy))
+    panel.barh(ranks, total, color="#eeeeee", height=0.72)
+    panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
+    for rank, seconds in enumerate(busy):
+        words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
+        inside = seconds > 0.5 * total
+        panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
+                       fontsize=8.5, ha="right" if inside else "left", color="white" if inside else INK)  # fmt: skip
+    panel.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
+    panel.invert_yaxis()
+    panel.margins(0.0, 0.02)
+    panel.grid(False)
+    panel.tick_params(axis="y", length=0)
+    panel.spines[["left", "bottom"]].set_visible(False)
+
+
+def _columns(panel: Any, busy: Float64, total: float) -> None:
+    panel.bar(np.arange(len(busy)), busy, color=COLOURS[0], width=0.8)
+    panel.axhline(total, color=FAINT, lw=1, ls="--")
+    panel.annotate("all generations", (0, total), (1, 2), textcoords="offset points", fontsize=8, color=FAINT)
+    panel.margins(x=0.01)
+    panel.set_ylim(0, 1.15 * total)
+    panel.grid(False, axis="x")
+    panel.set_ylabel("busy seconds")
+    panel.xaxis.get_major_locator().set_params(integer=True)
+
+
+def draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> None:
+    """Show in a panel how idle every worker of a run was over x [G]: few workers as lines, many as a map."""
+    idle = idle_shares(run)
+    first = 0 if len(run.records[-1].busy_seconds) == 1 else 1
+    if idle.shape[1] <= _MOST_LINES:
+        for worker, column in enumerate(idle.T):
+            panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
+        panel.set_ylim(bottom=0)
+        legend_above(panel)
+        return
+    ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
+    shades = panel.pcolormesh(
+        _borders(x), ranks, idle.T, cmap="cividis", vmin=0, vmax=max(10.0, float(np.nanmax(idle))), rasterized=True
+    )  # as paths the map would be most of an SVG
+    panel.set_ylabel("rank")
+    panel.grid(False)
+    figure.colorbar(shades, ax=panel, label="% idle", pad=0.01)
+
+
+def _borders(x: Float64) -> Float64:
+    """Return [G + 1]: the borders between the points of an axis."""
+    if len(x) == 1:
+        return np.array([x[0] - 0.5, x[0] + 0.5])
+    middle = (x[1:] + x[:-1]) / 2
+    return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])

@@ -1,0 +1,170 @@
+"""The tables of a page: rows of texts, which the template escapes."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.analysis.champion import champion_of
+from evolve.analysis.comparison import Comparison
+from evolve.analysis.formatting import between, duration, number, words
+from evolve.analysis.groups import RunGroup
+from evolve.analysis.run_summary import RunSummary
+from evolve.analysis.statistics import interval, mean, median
+from evolve.errors import sanitize
+from evolve.shapes import Float64
+from evolve.store import StoredRun
+
+TableColumn = tuple[str, str]
+"""The name of a column and its kind, by which the style sheet sets it; the kind may be empty."""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """Rows of texts under columns."""
+
+    caption: str
+    columns: tuple[TableColumn, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class HeldOutSample:
+    """The returns of a named run's champion on held-out episodes: the finite ones [n], and how many episodes failed."""
+
+    name: str
+    returns: Float64
+    failed: int
+
+
+def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
+    """Return the returns of a run's champion on held-out episodes; None where it was not evaluated."""
+    if run.held_out is None or not len(run.held_out.returns):
+        return None
+    returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns))
+
+
+def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
+    """Return what was evolved, a row for each group."""
+    rows = []
+    for group in groups:
+        config = group.config
+        seeds = ", ".join(str(run.header.seed) for run in group.runs)
+        hidden = config.network.table().get("hidden")
+        network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
+        texts = (group.label, config.env.id, network, config.strategy.name)
+        rows.append((*map(sanitize, texts), f"{config.population:,}", f"{config.episodes:,}", seeds))
+    columns = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""),
+               ("candidates (P)", "number"), ("episodes each (E)", "number"), ("seeds", "number"))  # fmt: skip
+    alone = len(rows) == 1  # its name would only repeat what follows
+    return ReportTable("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
+
+
+def training_table(names: Sequence[str], runs: Sequence[StoredRun], generations: Sequence[int]) -> ReportTable:
+    """Return how far each run is, of so many generations, and what it took."""
+    rows = []
+    for name, run, wanted in zip(names, runs, generations, strict=True):
+        state = "complete" if run.complete else "not complete"
+        rows.append((
+            name,
+            f"{run.num_generations:,} of {wanted:,}, {state}",
+            number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
+            f"{sum(record.steps for record in run.records):,}",
+            duration(sum(record.seconds for record in run.records)),
+            f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
+        ))  # fmt: skip
+    columns = (("run", "run"), ("generations completed", "number"), ("best fitness in any generation", "number"),
+               ("environment steps", "number"), ("wall time", "number"), ("ranks", ""))  # fmt: skip
+    return ReportTable("Training", columns, tuple(rows))
+
+
+def _ranks(run: StoredRun) -> str:
+    numbers = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
+    return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
+def champion_table(names: Sequence[str], runs: Sequence[StoredRun], units: Sequence[str]) -> ReportTable:
+    """Return the champion of each run: its held-out return, and what is left of its network.
+
+    Args:
+        names: Of the runs.
+        runs: The runs.
+        units: What the masks of each run count, see `RunGroup.mask_unit`.
+    """
+    kinds = sorted(set(units), reverse=True)
+    rows = []
+    for name, run, unit in zip(names, runs, units, strict=True):
+        champion = champion_of(run)
+        sample = held_out_sample(name, run) if champion.generation is None else None
+        left = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,}"
+        if len(kinds) > 1:
+            left += f" {unit}"
+        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), left))
+    columns = (("run", "run"), ("champion", ""), ("its mean held-out return, 95 % interval", "number"),
+               (f"its {' or '.join(kinds)} left", "number"))  # fmt: skip
+    return ReportTable("Champions", columns, tuple(rows))
+
+
+def _mean(sample: HeldOutSample) -> str:
+    if not len(sample.returns):
+        return "no episode has a return"
+    found = interval(sample.returns)
+    return number(mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
+
+
+def comparison_table(score: str, rows: Sequence[Comparison]) -> ReportTable:
+    """Return what `compare_groups` returns as a table."""
+    columns = (("experiment", ""), ("seeds", "number"), ("mean", "number"), ("95 % interval", "number"),
+               ("test against the best", "number"))  # fmt: skip
+    texts = tuple(
+        (
+            sanitize(row.label),
+            str(len(row.scores)),
+            number(row.mean),
+            between(row.interval) if row.interval else "none",
+            row.against_best or "none",
+        )
+        for row in rows
+    )
+    return ReportTable(f"Comparison: {score}", columns, texts)
+
+
+def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
+    """Return the last digest of each run."""
+    rows = tuple((name, run.records[-1].digest.decode()) for name, run in zip(names, runs, strict=True))
+    return ReportTable("Digest of the last complete generation", (("run", "run"), ("sha256, chained", "digest")), rows)
+
+
+def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
+    """Return mean, interval, median, worst and best of each champion's held-out returns."""
+    rows = []
+    for sample in samples:
+        known = sample.returns
+        values = [number(f(known)) for f in (mean, median, np.min, np.max)] if len(known) else ["none"] * 4
+        found = interval(known)
+        row = (f"{len(known) + sample.failed:,}", values[0], between(found) if found else "none", *values[1:])
+        rows.append((sample.name, *row, f"{sample.failed:,}"))
+    names = ("episodes", "mean", "95 % interval", "median", "worst", "best", "failed")
+    columns = (("run", "run"), *((name, "number") for name in names))
+    return ReportTable("Returns of the held-out champion", columns, tuple(rows))
+
+
+def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> ReportTable:
+    """Return whether each run could be repeated."""
+    rows = []
+    for name, summary in zip(names, summaries, strict=True):
+        found = summary.verification
+        known = None if found is None else found.equal
+        answer = "not checked" if known is None else "equal" if known else "different"
+        text = f"python -m evolve.verify {file_argument(summary.run)}" if found is None else words(found.message)
+        rows.append((name, answer, text))
+    columns = (("run", "run"), ("result", ""), ("what was compared", "long"))
+    return ReportTable("Can it be repeated?", columns, tuple(rows))
+
+
+def file_argument(run: StoredRun) -> str:
+    """Return the path of a run file as a word of a command line."""
+    return sanitize(shlex.quote(str(run.path)))

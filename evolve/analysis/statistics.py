@@ -1,0 +1,112 @@
+"""What a sample of returns or scores says: its mean, the interval of that, and tests between samples.
+
+The only module that imports SciPy (extra `stats`), and only for the rank test: nothing else here needs it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from evolve.analysis.formatting import between, number
+from evolve.config import import_extra
+from evolve.shapes import Float64
+
+_RESAMPLES = 10_000
+_Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+# The same of Student's t with 1 to 9 degrees of freedom.
+_STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
+
+
+def mean(sample: Float64) -> float:
+    """Return the mean of finite values [n]; NaN where there are none."""
+    return _at_scale(np.mean, sample)
+
+
+def median(sample: Float64) -> float:
+    """Return the median of finite values [n]; NaN where there are none."""
+    return _at_scale(np.median, sample)
+
+
+def interval(sample: Float64) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
+
+    This is the one interval of the package. It serves the returns of many episodes as well as the scores of few seeds,
+    for which the bootstrap would be too narrow: that never leaves the range of its sample.
+    """
+    if len(sample) < 2:
+        return None
+    deviation = _at_scale(lambda scaled: np.std(scaled, ddof=1), sample)
+    half = _student(len(sample) - 1) * deviation / math.sqrt(len(sample))
+    return mean(sample) - half, mean(sample) + half
+
+
+def _at_scale(statistic: Callable[[Float64], Any], sample: Float64) -> float:
+    """Return a statistic, computed at a scale (a power of two, which is exact) at which nothing overflows."""
+    if not len(sample):
+        return math.nan
+    exponent = math.frexp(float(np.abs(sample).max()))[1]
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(statistic(np.ldexp(sample, -exponent)), exponent))
+
+
+def _student(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t: Abramowitz and Stegun (1964), 26.7.5, good to 4e-6 from 10 on."""
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    z = _Z
+    n = float(freedom)
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+        + (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * n**4)
+    )
+
+
+def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
+    """Return whether the rank test of n and m values can say p ≤ 0.05 at all, as one of several tests."""
+    return tests * 2 / math.comb(n + m, n) <= 0.05
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return the p of several tests, corrected for their number by Holm's method (1979)."""
+    corrected = [0.0] * len(ps)
+    least = 0.0
+    for place, n in enumerate(sorted(range(len(ps)), key=lambda n: ps[n])):
+        least = max(least, min(1.0, (len(ps) - place) * ps[n]))
+        corrected[n] = least
+    return corrected
+
+
+def rank_test(one: Float64, other: Float64) -> float:
+    """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m].
+
+    The test is exact for small samples, with ties too: its normal approximation would be too cautious there.
+
+    Raises:
+        InputError: SciPy is not installed.
+    """
+    stats = import_extra("scipy.stats", "stats", "statistics", "SciPy")
+    exact = math.comb(len(one) + len(other), len(one)) <= _RESAMPLES
+    method = stats.PermutationMethod(n_resamples=_RESAMPLES) if exact else "auto"
+    return float(stats.mannwhitneyu(one, other, alternative="two-sided", method=method).pvalue)
+
+
+def summary(returns: Float64) -> str:
+    """Return mean, interval, median, worst and best of returns [N] in words.
+
+    Episodes without a finite return count as failed.
+    """
+    finite = returns[np.isfinite(returns)]
+    failed = f"   failed {len(returns) - len(finite)}" if len(finite) < len(returns) else ""
+    if not len(finite):
+        return f"no episode has a return{failed}"
+    found = interval(finite)
+    spread = "" if found is None else f" (95 % interval {between(found)})"
+    return (
+        f"mean {number(mean(finite))}{spread}   median {number(median(finite))}   "
+        f"worst {number(finite.min())}   best {number(finite.max())}{failed}"
+    )

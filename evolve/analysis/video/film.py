@@ -1,0 +1,96 @@
+"""A film: pictures that become a file when it is whole."""
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evolve.analysis.video.encoders import Encoder, Gif, Mp4
+from evolve.analysis.video.libraries import library
+from evolve.analysis.video.picture import Label, Painter
+from evolve.errors import RunError
+from evolve.shapes import UInt8
+from evolve.store.disk import atomic_write, check_writable, naming_output
+
+FORMATS: dict[str, Callable[[Path, float], Encoder]] = {".mp4": Mp4, ".gif": Gif}
+"""What a film's name may end with."""
+
+
+def check_film(path: Path) -> None:
+    """Raise InputError when no film can be made at `path`: its name, its directory, or the libraries."""
+    if path.suffix in FORMATS:
+        for name in ("PIL.ImageFont", *(("av", "imageio.v3") if path.suffix == ".mp4" else ())):
+            library(name)
+    check_writable(path, tuple(FORMATS))
+
+
+class Film:
+    """A film that is written to `path` while it is made; a context manager that leaves a whole film or nothing.
+
+    Args:
+        path: Its name ends with one of `FORMATS`.
+        fps: Frames per second.
+        width: The widest it may be, in pixels.
+
+    Raises:
+        InputError: The file cannot be written; from any method.
+    """
+
+    def __init__(self, path: Path, fps: float, width: int | None = None) -> None:
+        self._path = path
+        self._fps = fps
+        self._width = width
+        self._painter: Painter | None = None
+        self._last: Any = None
+
+    def __enter__(self) -> Self:
+        with naming_output(self._path), ExitStack() as opened:
+            partial = opened.enter_context(atomic_write(self._path))
+            self._encoder = FORMATS[self._path.suffix](partial, self._fps)
+            opened.push(self._finish)
+            self._opened = opened.pop_all()
+        return self
+
+    @property
+    def every(self) -> int:
+        """How many frames one picture stands for; more of them would be too fast for the format."""
+        return self._encoder.every
+
+    def add(self, frame: UInt8, label: Label) -> None:
+        """Add a frame [H, W, 3], with its label above it."""
+        self._last = self._painter_for(frame).paint(frame, label)
+        self._write(self._last, 1)
+
+    def card(self, frame: UInt8, title: str, below: str, seconds: float) -> None:
+        """Add a title card, of the size that the film of `frame` [H, W, 3] has."""
+        self._last = self._painter_for(frame).card(title, below)
+        self.hold(seconds)
+
+    def hold(self, seconds: float) -> None:
+        """Show the last picture so much longer."""
+        if self._last is not None:
+            self._write(self._last, math.ceil(seconds * self._fps / self.every))
+
+    def _painter_for(self, frame: UInt8) -> Painter:
+        if self._painter is None:
+            self._painter = Painter(frame, self._width)
+        return self._painter
+
+    def _write(self, picture: Any, times: int) -> None:
+        with naming_output(self._path):
+            self._encoder.write(picture, times)
+
+    def _finish(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            with suppress(Exception):  # the film is given up, and the first error is the one to report
+                self._encoder.close()
+            return
+        self._encoder.close()
+        if self._last is None:
+            raise RunError(f"{self._path}: nothing has been filmed")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with naming_output(self._path):
+            self._opened.__exit__(kind, error, at)

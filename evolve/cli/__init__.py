@@ -1,0 +1,54 @@
+"""The commands, and all that only a terminal needs: options, progress, signals, exit codes.
+
+A leaf: nothing imports this package, and whatever a command does can be done from Python. `python -m evolve.run …` and
+`evolve run …` are the same command. `app` is what all commands share; there is one module for each.
+"""
+
+import importlib
+import os
+import signal
+import sys
+
+from evolve import __version__
+
+COMMANDS = {
+    "run": "evolve an experiment, one run file per seed; --resume continues it",
+    "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
+    "replay": "play episodes of a run again, equal to the log; as a film, or in a window",
+    "evaluate": "a run's champion on held-out episodes, with a 95 % interval",
+    "plot": "curves of runs, or the network of a champion, as PNG, SVG or PDF",
+    "report": "everything about runs on one HTML page",
+    "bench": "speed, as a ratio to bare environments",
+}
+
+
+def start(command: str, argv: list[str] | None = None) -> None:
+    """Run a command in a process of its own, and exit with its code. argv: its arguments, by default `sys.argv[1:]`."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: `-e module:Env-v0` may lie here
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted during its imports, it just ends
+    sys.exit(importlib.import_module(f"evolve.cli.{command}").main(argv))
+
+
+def main() -> None:
+    """Run `evolve COMMAND …`; without a command, print which there are. Exits with 2 for an unknown one."""
+    command, *argv = sys.argv[1:] or ["--help"]
+    if command in COMMANDS:
+        start(command, argv)
+    if command == "--version":
+        print(f"evolve {__version__}")
+        return
+    if command not in ("-h", "--help"):
+        known = " ".join(COMMANDS)
+        sys.exit(_refuse(f"evolve: expected a command, got {command!r}. Known: {known}."))
+    print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
+    for name, what in COMMANDS.items():
+        print(f"  evolve {name:9} {what}")
+    print("\nEach says more with --help; `python -m evolve.run` is `evolve run`. In front of run, verify, evaluate and")
+    print("report: mpirun -n RANKS.\n\nexample:\n  mpirun -n 8 evolve run -e BipedalWalker-v3 -p 64 -g 50")
+
+
+def _refuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2

@@ -1,0 +1,131 @@
+"""What every command shares: the ranks, one plain message for every error, and the exit code."""
+
+import errno
+import faulthandler
+import gc
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from evolve.cli.output import discard
+from evolve.cli.parser import Answered
+from evolve.cli.signals import StopFlag
+from evolve.cli.spelling import for_terminal
+from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
+from evolve.errors import EvolveError, InputError
+from evolve.rollouts import Rollout
+from evolve.training import make_rollout
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class App:
+    """What a command works with on rank 0: the transport to the workers, and whether it was asked to stop."""
+
+    transport: Transport
+    stop: StopFlag
+
+    def coordinator(self) -> Coordinator:
+        """Return a coordinator of the workers."""
+        return Coordinator(self.transport, _ready_rollout, self.stop.reason)
+
+
+Body = Callable[[App, list[str]], int]
+"""A command: takes its arguments, returns its exit code."""
+
+
+def launch(name: str, body: Body, argv: list[str] | None) -> int:
+    """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
+
+    Errors are printed once, by rank 0, as one plain message. The workers are always told to leave; whatever else
+    happens on a rank ends the job, so that none waits for another in vain.
+    """
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # it was closed before we began
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    stop = StopFlag()
+    stop.install()  # before MPI starts: an interrupt in there would leave the other ranks waiting
+    try:
+        transport = connect()
+    except InputError as error:
+        if launched()[1] != 0:
+            return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
+        _print_error(name, error)
+        return error.exit_code
+    faulthandler.enable()  # after MPI, which has such a handler too, but knows nothing of Python
+    try:
+        if transport.rank != 0:
+            serve(transport, _ready_rollout, lambda: stop.signal)
+            transport.leave(0)
+            return 0
+        return _coordinate(name, body, App(transport, stop), sys.argv[1:] if argv is None else argv)
+    except EvolveError as error:  # rank 0 has died: one of those that are left says so
+        if transport.rank == min(set(range(transport.size)) - transport.gone):
+            _print_error(name, error)
+        transport.abort(1)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        transport.abort(1)
+        return 1
+
+
+def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
+    code = _guarded(name, lambda: body(app, argv))
+    transport = app.transport
+    everybody_left = dismiss(transport)
+    if not everybody_left or transport.abandoned:
+        sys.stdout.flush()
+        transport.abort(code)  # whatever they do, the work is done, or has failed
+    transport.leave(code)
+    return code
+
+
+def _guarded(name: str, body: Callable[[], int]) -> int:
+    try:
+        code = _run(body)
+        sys.stdout.flush()
+        return code
+    except EvolveError as error:
+        _print_error(name, error)
+        return error.exit_code
+    except BrokenPipeError:  # the reader of our output has left: say nothing more, not even at exit
+        discard(sys.stdout)
+        return 1
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            discard(sys.stdout)
+            print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
+        else:
+            traceback.print_exc()
+        return 1
+
+
+def _run(body: Callable[[], int]) -> int:
+    try:
+        return body()
+    except Answered as answered:
+        return answered.exit_code
+
+
+def _print_error(name: str, error: EvolveError) -> None:
+    message = f"evolve.{name}: {for_terminal(str(error), name)}".encode("utf-8", "backslashreplace").decode()
+    print(message, file=sys.stderr, flush=True)
+
+
+@lru_cache(maxsize=2)  # generations and their evaluation take turns
+def _ready_rollout(text: str) -> Rollout:
+    """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on.
+
+    Environments make and drop many objects; a garbage collector that looks at all the modules ever imported each time
+    costs a tenth of the run.
+    """
+    rollout = make_rollout(text)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 5, 5)
+    return rollout

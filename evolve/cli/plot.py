@@ -1,0 +1,146 @@
+"""evolve plot: curves of runs, experiments compared, or the network of a champion, as a picture."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from evolve import store
+from evolve.analysis import figures
+from evolve.analysis.champion import champion_of, mean_traces
+from evolve.analysis.comparison import FEW_SEEDS, Comparison, compare_groups
+from evolve.analysis.formatting import between, number
+from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups
+from evolve.cli.app import App, launch
+from evolve.cli.parser import Parser
+from evolve.cli.signals import StopFlag
+from evolve.errors import InputError, RunError, pluralize
+from evolve.store.disk import check_writable
+from evolve.training import reload
+
+_LOOK_EVERY = 1.0  # seconds
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "evolve.plot",
+        "Draw fitness, connections, throughput and idle workers of run files. Files of one experiment are summed up.",
+        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-*.h5 -o curves.svg",
+        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --live",
+        "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
+    )
+    add = parser.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
+    names = "curves.png, final.png or network.png; or .svg, or .pdf"
+    add("-o", "--output", type=Path, metavar="OUT", help=names)
+    add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")
+    kinds = parser.add_mutually_exclusive_group()
+    live = "wait for the files, and draw again whenever one changes, until all are complete"
+    kinds.add_argument("--live", action="store_true", help=live)
+    final = "compare the experiments instead: seeds, mean, interval, and a rank test against the best"
+    kinds.add_argument("--final", action="store_true", help=final)
+    network = "draw the network of a champion instead"
+    kinds.add_argument("--network", action="store_true", help=network)
+    whose = "with --network: the best of this generation (by default the held-out champion)"
+    add("--generation", type=int, metavar="G", help=whose)
+    traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
+    add("--traces", action="store_true", help=traces)
+    return parser
+
+
+def _draw_curves(files: list[Path], output: Path, over: str) -> bool:
+    """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
+    runs, groups = read_groups(files)
+    figures.save(figures.draw_curves(_deduplicated(groups), over), output)
+    return all(run.complete for run in runs)
+
+
+def _draw_comparison(files: list[Path], output: Path) -> None:
+    """Draw and print how experiments compare. Raises InputError, and RunError when all files are empty."""
+    score, rows = compare_groups(_deduplicated(read_groups(files)[1]))
+    figures.save(figures.draw_comparison(score, rows), output)
+    for row in rows:
+        print(_line(score, row))
+    if any(row.p is not None for row in rows):
+        print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")
+    if any(row.against_best.endswith(FEW_SEEDS) for row in rows):
+        print(f"{FEW_SEEDS}: so few that p cannot be below 0.05, whatever they score")
+
+
+def _line(score: str, row: Comparison) -> str:
+    spread = "" if row.interval is None else f" (95 % interval {between(row.interval)})"
+    test = f", {row.against_best}" if row.against_best else ""
+    return f"{row.label}: {score} {number(row.mean)}{spread} over {pluralize(len(row.scores), 'seed')}{test}"
+
+
+def _deduplicated(groups: list[RunGroup]) -> list[RunGroup]:
+    kept, left_out = deduplicate_seeds(groups)
+    if left_out:
+        print(f"evolve.plot: {left_out}", file=sys.stderr)
+    return kept
+
+
+def _draw_network(app: App, file: Path, generation: int | None, traces: bool, output: Path) -> None:
+    """Draw a champion's network (`champion_of`), its connections as strong as its weights, or as its traces."""
+    run = store.read(file)
+    if not run.num_generations:
+        raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to draw")
+    if generation is not None and not 0 <= generation < run.num_generations:
+        raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
+    experiment = reload(run)
+    champion = champion_of(run, generation)
+    if traces and not experiment.network.num_traces:
+        raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network.name)
+    shown = mean_traces(run, experiment, champion, app.coordinator()) if traces else None
+    figures.save(figures.draw_champion(champion, experiment, shown), output)
+
+
+def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:
+    """Draw run files whenever one changes, until all are complete or the user stops it."""
+    seen: list[int] = []
+    while stop.reason() is None:
+        now = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
+        if all(now) and now != seen and any(store.read(path).num_generations for path in files):
+            seen = now
+            print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
+            if _draw_curves(files, output, over):
+                return
+        time.sleep(_LOOK_EVERY)
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """Return the arguments, completed. Raises InputError for those that do not go together, or a bad output."""
+    found = _parser().parse_args(argv)
+    for name, given in (("--generation", found.generation is not None), ("--traces", found.traces)):
+        if given and not found.network:
+            raise InputError(name, "--network with it, to draw a network", "no --network", "Add --network.")
+    if found.over is not None and (found.network or found.final):
+        raise InputError("-x/--over", "curves to be drawn over it", "--network" if found.network else "--final")
+    if found.network and len(found.files) > 1:
+        raise InputError("FILE", "one run file with --network", f"{len(found.files)} of them")
+    if found.output is None:
+        found.output = Path("network.png" if found.network else "final.png" if found.final else "curves.png")
+    check_writable(found.output, figures.FORMATS)
+    figures.check_library()
+    found.over = found.over or "generation"
+    return found
+
+
+def _body(app: App, argv: list[str]) -> int:
+    arguments = _arguments(argv)
+    if arguments.live:
+        _follow(arguments.files, arguments.output, arguments.over, app.stop)
+        return 0
+    if arguments.network:
+        _draw_network(app, arguments.files[0], arguments.generation, arguments.traces, arguments.output)
+    elif arguments.final:
+        _draw_comparison(arguments.files, arguments.output)
+    else:
+        _draw_curves(arguments.files, arguments.output, arguments.over)
+    print(arguments.output)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("plot", _body, argv)

@@ -1,0 +1,174 @@
+"""What a run shows while it goes on: a display on a terminal, a line per generation elsewhere."""
+
+import math
+import os
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evolve.numerics.streams import Purpose
+from evolve.store import Record
+
+if TYPE_CHECKING:
+    from evolve.cli.display import Display
+
+_MIN_REFRESH = 0.2  # seconds
+_WHAT = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
+
+
+def on_terminal() -> bool:
+    """Whether a person watches. Open MPI gives every rank a pseudo-terminal, so there mpirun's own output is asked."""
+    if not sys.stdout.isatty():
+        return False
+    if "OMPI_COMM_WORLD_SIZE" not in os.environ:
+        return True
+    try:
+        descriptor = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.isatty(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def width() -> int | None:
+    """Return how many characters a line of the terminal has; None where nobody watches, or it does not say."""
+    return (shutil.get_terminal_size((0, 0)).columns or None) if on_terminal() else None
+
+
+def work_shares(record: Record) -> tuple[float, float]:
+    """Return the share of the work that was spent in environments, and how many workers were idle, averaged over time.
+
+    Rank 0 works only where there is nobody else; ranks that were lost are not counted.
+    """
+    busy = record.busy_seconds[1:] if len(record.busy_seconds) > 1 else record.busy_seconds
+    active = np.isfinite(busy) & (busy > 0)
+    total = float(busy[active].sum())
+    environments = float(np.nansum(record.environment_seconds))
+    idle = float(np.maximum(0, 1 - busy[active] / record.seconds).sum()) if record.seconds else 0.0
+    return (min(1.0, environments / total) if total else 0.0), idle
+
+
+class ProgressReporter:
+    """Shows the generations of one seed as they are completed; a context manager.
+
+    Generations are numbered from 0, as in the run file.
+
+    Args:
+        seed: Of the run.
+        completed: How many generations are complete already.
+        generations: How many there are to be.
+        quiet: Whether nothing is shown.
+        steps: Environment steps until `early_stop.steps` ends the run; infinite if it does not.
+    """
+
+    def __init__(
+        self, seed: int, completed: int, generations: int, quiet: bool = False, steps: float = math.inf
+    ) -> None:
+        self._seed = seed
+        self._completed = completed
+        self._generations = generations
+        self._quiet = quiet
+        self._steps = steps
+        self._steps_taken = 0
+        self._expected = generations
+        self._first = completed
+        self._begin = time.monotonic()
+        self._refreshed_at = 0.0
+        self._display = _make_display() if on_terminal() and not quiet else None
+
+    def __enter__(self) -> "ProgressReporter":
+        if self._display is not None:
+            self._display.start()
+            empty: dict[str, Any] = {"fitness": "", "work": "", "now": "", "left": ""}
+            name = f"seed {self._seed}"
+            self._bar = self._display.add_task(name, total=self._expected, completed=self._completed, **empty)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._display is not None:
+            self._display.update(self._bar, now="", left="")
+            self._display.stop()
+
+    def __call__(self, record: Record) -> None:
+        """Show a generation that has been completed."""
+        self._completed += 1
+        self._steps_taken += record.steps
+        self._expected = self._estimate_generations()
+        generation = f"generation {self._completed - 1}"
+        left = f"ETA {_clock(self._eta(self._completed))}"
+        fitness = describe_fitness(record)
+        work = describe_work(record)
+        if self._display is not None:
+            shown: dict[str, Any] = {
+                "fitness": f"{generation}: {fitness}",
+                "work": work,
+                "now": generation,
+                "left": left,
+            }
+            self._display.update(self._bar, completed=self._completed, total=self._expected, **shown)
+        elif not self._quiet:
+            about = "" if self._expected == self._generations else "about "
+            count = f"({self._completed} of {about}{self._expected})"
+            print(f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}", flush=True)
+
+    def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
+        """Show what is being evaluated, how far it is, and how many workers wait; may be called often."""
+        if self._display is None or time.monotonic() - self._refreshed_at < _MIN_REFRESH:
+            return
+        self._refreshed_at = time.monotonic()
+        waiting = f", {idle} idle" if idle else ""
+        completed = self._completed + (0 if purpose in _WHAT else done / episodes)
+        left = f"ETA {_clock(self._eta(completed))}" if self._first < completed < self._expected else ""
+        what = _WHAT.get(purpose, f"generation {self._completed}")
+        self._display.update(self._bar, completed=completed, now=f"{what}: {done / episodes:.0%}{waiting}", left=left)
+
+    def _eta(self, completed: float) -> float:
+        """Return the seconds that are left when so many generations are done, as far as the past tells."""
+        return (time.monotonic() - self._begin) / (completed - self._first) * (self._expected - completed)
+
+    def _estimate_generations(self) -> int:
+        """Return how many generations there will be, as far as the past tells."""
+        steps_per_generation = self._steps_taken / (self._completed - self._first)
+        if math.isinf(self._steps) or not steps_per_generation:
+            return self._generations
+        return min(
+            self._generations,
+            self._completed + math.ceil(max(0, self._steps - self._steps_taken) / steps_per_generation),
+        )
+
+
+def describe_fitness(record: Record) -> str:
+    """Return the fitness of a generation, and the connections of its median candidate, as one text."""
+    known = record.fitness[~np.isnan(record.fitness)]
+    mean = float(known.mean()) if len(known) else float("nan")
+    connections = int(np.median(record.connections))
+    return (
+        f"best fitness {record.champion_fitness:.2f}  mean {mean:.2f}  median candidate's connections {connections:,}"
+    )
+
+
+def describe_work(record: Record) -> str:
+    """Return how fast a generation was, and what its workers did, as one text."""
+    rate = record.steps / record.seconds
+    environments, idle = work_shares(record)
+    waiting = f", {idle:.1f} of {len(record.busy_seconds) - 1} workers idle" if len(record.busy_seconds) > 1 else ""
+    played = np.count_nonzero(record.lengths) / record.lengths.size
+    race = f", {played:.0%} of the episodes played" if played < 1 else ""
+    return f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{race}"
+
+
+def _make_display() -> "Display":
+    """Return a display; its library takes a tenth of a second to import, which no other rank and no log needs."""
+    from evolve.cli.display import make_display  # noqa: PLC0415
+
+    return make_display()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

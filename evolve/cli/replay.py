@@ -1,0 +1,168 @@
+"""evolve replay: play episodes of a run again, in this process alone, and compare them with the log.
+
+They can be filmed, or watched in a window, while they are played; that does not change them.
+"""
+
+import argparse
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import numpy as np
+
+from evolve import environments, store
+from evolve.analysis import video
+from evolve.analysis.video.camera import Camera
+from evolve.cli.app import App, launch
+from evolve.cli.parser import Parser
+from evolve.cli.signals import StopFlag
+from evolve.environments import Mode
+from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeResults
+from evolve.store import StoredRun
+from evolve.training import Experiment, reload
+from evolve.verification import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "evolve.replay",
+        "Play episodes of a run again. Exit 0: the returns are those of the log, to the bit.",
+        "python -m evolve.replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
+        "python -m evolve.replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
+        "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
+    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a run file")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--generation", type=int, metavar="G", help="a complete one, or the next (the last)")
+    several = "the champions of several complete ones, one after another: 0,10,50,last"
+    which.add_argument("--generations", metavar="G,G,…", help=several)
+    add(
+        "--candidate",
+        type=int,
+        metavar="P",
+        help="whose (the champion); needs stored genomes, or generation 0 or the next",
+    )
+    add("--episode", type=int, default=0, metavar="E", help="which of its episodes (0)")
+    final = parser.add_mutually_exclusive_group()
+    for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
+        words = f"a {purpose.title} episode of the final champion"
+        final.add_argument(f"--{purpose.title}", dest="purpose", action="store_const", const=purpose, help=words)
+    seen = parser.add_mutually_exclusive_group()
+    seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
+    seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> Mode | None:
+    """Return how environments are to draw themselves. Raises InputError for what can be refused before all else."""
+    if options.generations is not None and (options.purpose is not None or options.candidate is not None):
+        raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
+    if options.purpose is not None and (options.generation is not None or options.candidate is not None):
+        raise InputError(f"--{options.purpose.title}", "no --generation and no --candidate with it", "one of them")
+    if options.window and not environments.has_display():
+        cure = "Film it instead: --video OUT.mp4."
+        raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
+    if options.video is not None:
+        video.check_film(options.video)
+        environments.without_display()
+        return "rgb_array"
+    return "human" if options.window else None
+
+
+def _chosen(options: argparse.Namespace, run: StoredRun, experiment: Experiment) -> list[Episode]:
+    if options.generations is not None:
+        return choose_champions(run, experiment, options.generations, options.episode)
+    one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
+    return [choose(run, experiment, *one)]
+
+
+def _interruptible(stop: StopFlag, show: EachStep | None) -> EachStep:
+    """Return what shows a step, unless the user has asked to stop. Raises Stopped then."""
+
+    def each_step(step: int, returned: float) -> None:
+        if (reason := stop.reason()) is not None:
+            raise Stopped(f"stopped by {reason} in step {step}")
+        if show is not None:
+            show(step, returned)
+
+    return each_step
+
+
+def _unlogged(run: StoredRun, chosen: Episode) -> str:
+    """Return why the log has nothing that an episode could be compared with."""
+    if chosen.purpose is not Purpose.EPISODE:
+        return f"no such {chosen.purpose.title} episode is in the log"
+    if chosen.generation < run.num_generations:
+        return "nothing in the log: the candidate had left the race before this episode"
+    asked = f"candidate {chosen.candidate} as it would be asked for"
+    return f"generation {chosen.generation} is not complete yet: {asked}; nothing in the log"
+
+
+def _compare(run: StoredRun, experiment: Experiment, chosen: Episode, results: EpisodeResults) -> str | None:
+    """Print the return of an episode; return how it differs from the log, None for not."""
+    returned = float(results.returns[0])
+    seed = environment_seed(run, experiment, chosen)
+    print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed})")
+    if chosen.logged is None:
+        print(_unlogged(run, chosen))
+        return None
+    if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
+        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title})"
+    print("equal to the log, to the bit")
+    return None
+
+
+def _play_all(
+    run: StoredRun,
+    experiment: Experiment,
+    episodes: list[Episode],
+    output: Path | None,
+    mode: Mode | None,
+    stop: StopFlag,
+) -> list[str]:
+    """Play episodes one after another, and show them as asked; return how they differ from the log."""
+    found = []
+    with (
+        closing(make_engine(experiment, episodes[0], mode)) as engine,
+        video.Film(output, engine.fps) if output else nullcontext() as film,
+    ):
+        for chosen in episodes:
+            camera = Camera(film, engine, chosen, titled=len(episodes) > 1) if film is not None else None
+            each_step = _interruptible(stop, camera) if mode is not None else None
+            results = play(run, experiment, chosen, engine, each_step)
+            if camera is not None:
+                camera.end(results)
+            if len(episodes) > 1:
+                print(f"{chosen.title}: ", end="")
+            found.append(_compare(run, experiment, chosen, results))
+    return [difference for difference in found if difference is not None]
+
+
+def _body(app: App, argv: list[str]) -> int:
+    options = _parser().parse_args(argv)
+    mode = _check(options)
+    run = store.read(options.file)
+    experiment = reload(run)
+    differences = _play_all(run, experiment, _chosen(options, run, experiment), options.video, mode, app.stop)
+    if options.video is not None:
+        print(options.video)
+    if differences:
+        raise RunError(differences[0])
+    return 0
+
+
+def replay_line(path: Path, error: EpisodeError) -> str:
+    """Return the command line that plays a failed episode alone."""
+    purpose, generation, candidate, episode = error.key
+    if purpose == Purpose.EPISODE:
+        which = f"--generation {generation} --candidate {candidate}"
+    else:
+        which = f"--{Purpose(purpose).title}"
+    return f"python -m evolve.replay {path} {which} --episode {episode}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("replay", _body, argv)

@@ -1,0 +1,80 @@
+"""Work that every rank asks for: rank 0 does it, the others serve, and all get the same answer."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+
+from evolve.cluster.coordinator import Coordinator, dismiss
+from evolve.cluster.transport import Transport, connect
+from evolve.cluster.worker import MakeRollout, serve
+from evolve.errors import EvolveError, InputError, RunError, Stopped
+
+_ANSWER, _ERROR = b"A", b"E"
+_KINDS: dict[str, type[EvolveError]] = {kind.__name__: kind for kind in (InputError, RunError, Stopped)}
+
+
+@cache
+def all_ranks() -> Transport:
+    """Return the transport of this process: MPI's ranks where a launcher started several, else this process alone."""
+    return connect()
+
+
+class Collective:
+    """The ranks of a script in which all of them call the same functions.
+
+    Args:
+        make_rollout: From an experiment's TOML text.
+        stop_reason: Called often by rank 0; returns why to stop early, or None.
+    """
+
+    def __init__(self, make_rollout: MakeRollout, stop_reason: Callable[[], str | None] = lambda: None) -> None:
+        self._transport = all_ranks()
+        self._make_rollout = make_rollout
+        self._stop_reason = stop_reason
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0."""
+        return self._transport.rank == 0
+
+    @property
+    def transport(self) -> Transport:
+        """The ranks."""
+        return self._transport
+
+    def coordinator(self) -> Coordinator:
+        """Return a coordinator of the other ranks, for rank 0."""
+        return Coordinator(self._transport, self._make_rollout, self._stop_reason, exit_on_hang=False)
+
+    def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
+        """Return what `work` returns on rank 0, on every rank; it raises on all of them what it raises there."""
+        if not self.leads:
+            return self.follow()
+        try:
+            answer = work(self.coordinator())
+        except BaseException as error:
+            self.release_error(error)
+            raise
+        self.release(answer)
+        return answer
+
+    def follow(self) -> bytes:
+        """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
+        answer = serve(self._transport, self._make_rollout, lambda: None)
+        if answer[:1] == _ERROR:
+            message = json.loads(answer[1:])
+            kind = _KINDS.get(message["kind"], RunError)
+            error = kind.__new__(kind)
+            error.args = (message["message"],)
+            raise error
+        return answer[1:]
+
+    def release(self, answer: bytes) -> None:
+        """Have the other ranks leave `follow` with an answer. Raises RunError when one does not."""
+        if not dismiss(self._transport, _ANSWER + answer):
+            raise RunError("not all ranks have answered; one of them hangs, or has died")
+
+    def release_error(self, error: BaseException) -> None:
+        """Have the other ranks leave `follow` with an error."""
+        message = {"kind": type(error).__name__, "message": str(error)}
+        dismiss(self._transport, _ERROR + json.dumps(message).encode())

@@ -1,0 +1,225 @@
+"""The transport between ranks: send a buffer, probe for one, sleep in between. Sole importer of mpi4py.
+
+A blocking MPI receive spins a whole core, so waiting is a probe and a short sleep. Without a launcher there is
+one rank, and mpi4py is never imported.
+"""
+
+import os
+import re
+import socket
+import sys
+import time
+import warnings
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.errors import InputError
+
+Buffer = NDArray[np.uint8]
+
+# What launchers tell their processes, as (number of ranks, rank).
+_LAUNCHERS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
+    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
+    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
+)
+_TAG = 1
+_HOST_BYTES = 255
+_LOST_EVERY = 0.2  # seconds between questions after the dead
+_MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
+_SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-3, 5e-2
+_SHARE_ASLEEP = 0.1  # of the wait so far: the message is then noticed at most a tenth later than it came
+
+
+class Transport:
+    """R ranks that exchange byte buffers. `communicator` is None where there is only one."""
+
+    def __init__(self, communicator: Any = None) -> None:
+        self._comm = communicator
+        self.rank: int = 0 if communicator is None else communicator.Get_rank()
+        self.size: int = 1 if communicator is None else communicator.Get_size()
+        self.host = socket.gethostname()
+        self._unsent: deque[tuple[int, Any, Buffer]] = deque()  # receiver, request, buffer
+        self._undeliverable: list[tuple[int, Any, Buffer]] = []  # MPI may still look at their buffers
+        enabled = os.environ.get("OMPI_MCA_mpi_ft_enable")  # noqa: SIM112 - as mpirun --with-ft ulfm spells it
+        self.tolerant = communicator is not None and enabled in ("1", "true")
+        """Whether this MPI survives the death of a rank (User Level Failure Mitigation)."""
+        self.gone: set[int] = set()
+        """The ranks known to have died, or given up on."""
+        self.abandoned: set[int] = set()
+        """Those given up on, which may still be there."""
+        self._asked = 0.0
+        self.hosts = [self.host]
+        """The host of each rank."""
+        self.pids = [os.getpid()]
+        """The process of each rank, on its host."""
+        if communicator is not None:
+            self.hosts, self.pids = _gather(communicator, self.host)
+        self._quiet_since = self._woke = time.monotonic()
+        self.bytes_moved = 0
+
+    @property
+    def library(self) -> str:
+        """First line of the MPI library's version, or "none"."""
+        if self._comm is None:
+            return "none"
+        from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
+
+        return str(MPI.Get_library_version()).splitlines()[0].strip("\x00 ")
+
+    @property
+    def could_tolerate(self) -> bool:
+        """Whether this MPI would survive the death of a rank if mpirun were asked to let it."""
+        version = re.match(r"Open MPI v(\d+)", self.library)
+        return not self.tolerant and version is not None and int(version[1]) >= 5
+
+    def send(self, rank: int, buffer: Buffer) -> None:
+        """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
+        if rank in self.gone:
+            return
+        self._unsent.append((rank, self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
+        self.bytes_moved += buffer.nbytes
+        if len(self._unsent) > _MOST_UNSENT:
+            self._drop_sent()
+
+    def probe(self) -> tuple[int, Buffer] | None:
+        """Return (source rank, buffer) of the next message, or None when there is none yet."""
+        if self._comm is None:
+            return None
+        from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
+
+        status, source = MPI.Status(), MPI.ANY_SOURCE if self.rank == 0 else 0
+        try:
+            message = self._comm.Improbe(source=source, tag=_TAG, status=status)
+            if message is None:  # what had arrived may be seen only at the second look
+                self._drop_sent()
+                message = self._comm.Improbe(source=source, tag=_TAG, status=status)
+            if message is None:
+                return None
+            buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            message.Recv(buffer)
+        except MPI.Exception:
+            if not self.tolerant:
+                raise
+            self._asked = 0.0  # somebody died: `lost` is to say who
+            return None
+        self.bytes_moved += buffer.nbytes
+        self._quiet_since = time.monotonic()
+        return status.Get_source(), buffer
+
+    def lost(self) -> list[int]:
+        """Return the ranks that have died since this was last asked; none where MPI does not survive that."""
+        now = time.monotonic()
+        if not self.tolerant or now - self._asked < _LOST_EVERY:
+            return []
+        self._asked = now
+        ranks = self._failed_ranks()
+        new = sorted(set(ranks) - self.gone)
+        self.abandoned.difference_update(ranks)
+        self._forget(new)
+        return new
+
+    def _failed_ranks(self) -> list[int]:
+        failed = self._comm.Get_failed()
+        size: int = failed.Get_size()
+        if size == 0:
+            return []  # the predefined empty group, which is not freed
+        everybody = self._comm.Get_group()
+        try:
+            self._comm.Ack_failed(size)
+            return [int(rank) for rank in failed.Translate_ranks(list(range(size)), everybody)]
+        finally:
+            failed.Free()
+            everybody.Free()
+
+    def abandon(self, rank: int) -> None:
+        """Count a rank that does not answer among those that have gone."""
+        self.abandoned.add(rank)
+        self._forget([rank])
+
+    def _forget(self, ranks: list[int]) -> None:
+        self.gone.update(ranks)
+        self._undeliverable += [sent for sent in self._unsent if sent[0] in self.gone]
+        self._unsent = deque(sent for sent in self._unsent if sent[0] not in self.gone)
+
+    def backoff(self) -> None:
+        """Sleep a moment, longer the longer there has been neither a message nor other work between sleeps."""
+        now = time.monotonic()
+        if now - self._woke > _LONGEST_SLEEP:
+            self._quiet_since = now
+        time.sleep(min(max(_SHARE_ASLEEP * (now - self._quiet_since), _SHORTEST_SLEEP), _LONGEST_SLEEP))
+        self._woke = time.monotonic()
+
+    def flush(self, patience: float) -> bool:
+        """Wait at most `patience` seconds until everything sent has left; return whether it has."""
+        deadline = time.monotonic() + patience
+        while self._unsent and time.monotonic() < deadline:
+            self._drop_sent()
+            self.backoff()
+        return not self._unsent
+
+    def leave(self, exit_code: int) -> None:
+        """End this process where MPI may have lost ranks: MPI_Finalize, which Python's end calls, may wait for them."""
+        if self.tolerant:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(exit_code)
+
+    def abort(self, exit_code: int) -> None:
+        """End every rank of the job at once."""
+        if self._comm is not None:
+            self._comm.Abort(exit_code)
+
+    def _drop_sent(self) -> None:
+        from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
+
+        try:
+            while self._unsent and self._unsent[0][1].Test():
+                self._unsent.popleft()
+        except MPI.Exception:
+            if not self.tolerant:
+                raise
+            self._asked = 0.0  # its receiver died: `lost` is to say so, and takes it out
+
+
+def _gather(communicator: Any, host: str) -> tuple[list[str], list[int]]:
+    """Return the host and the process of each rank."""
+    cards = np.zeros((communicator.Get_size(), _HOST_BYTES + 8), np.uint8)
+    name = host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
+    communicator.Allgather(np.frombuffer(name + os.getpid().to_bytes(8, "little"), np.uint8).copy(), cards)
+    hosts = [card[:_HOST_BYTES].tobytes().rstrip(b"\0").decode(errors="replace") for card in cards]
+    return hosts, [int.from_bytes(card[_HOST_BYTES:].tobytes(), "little") for card in cards]
+
+
+def launched() -> tuple[int, int]:
+    """Return (size, rank) as the launcher announced them, (1, 0) without a launcher."""
+    for size, rank in _LAUNCHERS:
+        if os.environ.get(size, "").isdigit():
+            return int(os.environ[size]), int(os.environ.get(rank, "0"))
+    return 1, 0
+
+
+def connect() -> Transport:
+    """Join the ranks that this process was launched with.
+
+    Raises InputError when a launcher started several processes but they cannot see one another.
+    """
+    size, _ = launched()
+    if size == 1:
+        return Transport()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # mpi4py's own guess at what is refused below
+            from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
+    except (ImportError, RuntimeError) as error:
+        cure = "Install it with an MPI: pip install 'evolve[mpi]' (in a clone: pip install -e '.[mpi]')."
+        raise InputError(f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", cure) from None
+    if MPI.COMM_WORLD.Get_size() == 1:
+        library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
+        cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
+        raise InputError(f"mpirun -n {size}", f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)
+    return Transport(MPI.COMM_WORLD)

@@ -1,0 +1,34 @@
+"""Kinds of networks and strategies that other Python packages add.
+
+They do so by entry points of the groups `evolve.network` and `evolve.strategy`. Each entry point names a pair
+(options, kind): a subclass of `evolve.config.Options`, and what is called with such options and the other arguments.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from evolve.config.options import Options
+from evolve.errors import FAILURES, InputError, one_line
+
+Kind = tuple[type[Options], Callable[..., Any]]
+
+
+@cache
+def entry_points_of(section: str) -> dict[str, EntryPoint]:
+    """Return the entry points by which other packages add kinds to a section of an experiment."""
+    return {point.name: point for point in entry_points(group=f"evolve.{section}")}
+
+
+def load(point: EntryPoint, argument: str) -> Kind:
+    """Return the kind that an entry point names. Raises InputError, for the setting `argument`, when it is none."""
+    expected = f"{point.value} to be a pair (options, kind), options a subclass of evolve.config.Options"
+    try:
+        found = point.load()
+    except FAILURES as error:  # an import runs whatever the module holds
+        raise InputError(argument, expected, f"{point.name}, which cannot be loaded ({one_line(error)})") from error
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], type)
+            and issubclass(found[0], Options) and callable(found[1])):  # fmt: skip
+        raise InputError(argument, expected, repr(found))
+    return found

@@ -1,0 +1,186 @@
+"""Registries: the kinds of networks and of strategies by name, each with the model of its options.
+
+A section of an experiment (`[network]`, `[strategy]`) names a kind and its options; a `Choice` is such a section,
+validated. The packages of networks and of strategies make their registries when they are imported. Other Python
+packages may add kinds, see `added_kinds`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import Field
+
+from evolve.config.added_kinds import Kind, entry_points_of, load
+from evolve.config.choice import Choice, Section, UnknownOptions
+from evolve.config.options import Options, nearest, parse
+from evolve.errors import FAILURES, InputError, one_line
+
+
+class _Named(Options):
+    model_config = Options.model_config | {"extra": "ignore"}
+    name: str = Field()
+
+
+class Registry:
+    """The kinds that a section of an experiment may name. It is registered itself, for `registry_of`.
+
+    Args:
+        section: The name of the section.
+        kinds: The built-in kinds by name.
+        contract: The protocol that what the kinds make has to implement.
+        aliases: The kinds by other names, such as those of earlier versions. `Choice.name` is always the present one.
+    """
+
+    def __init__(
+        self, section: str, kinds: Mapping[str, Kind], contract: type, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self._section = section
+        self._kinds = kinds
+        self._contract = contract
+        self._aliases = aliases or {}
+        _REGISTRIES[section] = self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def parse(self, section: Section, lenient: bool = False) -> Choice:
+        """Return a section, validated and complete.
+
+        Args:
+            section: A table; or a choice, which is returned as it is unless its kind was unknown.
+            lenient: Whether to keep a kind that is not installed here, or options that do not fit it, as they are.
+
+        Raises:
+            InputError: The name or an option is wrong.
+        """
+        if isinstance(section, Choice):
+            if lenient or not isinstance(section.options, UnknownOptions):
+                return section
+            section = section.table()
+        if not isinstance(section, Mapping):
+            raise InputError(self._section, "a table", section)
+        name = self._name(section)
+        given = {key: value for key, value in section.items() if key != "name"}
+        try:
+            options_class, _ = self._entry(name)
+            return Choice(self._section, name, parse(options_class, given, self._section))
+        except InputError:
+            if not lenient:
+                raise
+            return Choice(self._section, name, parse(UnknownOptions, given, self._section))
+
+    def kind(self, section: Section) -> Any:
+        """Return the class that a section names. Raises InputError for a wrong name or option."""
+        return self._entry(self.parse(section).name)[1]
+
+    def options_class(self, section: Section) -> type[Options]:
+        """Return the class of the options of the kind that a section names. Raises InputError for a wrong name."""
+        return self._entry(self._name(section))[0]
+
+    def make(self, section: Section, *arguments: Any) -> Any:
+        """Return what a section describes: its kind, called with the options and `arguments`.
+
+        Raises InputError for a wrong name or option, and where an added kind makes what does not keep the contract.
+        """
+        choice = self.parse(section)
+        made = self._entry(choice.name)[1](choice.options, *arguments)
+        self.check(choice, made, self._contract)
+        return made
+
+    def validate(self, section: Section, *arguments: Any) -> None:
+        """Raise InputError for options that make no sense in a new run.
+
+        Asks the static method `validate(options, *arguments)` of the kind, if it has one. Runs that have begun are
+        not asked: they go on as they are.
+        """
+        choice = self.parse(section)
+        validate = getattr(self._entry(choice.name)[1], "validate", None)
+        if validate is not None:
+            validate(choice.options, *arguments)
+
+    def check(self, section: Section, made: Any, contract: type) -> None:
+        """Raise InputError where `made`, which an added kind has made, lacks a part of a contract (a protocol)."""
+        name = self._name(section)
+        if name in self._kinds:
+            return
+        missing = [part for part in _parts(contract) if not _has(made, part)]
+        if missing:
+            came = f"{name}, whose {type(made).__name__} has no {' and no '.join(missing)}"
+            raise InputError(self._argument, self._expected(contract), came)
+
+    @contextmanager
+    def as_input_error(self, section: Section, what: str) -> Iterator[None]:
+        """Turn whatever is raised inside, by a kind or by a check of what it returned, into an InputError.
+
+        Args:
+            section: The section that named the kind.
+            what: What is being tried: "init".
+        """
+        try:
+            yield
+        except InputError:
+            raise
+        except FAILURES as error:
+            came = f"{self._name(section)}, whose {what} goes wrong ({one_line(error)})"
+            raise InputError(self._argument, self._expected(self._contract), came) from error
+
+    def shadowing(self, section: Section) -> str | None:
+        """Return a warning where a section names a built-in kind, and another package adds one of the same name."""
+        name = self._name(section)
+        point = entry_points_of(self._section).get(name) if name in self._kinds else None
+        if point is None:
+            return None
+        whose = f" of the package {point.dist.name}" if point.dist is not None else ""
+        return f"{self._argument}: {name} is evolve's own, not {point.value}{whose}, which needs another name"
+
+    @property
+    def _argument(self) -> str:
+        return f"{self._section}.name"
+
+    def _expected(self, contract: type) -> str:
+        return f"a {self._section} that keeps its contract ({contract.__module__})"
+
+    def _name(self, section: Section) -> str:
+        name = section.name if isinstance(section, Choice) else parse(_Named, section, self._section).name
+        return self._aliases.get(name, name)
+
+    def _entry(self, name: str) -> Kind:
+        """Return a kind, built-in or added. Raises InputError for an unknown name, or an added kind that is no pair."""
+        if name in self._kinds:
+            return self._kinds[name]
+        added = entry_points_of(self._section)
+        if name not in added:
+            cure = nearest(name, [*self._kinds, *added], listed=True)
+            raise InputError(self._argument, f"a known {self._section}", name, cure)
+        return load(added[name], self._argument)
+
+
+_REGISTRIES: dict[str, Registry] = {}
+
+
+def registry_of(section: str) -> Registry:
+    """Return the registry of a section. Raises RuntimeError where the package that makes it has not been imported."""
+    if section not in _REGISTRIES:
+        raise RuntimeError(
+            f"there is no registry for the section [{section}] yet: import its package first, for example "
+            "`import evolve.networks, evolve.strategies`"
+        )
+    return _REGISTRIES[section]
+
+
+def _has(made: object, part: str) -> bool:
+    try:
+        return hasattr(made, part)
+    except FAILURES:  # a property that raises is there, and will say so where it is needed
+        return True
+
+
+def _parts(contract: type) -> list[str]:
+    """Return the methods and properties of a protocol and of those it extends; other attributes may be left out."""
+    members = {name: member for base in reversed(contract.__mro__) for name, member in vars(base).items()}
+    return [
+        name
+        for name, member in members.items()
+        if not name.startswith("_") and (callable(member) or isinstance(member, property))
+    ]

@@ -1,0 +1,89 @@
+"""The sections of an experiment whose settings are always the same: everything but `[network]` and `[strategy]`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from evolve.config.options import Options
+from evolve.config.values import Duration, Kwargs, Rounds
+
+
+class WrapperOptions(Options):
+    """One Gymnasium wrapper around the environment: `name` is `module:Class`, `kwargs` are its arguments.
+
+    The module must be one of gymnasium.wrappers, or the one that `env.id` names. No other module is imported.
+    """
+
+    name: str = Field(pattern=r"^[\w.]+:\w+$")
+    kwargs: Kwargs = Field({})
+
+
+class EnvOptions(Options):
+    """The environment.
+
+    kwargs: arguments of its constructor.
+    reuse: whether an environment object may run a second episode. "auto" allows it only where reset is known to restore
+    every bit; Box2D's world, for example, remembers earlier episodes.
+    action_scale: the largest action in a dimension without bounds. Below 1, it is also the share of the range that is
+    used in a dimension with bounds.
+    on_failure: what to do when an episode raises, gives a reward or an observation that is not finite, or does not end
+    in time. "stop" ends the run; "worst" counts the episode as the worst there is (its return is NaN).
+    max_episode_seconds: wall time of an episode, including that of the environments stepped beside it. What it ends
+    depends on the machine: limit a task by `max_episode_steps`, and use this against environments that hang.
+    """
+
+    id: str = Field("CartPole-v1", min_length=1)
+    engine: Literal["gymnasium", "envpool"] = "gymnasium"
+    kwargs: Kwargs = Field({})
+    wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
+    max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    reuse: bool | Literal["auto"] = "auto"
+    action_scale: float = Field(1.0, gt=0)
+    on_failure: Literal["stop", "worst"] = "stop"
+    max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
+
+
+class RacingOptions(Options):
+    """Racing: when each candidate has played so many episodes (`rounds`), only the best share (`keep`) plays on."""
+
+    rounds: Rounds = ()
+    keep: float = Field(0.5, gt=0, lt=1)
+
+
+class EarlyStopOptions(Options):
+    """When a run ends before its last generation: when its champion is good enough, or after so many steps.
+
+    mean_return: after every `every` generations the champion plays `episodes` validation episodes, which are used for
+    nothing else; the run ends when their mean return is at least this.
+    steps: environment steps of all generations, without the validation episodes.
+    """
+
+    mean_return: float | None = None
+    episodes: int = Field(100, ge=1, lt=2**31)
+    every: int = Field(10, ge=1)
+    steps: Annotated[int, Field(ge=1)] | None = None
+
+
+class ComputeOptions(Options):
+    """How the work is done; nothing here can change a fitness.
+
+    slots: how many episodes one process steps together; by default the engine chooses.
+    check: whether to try before a run that the same seed gives the same episode, and before a run is resumed that one
+    episode of its log still goes as it went.
+    """
+
+    backend: Literal["auto", "numpy", "native"] = "auto"
+    slots: Annotated[int, Field(ge=1, le=65536)] | None = None
+    time_limit: Duration | None = None
+    check: bool = True
+
+
+class OutputOptions(Options):
+    """Where run files go, by default to `runs/<environment>-<network>`, and what they keep.
+
+    genomes: the "champions" of the generations (5 bytes per weight), or "all" candidates (P times as much), so that any
+    of them can be replayed.
+    """
+
+    directory: str | None = None
+    genomes: Literal["champions", "all"] = "champions"

@@ -1,0 +1,165 @@
+"""Sweeps: one experiment file that stands for a grid of experiments.
+
+Its table `[sweep]` lists values for keys; there is one experiment for each combination, in the order of the file, the
+last key changing fastest:
+
+    [sweep]
+    strategy.survivors = [1, 8]
+    network.plasticity = [0.0, 0.1]
+
+A value may be a table, where settings go together: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
+"""
+
+import copy
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evolve.config.documents import set_key
+from evolve.config.options import Table, parse
+from evolve.config.settings import Config
+from evolve.errors import InputError
+
+MOST = 1000
+"""Experiments of one sweep."""
+
+
+def experiments(table: Table, title: str) -> list[Config]:
+    """Return the experiments that a table describes: one, or those of its sweep.
+
+    Args:
+        table: An experiment, as a TOML file has it.
+        title: The name of the sweep. Each of its experiments has a directory of its own, in `runs/<title>` unless the
+            table says otherwise.
+
+    Raises:
+        InputError: An experiment is wrong.
+    """
+    configs = []
+    for name, point in points(table):
+        config = parse(Config, point)
+        _check_text(config)
+        if name:
+            directory = str(Path(config.output.directory or f"runs/{title}") / name)
+            config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
+        configs.append(config)
+    return configs
+
+
+def _check_text(config: Config) -> None:
+    """Raise InputError for a directory without a name, and for words of the command line that are no text."""
+    directory = config.output.directory
+    if directory == "":
+        raise InputError("output.directory", "a directory", "an empty text")
+    everything = json.dumps(config.model_dump(), ensure_ascii=False, default=str)  # TOML has no way to say None
+    for what, text in (("output.directory", directory or ""), ("experiment", everything)):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(what, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
+
+
+def points(table: Table) -> list[tuple[str, Table]]:
+    """Return the name and the table of each experiment of a sweep; without one the table itself, its name empty.
+
+    Raises InputError where `sweep` is no table of lists, or has more than `MOST` combinations.
+    """
+    table = copy.deepcopy(table)
+    grid = table.pop("sweep", {})
+    if not isinstance(grid, dict):
+        raise InputError("sweep", "a table of lists", grid)
+    lists = _lists(grid, "")
+    if math.prod(len(values) for _, values in lists) > MOST:
+        raise InputError("sweep", f"at most {MOST} combinations", " × ".join(str(len(v)) for _, v in lists))
+    found = []
+    for values in itertools.product(*(values for _, values in lists)):
+        chosen = dict(zip((key for key, _ in lists), values, strict=True))
+        point = copy.deepcopy(table)
+        for key, value in chosen.items():
+            set_key(point, key, copy.deepcopy(value))
+        found.append((chosen, point))
+    return list(zip(_names([chosen for chosen, _ in found]), (point for _, point in found), strict=True))
+
+
+def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
+    """Set keys in a table. A key that the table sweeps over is then no longer swept over.
+
+    Args:
+        table: Is changed.
+        given: Dotted keys and their values; a key may begin with "sweep.".
+
+    Raises:
+        InputError: A key is a part of what is swept over as a whole, or is given both with and without "sweep.".
+    """
+    swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
+    single = [one for one in given if one not in swept]
+    for key, value in single:
+        _without(table, key)
+        set_key(table, key, value)
+    for key, value in swept:
+        set_key(table, key, value)
+    lists = _lists(table["sweep"], "") if swept and isinstance(table["sweep"], dict) else []
+    for (key, value), (name, _) in itertools.product(single, lists):
+        if f"{key}.".startswith(f"{name}."):
+            raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
+
+
+def _without(table: Table, key: str) -> None:
+    """Take a key out of the sweep. Raises InputError where it is a part of what is swept over as a whole."""
+    *sections, last = key.split(".")
+    grid: Any = table.get("sweep", {})
+    if isinstance(grid, dict):
+        grid.pop(key, None)
+        whole = [name for name, values in _lists(grid, "") if key.startswith(f"{name}.")]
+        if whole:
+            raise InputError.plainly(key, f"{key} cannot be set: the file sweeps over {whole[0]} as a whole.")
+    for section in sections:
+        grid = grid.get(section, {}) if isinstance(grid, dict) else {}
+    if isinstance(grid, dict):
+        grid.pop(last, None)
+
+
+def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
+    """Return the dotted keys of a sweep with their values. Raises InputError for a key that cannot be swept over."""
+    found = []
+    for name, value in grid.items():
+        key = prefix + name
+        if isinstance(value, dict):
+            found += _lists(value, f"{key}.")
+        elif isinstance(value, list) and value:
+            found.append((key, value))
+        else:
+            raise InputError(f"sweep.{key}", "a list of values", value)
+        if key.partition(".")[0] in ("seeds", "output", "compute", "sweep"):
+            message = f"sweep.{key}: this cannot be swept over. (Several seeds are a list: seeds = [1, 2].)"
+            raise InputError.plainly(f"sweep.{key}", message)
+    return found
+
+
+def _names(points: list[dict[str, Any]]) -> list[str]:
+    """Return what sets each experiment apart, fit for a directory: survivors=8,plasticity=0.1.
+
+    Tables are named by their values alone if that tells them apart. Raises InputError for two that are the same.
+    """
+    for keyed in (False, True):
+        names = [_name(chosen, keyed) for chosen in points]
+        if len(set(names)) == len(names):
+            return names
+    raise InputError("sweep", "every combination once", next(name for name in names if names.count(name) > 1))
+
+
+def _name(chosen: Mapping[str, Any], keyed: bool) -> str:
+    last = [key.rpartition(".")[2] for key in chosen]
+    names = [short if last.count(short) == 1 else key for short, key in zip(last, chosen, strict=True)]
+    texts = (re.sub(r"[^A-Za-z0-9.+-]", "-", _text(value, keyed)) for value in chosen.values())
+    return ",".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
+
+
+def _text(value: Any, keyed: bool) -> str:
+    if isinstance(value, dict):
+        return "-".join(f"{key}-{_text(part, keyed)}" if keyed else _text(part, keyed) for key, part in value.items())
+    return "-".join(_text(part, keyed) for part in value) if isinstance(value, list) else str(value)

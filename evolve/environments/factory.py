@@ -1,0 +1,120 @@
+"""Making Gymnasium environments with their wrappers, and putting into words why one cannot be made."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
+
+from evolve.config import EnvOptions, nearest
+from evolve.config.extras import install
+from evolve.errors import FAILURES, InputError, one_line
+
+_Env = gymnasium.Env[Any, Any]
+
+# Families whose reset restores every bit. Box2D is not among them: a world that has run an episode orders
+# its contacts differently in the next, and a BipedalWalker then walks another trajectory from the same seed.
+_RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+# Wrappers that remember nothing of earlier episodes.
+_STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
+MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
+_EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's complaint
+
+
+def maker(options: EnvOptions) -> Callable[[], _Env]:
+    """Return a function that makes the environment with its wrappers."""
+    wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
+
+    def make() -> _Env:
+        env: _Env = gymnasium.make(
+            options.id,
+            max_episode_steps=options.max_episode_steps,
+            disable_env_checker=True,
+            **options.kwargs,
+        )
+        for number, (wrapper, kwargs) in enumerate(wrappers):
+            try:
+                env = wrapper(env, **kwargs)
+            except Exception as error:
+                came = f"{wrapper.__name__} ({one_line(error)})"
+                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", came) from error
+        return env
+
+    return make
+
+
+def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    module, _, attribute = name.partition(":")
+    named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
+    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
+        expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
+        cure = f'Let env.id name your module: env.id="{module}:{env_id.rpartition(":")[2]}".'
+        raise InputError("env.wrappers", expected, name, cure)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+            raise TypeError(f"{attribute} is no gymnasium.Wrapper")
+    except Exception as error:  # an import runs whatever the module holds
+        expected = "a wrapper `module:Class` that can be imported"
+        raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})") from error
+    return found
+
+
+def draws_by_mujoco(env: _Env | None) -> bool:
+    """Return whether MuJoCo draws an environment."""
+    return env is not None and hasattr(env.unwrapped, "mujoco_renderer")
+
+
+def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+    """Return a new environment.
+
+    Args:
+        options: The environment.
+        make: Makes it.
+
+    Raises:
+        InputError: It cannot be made; says what is missing.
+    """
+    argument = "env.id"
+    try:
+        return make()
+    except DependencyNotInstalled as error:
+        extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
+        cure = install(extra) if extra else ""
+        expected = "an environment whose packages are installed"
+        raise InputError(argument, expected, f"{options.id} ({error})", cure) from None
+    except (UnregisteredEnv, DeprecatedEnv):
+        cure = f"{nearest(options.id, gymnasium.registry)} {_module_cure(options.id)}".strip()
+        raise InputError(argument, "a registered environment", options.id, cure) from None
+    except ModuleNotFoundError as error:
+        cure = "Modules are looked for in the working directory and on PYTHONPATH."
+        came = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
+        raise InputError(argument, "a module that can be imported", came, cure) from None
+    except InputError:
+        raise
+    except FAILURES as error:  # whatever a constructor or an imported module raises
+        if options.kwargs:
+            expected = f"arguments that {options.id} takes"
+            raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from error
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+
+
+def _module_cure(env_id: str) -> str:
+    """Return how to name an environment that a module of the user's own registers."""
+    if ":" in env_id:
+        return ""
+    full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
+    return f'One that a module of yours registers is named with it: env.id="{full}".'
+
+
+def may_reuse(env: _Env, options: EnvOptions) -> bool:
+    """Return whether an environment object may run another episode, see `EnvOptions.reuse`."""
+    if isinstance(options.reuse, bool):
+        return options.reuse
+    # Wrappers may come from the registration or from an entry point too, and some remember: every layer is looked at.
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env).__name__ not in _STATELESS_WRAPPERS or not type(env).__module__.startswith("gymnasium.wrappers."):
+            return False
+        env = env.env
+    return type(env).__module__.startswith(_RESET_RESTORES_ALL)

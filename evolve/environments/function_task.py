@@ -1,0 +1,110 @@
+"""Tasks that are plain Python functions: an episode is one call of a generator function."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from evolve.errors import InputError, pluralize, sanitize
+from evolve.shapes import Float32
+
+Episode = Callable[[np.random.Generator], Generator[Any, Float32, float]]
+"""Yields observations [O], is sent actions [A] in [-1, 1], and returns the return."""
+
+
+class FunctionEnv(gymnasium.Env[Float32, Float32]):
+    """A Gymnasium environment whose episodes are calls of a function; the only reward comes at the end.
+
+    `reset` and `step` raise InputError where the function does not do what `register_task` asks of it.
+
+    Args:
+        episode: The function.
+        observation_size: O.
+        action_size: A.
+        name: The name of the environment, for errors.
+    """
+
+    def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str) -> None:
+        function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
+        self._title = f"{function} ({name})"
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_size,), np.float32)
+        self._episode = episode
+        self._size = observation_size
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Float32, Any]:
+        """Begin an episode: call the function, up to its first yield."""
+        super().reset(seed=seed)
+        self._running = self._episode(self.np_random)
+        if not isinstance(self._running, Generator):
+            came = f"one without a yield, which returned {sanitize(self._running, 100)}"
+            raise InputError(self._title, "a function that yields observations", came)
+        try:
+            self._seen = self._observation(next(self._running))
+        except StopIteration:
+            raise InputError(self._title, "an observation to be yielded before it returns", "none") from None
+        return self._seen, {}
+
+    def step(self, action: Float32) -> tuple[Float32, float, bool, bool, dict[str, Any]]:
+        """Send an action to the function; the episode ends when it returns."""
+        try:
+            self._seen = self._observation(self._running.send(action))
+        except StopIteration as end:
+            return self._seen, self._return(end.value), True, False, {}
+        return self._seen, 0.0, False, False, {}
+
+    def _observation(self, given: Any) -> Float32:
+        """Return what the function has yielded, [O]. Raises InputError where it is no O numbers."""
+        expected = f"each yield to give {pluralize(self._size, 'number')}, as registered (observation_size)"
+        try:
+            seen = np.asarray(given, np.float32)
+        except (TypeError, ValueError):  # no numbers, or a ragged nest of them
+            raise InputError(self._title, expected, given) from None
+        if given is None or seen.size != self._size:
+            raise InputError(self._title, expected, f"{seen.size}: {sanitize(given, 100)}" if seen.shape else given)
+        return seen.reshape(self._size)
+
+    def _return(self, given: Any) -> float:
+        """Return what the function has returned. Raises InputError where it is no number."""
+        try:
+            return float(given)
+        except (TypeError, ValueError):
+            cure = "" if given is not None else "Let it end with: return score."
+            raise InputError(self._title, "one number to be returned, the episode's return", given, cure) from None
+
+
+def register_task(name: str, episode: Episode, observation_size: int, action_size: int) -> None:
+    """Register a function as an environment, so that an experiment can name it: `env.id = "module:Name-v0"`.
+
+    One call of the function is one episode:
+
+        def xor(random):
+            score = 0.0
+            for a, b in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+                action = yield [a, b]
+                score -= (action[0] - (a ^ b)) ** 2
+            return score
+
+        register_task("Xor-v0", xor, observation_size=2, action_size=1)
+
+    Args:
+        name: Of the environment, with a version: "Xor-v0". The module that calls `register_task` goes in front of it
+            where an experiment names it: "xor:Xor-v0".
+        episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of chance that it
+            may use, since an episode has to be repeated from its seed. It yields an observation, O numbers, and is
+            sent an action for it, [A] float32 in [-1, 1]. In the end it returns the return of the episode, one number;
+            higher is better.
+        observation_size: O, how many numbers an observation has.
+        action_size: A, how many numbers an action has.
+
+    Raises:
+        InputError: Not here, but when an experiment is prepared or an episode is played: the function yields or returns
+            something else. The message names the function.
+        gymnasium.error.Error: The name is none that Gymnasium can register.
+    """
+
+    def make(**_: Any) -> FunctionEnv:
+        return FunctionEnv(episode, observation_size, action_size, name)
+
+    gymnasium.register(name, entry_point=make)

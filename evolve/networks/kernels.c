@@ -1,0 +1,16 @@
+/* The native kernels, all in one compilation unit.
+ *
+ * It lies with the networks, above the generic kernels, because it includes those of each network: the package of portable
+ * arithmetic knows of no network, although the built library, evolve.numerics._kernels, lies there, where it is loaded.
+ * It is one unit so that the generic functions are inlined into the step of each network.
+ */
+#include "../numerics/kernels/lanes.h"
+#include "../numerics/kernels/exact.h"
+#include "../numerics/kernels/sums.h"
+#include "../numerics/kernels/fingerprints.h"
+#include "../numerics/kernels/normalization.h"
+
+#include "kernels/hebbian_dag.h"
+#include "kernels/hebbian_lstm.h"
+#include "kernels/layers.h"
+#include "kernels/plastic_mlp.h"

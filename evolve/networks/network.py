@@ -1,0 +1,65 @@
+"""What a network is to the rest of the engine.
+
+A network is a frozen description: it knows how many weights a genome has and how they are laid out, how an initial
+genome is drawn, and makes batches. A batch holds the mutable state of B slots while episodes run; each slot is one
+(candidate, episode), and no slot can influence another's bits.
+"""
+
+from typing import Protocol
+
+from evolve.genome import Block, GenomeLayout
+from evolve.numerics import Backend
+from evolve.shapes import Bool, Float32, Int64, Slots
+
+
+def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
+    """Return the matrices of a network in which each layer reads all earlier ones; sizes from the observation on."""
+    blocks: list[Block] = []
+    start = 0
+    for layer, columns in enumerate(sizes[1:]):
+        for source in range(layer + 1):
+            blocks.append(Block(layer, source, start, sizes[source], columns))
+            start = blocks[-1].stop
+    return tuple(blocks)
+
+
+class Batch(Protocol):
+    """The running state of B slots; k of them are named by their numbers [k], all different."""
+
+    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
+        """Put genomes into slots and clear all other state of these slots.
+
+        Args:
+            slots: [k].
+            weights: [k, W] of the genomes.
+            mask: [k, W] of the genomes.
+            seeds: [k], those of the episodes' environments, for what a network draws at the start of an episode.
+        """
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy the genomes and the state of slots onto as many others."""
+
+    def step(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> new actions [n, A] in [-1, 1]."""
+
+    def traces(self, slots: Slots) -> Float32:
+        """Return [k, T]: what the slots' episodes leave for the strategy; ignore the values of pruned connections."""
+
+
+class Network(GenomeLayout, Protocol):
+    """A description of one kind of network at given sizes.
+
+    A class may also have a static method `validate(options)`, which raises InputError for options that make no sense in
+    a new run. Runs that were begun with such options can still be resumed and examined.
+    """
+
+    @property
+    def observation_size(self) -> int:
+        """O, the inputs."""
+
+    @property
+    def slot_size(self) -> int:
+        """How many float32 numbers one slot of a batch holds, about."""
+
+    def batch(self, slots: int, backend: Backend) -> Batch:
+        """Return an empty batch of B = `slots` slots; every back end gives the same bits."""

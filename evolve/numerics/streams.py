@@ -1,0 +1,169 @@
+"""Keyed random streams: every random number is a function of (seed, purpose, generation, candidate, episode).
+
+There is no generator state to carry, save or share: code that needs random numbers opens the stream of its key. Only
+the raw 64-bit words of Philox are taken from NumPy, because their stability is guaranteed across versions and CPUs,
+while the distributions of `numpy.random.Generator` may change and call libm.
+
+The purpose keeps streams apart that differ in nothing else. The purposes of this package are numbered (`Purpose`). Code
+from outside names its own: any text, such as "my_package.mutation", which is hashed to a number that no `Purpose` has.
+"""
+
+import hashlib
+import math
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.shapes import Float64, Int64, UInt64
+
+_PART_LIMIT = 2**32
+
+
+class Purpose(IntEnum):
+    """First part of a stream's key. Every published digest depends on these numbers: add some, never renumber."""
+
+    INIT = 0
+    EPISODE = 1
+    HELD_OUT = 2
+    PARENTS = 3
+    SWAPS = 4
+    TRACE_PRUNING = 5
+    UNIFORM_PRUNING = 6
+    WEIGHT_NOISE = 7
+    REGROWTH = 8
+    CHECK = 9
+    INITIAL_WEIGHTS = 10
+    MASKS = 11
+    VALIDATION = 12
+
+    @property
+    def title(self) -> str:
+        """Its name in words, and as an option: held-out."""
+        return self.name.lower().replace("_", "-")
+
+
+def purpose_number(purpose: Purpose | str) -> int:
+    """Return the number of a purpose; of a name, the first 32 bits of its sha256 (UTF-8, big-endian) | 2**31.
+
+    So all names have numbers in [2**31, 2**32), far above those of `Purpose`.
+    """
+    if isinstance(purpose, str):
+        return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:4], "big") | 2**31
+    return int(purpose)
+
+
+def seed_sequence(
+    seed: int, purpose: Purpose | str, generation: int = 0, candidate: int = 0, episode: int = 0
+) -> np.random.SeedSequence:
+    """Return the `SeedSequence` of a key.
+
+    Args:
+        seed: That of the experiment.
+        purpose: What the random numbers are for: a `Purpose`, or the name of a purpose from outside the package.
+        generation: In [0, 2**32), as the following.
+        candidate: That of the population.
+        episode: That of the candidate.
+
+    Raises:
+        ValueError: A part of the key is out of range.
+    """
+    key = (purpose_number(purpose), generation, candidate, episode)
+    if not all(0 <= part < _PART_LIMIT for part in key):
+        raise ValueError(f"stream key: expected every part in [0, 2**32), got {key}")
+    return np.random.SeedSequence(seed, spawn_key=key)
+
+
+class Stream:
+    """The random stream of one key, read from its beginning and owned by one user; see `seed_sequence` for the key."""
+
+    def __init__(
+        self, seed: int, purpose: Purpose | str, generation: int = 0, candidate: int = 0, episode: int = 0
+    ) -> None:
+        self._philox = np.random.Philox(seed_sequence(seed, purpose, generation, candidate, episode))
+
+    def bits(self, n: int) -> UInt64:
+        """Return `[n] uint64`: the next raw words of the Philox counter."""
+        return self._philox.random_raw(n)
+
+    def uniform(self, *shape: int) -> Float64:
+        """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
+        words = self.bits(math.prod(shape)) >> np.uint64(12)
+        return ((words.astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
+
+    def below(self, bound: int, *shape: int) -> Int64:
+        """Return `[*shape] int64`, uniform on {0, …, bound - 1} (bias under bound / 2**52)."""
+        return np.floor(self.uniform(*shape) * bound).astype(np.int64)
+
+
+def environment_seeds(
+    seed: int, purpose: Purpose | str, generations: Int64, candidates: Int64, episodes: Int64
+) -> Int64:
+    """Return [N]: the 31-bit seed of each episode's environment (EnvPool's seeds are signed 32-bit).
+
+    Args:
+        seed: That of the experiment.
+        purpose: What the episodes are for.
+        generations: [N], as the following; the rest of the keys.
+        candidates: [N].
+        episodes: [N].
+
+    Raises:
+        ValueError: A part of a key is outside [0, 2**32).
+    """
+    if len(candidates) < _FEW:
+        keys = zip(generations.tolist(), candidates.tolist(), episodes.tolist(), strict=True)
+        words = [seed_sequence(seed, purpose, *key).generate_state(1, np.uint32)[0] for key in keys]
+        return np.array(words, np.int64) >> 1
+    keys_n4 = np.stack([np.full_like(candidates, purpose_number(purpose)), generations, candidates, episodes], axis=1)
+    return first_words(seed, keys_n4).astype(np.int64) >> 1
+
+
+_FEW = 32  # below this many keys, NumPy's own objects are faster than arrays
+
+
+def first_words(seed: int, keys: Int64) -> NDArray[np.uint32]:
+    """Return [N]: the first word of `SeedSequence(seed, spawn_key=key).generate_state` for each row of keys [N, 4].
+
+    The algorithm is O'Neill's `seed_seq_fe` as NumPy documents it (and promises to keep), over all keys at once.
+    Raises ValueError for a part outside [0, 2**32).
+    """
+    if keys.min(initial=0) < 0 or keys.max(initial=0) >= _PART_LIMIT:
+        raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
+    entropy = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
+    entropy += [0] * (4 - len(entropy))  # so that no key is taken for a part of the seed
+    words = [np.full(len(keys), word, np.uint32) for word in entropy] + list(keys.T.astype(np.uint32))
+    constant = _Constant(0x43B0D7E5, 0x931E8875)
+    pool = [_hash(word, constant) for word in words[:4]]
+    for source in range(4):
+        for target in range(4):
+            if source != target:
+                pool[target] = _mix(pool[target], _hash(pool[source], constant))
+    for word in words[4:]:
+        pool = [_mix(part, _hash(word, constant)) for part in pool]
+    return _hash(pool[0], _Constant(0x8B51F9DD, 0x58F38DED))
+
+
+class _Constant:
+    """The running constant of the hash: a multiplicative sequence of 32-bit words."""
+
+    def __init__(self, first: int, factor: int) -> None:
+        self.value = first
+        self._factor = factor
+
+    def advance(self) -> int:
+        self.value = self.value * self._factor & 0xFFFFFFFF
+        return self.value
+
+
+def _hash(words: NDArray[np.uint32], constant: _Constant) -> NDArray[np.uint32]:
+    mixed = words ^ np.uint32(constant.value)
+    mixed *= np.uint32(constant.advance())
+    mixed ^= mixed >> np.uint32(16)
+    return mixed
+
+
+def _mix(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    mixed = one * np.uint32(0xCA01F9DD) - other * np.uint32(0x4973F715)
+    mixed ^= mixed >> np.uint32(16)
+    return mixed

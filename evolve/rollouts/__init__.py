@@ -1,0 +1,34 @@
+"""Rollouts: networks × environments × keyed episodes → results. No MPI, no files.
+
+An `EpisodeBatch` says which genomes play which episodes, a `Rollout` plays them in B slots side by side, and
+`EpisodeResults` hold what came of it, by key. `PopulationResults` is the same as a table of candidates × episodes.
+"""
+
+from evolve.rollouts.episodes import (
+    EPISODE_QUANTITIES,
+    EpisodeBatch,
+    EpisodeFailure,
+    EpisodeResults,
+    RolloutSpec,
+    generation_keys,
+    join,
+)
+from evolve.rollouts.normalization import Moments
+from evolve.rollouts.results import PopulationResults, ResultsCollector, by_candidate, sum_traces
+from evolve.rollouts.rollout import Rollout
+
+__all__ = [
+    "EPISODE_QUANTITIES",
+    "EpisodeBatch",
+    "EpisodeFailure",
+    "EpisodeResults",
+    "Moments",
+    "PopulationResults",
+    "ResultsCollector",
+    "Rollout",
+    "RolloutSpec",
+    "by_candidate",
+    "generation_keys",
+    "join",
+    "sum_traces",
+]

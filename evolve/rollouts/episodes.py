@@ -1,0 +1,213 @@
+"""What flows between ranks: a batch of episodes goes out, and their results come home.
+
+Both are frozen records of plain arrays, the same in this process and on the wire. Results are keyed by (genome,
+episode) and may come in any order. A quantity that every episode has is declared here once, as a field of
+`EpisodeResults`; the wire, the collector and, if the store has a column of its name, the run file carry it without
+knowing it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from evolve.genome import Genomes
+from evolve.numerics.streams import Purpose, environment_seeds
+from evolve.shapes import Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
+
+
+@dataclass(frozen=True)
+class RolloutSpec:
+    """What plays a batch: from `experiment` (TOML text) any rank makes the rollout, its network and its environments.
+
+    slots: B, how many episodes run side by side. num_traces: T, the traces that an episode leaves. episode_seconds: the
+    wall time that an episode may take. on_failure: whether an episode that fails ends the evaluation ("stop") or has a
+    return of NaN ("worst"). chunk_seconds: how much work is worth handing out at a time.
+    """
+
+    experiment: str
+    slots: int
+    num_traces: int
+    episode_seconds: float
+    on_failure: Literal["stop", "worst"] = "stop"
+    chunk_seconds: float = 0.01
+
+
+@dataclass(frozen=True)
+class EpisodeBatch:
+    """N episodes to be played, each by one of C genomes.
+
+    The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode): `keys` [C, 2] has
+    generation and candidate of each genome. Genomes with equal keys meet the same episodes (common random numbers).
+
+    genome_ids: [C], what the results call each genome; in a whole batch 0 … C - 1.
+    candidates: [C], the numbers by which messages name the genomes.
+    normalizers: [C, 2, O], with O = 0 where observations are not normalized.
+    rows: [N], which of the C genomes plays each episode.
+    episodes: [N], the number of each among those of its genome.
+    """
+
+    seed: int
+    purpose: int
+    genomes: Genomes
+    genome_ids: Int32
+    candidates: Int32
+    keys: Int64
+    normalizers: Float32
+    rows: Int32
+    episodes: Int32
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(
+        cls,
+        seed: int,
+        purpose: Purpose,
+        genomes: Genomes,
+        keys: Int64,
+        episodes: range,
+        normalizer: Float32 | None = None,
+        rows: NDArray[Any] | None = None,
+        candidates: NDArray[Any] | None = None,
+    ) -> "EpisodeBatch":
+        """Return the batch in which genomes play the same range of episodes, one genome after another.
+
+        Args:
+            seed: Of the experiment.
+            purpose: What the episodes are for; part of their keys.
+            genomes: [C, W].
+            keys: [C, 2], generation and candidate of each genome.
+            episodes: The numbers of the episodes of each genome.
+            normalizer: [2, O] for all, or [C, 2, O]; None where observations are not normalized.
+            rows: The genomes that play, in this order; by default all.
+            candidates: [C], by which messages name the genomes; by default 0 … C - 1.
+        """
+        C = len(genomes)
+        check_shape(keys, "keys", "C 2", np.int64, C=C)
+        everyone = np.arange(C, dtype=np.int32)
+        playing = everyone if rows is None else rows
+        return cls(
+            seed,
+            int(purpose),
+            genomes,
+            everyone,
+            everyone if candidates is None else candidates.astype(np.int32),
+            keys,
+            _broadcast(normalizer, C),
+            np.repeat(playing, len(episodes)).astype(np.int32),
+            np.tile(np.array(episodes, np.int32), len(playing)),
+        )
+
+    def take(self, indices: Int64) -> "EpisodeBatch":
+        """Return the batch of some episodes [k], by index, with the genomes that these need."""
+        needed, rows = np.unique(self.rows[indices].astype(np.int64), return_inverse=True)
+        return EpisodeBatch(
+            self.seed,
+            self.purpose,
+            self.genomes.take(needed),
+            self.genome_ids[needed],
+            self.candidates[needed],
+            self.keys[needed],
+            self.normalizers[needed],
+            rows.astype(np.int32),
+            self.episodes[indices],
+        )
+
+    def environment_seeds(self) -> Int64:
+        """Return [N]: the seed of each episode's environment."""
+        generations, candidates = self.keys[self.rows].T
+        episodes = self.episodes.astype(np.int64)
+        return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
+
+
+def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:
+    """Return [C, 2, O], with O = 0 for no normalizer."""
+    if normalizer is None:
+        return np.zeros((genomes, 2, 0), np.float32)
+    return np.broadcast_to(normalizer, (genomes, *normalizer.shape[-2:]))
+
+
+def generation_keys(generation: int, population: int, common: bool = False) -> Int64:
+    """Return the keys [P, 2] of one generation; with `common` all candidates meet candidate 0's episodes."""
+    candidates = np.zeros(population, np.int64) if common else np.arange(population, dtype=np.int64)
+    return np.stack([np.full(population, generation, np.int64), candidates], axis=1)
+
+
+def quantity(symbols: str, dtype: DTypeLike) -> Any:
+    """Declare a field of `EpisodeResults`: its shape in the project's alphabet, and its type."""
+    return field(metadata={"symbols": symbols, "dtype": np.dtype(dtype)})
+
+
+@dataclass(frozen=True)
+class EpisodeResults:
+    """The results of N episodes, in any order.
+
+    genomes, episodes: the key of each. lengths: environment steps. fingerprints: 64 bits each for the observations and
+    the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 where these are not
+    normalized. step_hashes: a byte of both fingerprints after each step, the episodes end to end, L = Σ min(length,
+    MAX_HASHED_STEPS).
+    traces: whole multiples of 2⁻²⁰ [K, T], of the genomes `traced` [K]; rows of one genome are to be
+    added up, in any order, since integers have none.
+    """
+
+    genomes: Int32 = quantity("N", np.int32)
+    episodes: Int32 = quantity("N", np.int32)
+    returns: Float64 = quantity("N", np.float64)
+    lengths: Int32 = quantity("N", np.int32)
+    fingerprints: UInt64 = quantity("N 2", np.uint64)
+    moments: Float64 = quantity("N 2 O", np.float64)
+    step_hashes: UInt8 = quantity("L 2", np.uint8)
+    traced: Int32 = quantity("K", np.int32)
+    traces: Int64 = quantity("K T", np.int64)
+
+    def __len__(self) -> int:
+        return len(self.genomes)
+
+    def check(self) -> "EpisodeResults":
+        """Return itself. Raises ValueError unless every field has the declared type and the sizes agree."""
+        sizes: dict[str, int] = {}
+        for name, (symbols, dtype) in QUANTITIES.items():
+            array = getattr(self, name)
+            check_shape(array, name, symbols, dtype, **sizes)
+            sizes |= dict(zip(symbols.split(), array.shape, strict=True))
+        return self
+
+
+QUANTITIES = {f.name: (f.metadata["symbols"], f.metadata["dtype"]) for f in fields(EpisodeResults)}
+"""The shape and the type of each field of `EpisodeResults`."""
+
+EPISODE_QUANTITIES = tuple(
+    n for n, (symbols, _) in QUANTITIES.items() if symbols[0] == "N" and n not in ("genomes", "episodes")
+)
+"""The quantities that every episode has."""
+
+
+def shape_of(symbols: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape that symbols ("N 2 O") stand for."""
+    return tuple(int(symbol) if symbol.isdigit() else sizes[symbol] for symbol in symbols.split())
+
+
+def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
+    """Return the results of all parts, end to end."""
+    if len(parts) == 1:
+        return parts[0]
+    return EpisodeResults(*(np.concatenate([getattr(part, name) for part in parts]) for name in QUANTITIES))
+
+
+@dataclass(frozen=True)
+class EpisodeFailure:
+    """An episode that could not be played to its end: its key, its environment's seed, the step, and what happened.
+
+    Its results have a return of NaN, and `step` as its length; step 0 is reset. A seed of -1 stands for one that is not
+    known, nor the step: its rank was lost.
+    """
+
+    genome: int
+    episode: int
+    seed: int
+    step: int
+    message: str

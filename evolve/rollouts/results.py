@@ -1,0 +1,136 @@
+"""Gathering results by key, so that the order of arrival cannot matter."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.numerics.hashing import MAX_HASHED_STEPS, fold_present
+from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeResults, join, shape_of
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
+
+TRACE_UNIT = 2.0**-20
+"""Hebbian traces are summed as fixed-point numbers, multiples of this: integers add up to the same in any order."""
+
+
+def quantize_traces(traces: Float32) -> Int64:
+    """Return Hebbian traces [K, T] in units of `TRACE_UNIT`; NaN and infinities become 0."""
+    finite = np.where(np.isfinite(traces), traces, np.float32(0)).astype(np.float64)
+    return np.rint(finite / TRACE_UNIT).astype(np.int64)
+
+
+def sum_traces(results: EpisodeResults) -> EpisodeResults:
+    """Add up the traces of each genome; the rows that are left ascend by genome."""
+    order = np.argsort(results.traced, kind="stable")
+    genomes, starts = np.unique(results.traced[order], return_index=True)
+    traces = results.traces[order]
+    if len(genomes) < len(order):
+        traces = np.add.reduceat(traces, starts, axis=0)
+    return replace(results, traced=genomes, traces=traces)
+
+
+class ResultsCollector:
+    """The results so far of a batch with C genomes of T traces each; traces are added up as they come."""
+
+    def __init__(self, num_genomes: int, num_traces: int) -> None:
+        self._parts: list[EpisodeResults] = []
+        self._traces: Int64 = np.zeros((num_genomes, num_traces), np.int64)
+
+    def add(self, results: EpisodeResults) -> None:
+        """Keep the results of episodes that have not been added before."""
+        summed = sum_traces(results)
+        self._traces[summed.traced] += summed.traces
+        # Copies: the arrays of a message are views that would keep all of it alive.
+        kept = {
+            name: getattr(results, name).copy() for name in ("genomes", "episodes", "step_hashes", *EPISODE_QUANTITIES)
+        }
+        self._parts.append(EpisodeResults(**kept, traced=results.traced[:0], traces=results.traces[:0].copy()))
+
+    def add_failure(self, genome: int, episode: int, observation_size: int) -> None:
+        """Add an episode that failed: a return of NaN, and zeros. observation_size: O, or 0 if there are no moments."""
+        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "T": self._traces.shape[1]}
+        zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
+        key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
+        self.add(EpisodeResults(**zeros | key | {"returns": np.array([np.nan])}))
+
+    def collect(self) -> EpisodeResults:
+        """Return all results, with a row of traces for each genome."""
+        genomes = np.arange(len(self._traces), dtype=np.int32)
+        return replace(join(self._parts), traced=genomes, traces=self._traces).check()
+
+
+@dataclass(frozen=True)
+class PopulationResults:
+    """The results of P candidates in up to E episodes each.
+
+    quantities: [P, E, …] each, by the name that `EpisodeResults` declares. played: [P, E], whether at all. traces:
+    [P, T], means over the episodes played. episode_results: the same results, one row per episode, in any order.
+    """
+
+    quantities: Mapping[str, NDArray[Any]]
+    played: Bool
+    traces: Float32
+    episode_results: EpisodeResults
+
+    @property
+    def returns(self) -> Float64:
+        """[P, E]; NaN for an episode that failed, or was not played."""
+        return self.quantities["returns"]
+
+    @property
+    def lengths(self) -> Int32:
+        """[P, E], environment steps."""
+        return self.quantities["lengths"]
+
+    @property
+    def fingerprints(self) -> UInt64:
+        """[P, E, 2]: 64-bit rolling hashes of observations and of network outputs."""
+        return self.quantities["fingerprints"]
+
+    @property
+    def moments(self) -> Float64:
+        """[P, E, 2, O], sums and sums of squares of observations."""
+        return self.quantities["moments"]
+
+    def trace_fingerprints(self) -> UInt64:
+        """Return [P]: 64 bits that stand for each candidate's traces."""
+        return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
+
+    def step_hashes(self, candidate: int) -> list[UInt8]:
+        """Return the step hashes [length, 2] of each of a candidate's E episodes; empty for one that was not played."""
+        results = self.episode_results
+        ends = np.cumsum(np.minimum(results.lengths, MAX_HASHED_STEPS), dtype=np.int64)
+        hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
+        for n in np.flatnonzero(results.genomes == candidate).tolist():
+            begin = int(ends[n - 1]) if n else 0
+            hashes[int(results.episodes[n])] = results.step_hashes[begin : int(ends[n])]
+        return hashes
+
+
+def by_candidate(results: EpisodeResults, mask: Bool, episodes: int) -> PopulationResults:
+    """Lay results out by candidate and episode, P × E.
+
+    Args:
+        results: Of P genomes, whose traces are one row each (`sum_traces`).
+        mask: [P, W]; a connection that is pruned has no trace.
+        episodes: E.
+    """
+    P = len(mask)
+    at = (results.genomes, results.episodes)
+    quantities = {name: _table(getattr(results, name), at, (P, episodes)) for name in EPISODE_QUANTITIES}
+    played = np.zeros((P, episodes), np.bool_)
+    played[at] = True
+    quantities["returns"][~played] = np.nan
+    scale = TRACE_UNIT / np.maximum(np.count_nonzero(played, axis=1), 1)[:, None]
+    traces = (results.traces.astype(np.float64) * scale).astype(np.float32)
+    if traces.shape[1]:
+        traces[~mask] = 0
+    return PopulationResults(quantities, played, traces, results)
+
+
+def _table(values: NDArray[Any], at: tuple[Int32, Int32], shape: tuple[int, int]) -> NDArray[Any]:
+    table: NDArray[Any] = np.zeros((*shape, *values.shape[1:]), values.dtype)
+    table[at] = values
+    return table

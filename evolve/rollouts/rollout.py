@@ -1,0 +1,220 @@
+"""A rollout: B slots that play episodes side by side.
+
+Episodes wait in a queue until there is a free slot; a slot whose episode has ended stands idle until the next begins
+there. Every tick is one batched network call over the slots up to the last live one, and one environment step of each
+live slot. When the queue has run dry, live slots move together.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from evolve.environments import Engine
+from evolve.networks import Network
+from evolve.numerics import Backend
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.failures import FailureDetector
+from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.rollouts.results import quantize_traces
+from evolve.rollouts.step_hashes import StepHashes
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+
+
+class Rollout:
+    """B slots that work through a queue of episodes.
+
+    Args:
+        engine: Runs the environments of B slots.
+        network: Whose batches step B genomes.
+        slots: B.
+        backend: By which the network computes; the bits are the same.
+        episode_seconds: How long an episode may take, wall time.
+        normalize: Whether networks see normalized observations.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        network: Network,
+        slots: int,
+        backend: Backend,
+        episode_seconds: float = math.inf,
+        normalize: bool = False,
+    ) -> None:
+        self.episode_seconds = episode_seconds
+        self.environment_seconds = 0.0
+        """How long environments have been at work."""
+        self._engine = engine
+        self._batch = network.batch(slots, backend)
+        self._observations = np.zeros((slots, engine.observation_size), np.float32)
+        self._hashes = StepHashes(self._observations, engine.action_size, backend)
+        self._normalizer = ObservationNormalizer(self._observations, backend) if normalize else None
+        self._detector = FailureDetector(engine, self._observations, episode_seconds)
+        self._failures: list[EpisodeFailure] = []
+        self._queue: deque[tuple[EpisodeBatch, Int64, int]] = deque()  # with environment seeds, and how many have begun
+        self._queued = 0
+        self._free = np.ones(slots, np.bool_)
+        self._genomes = np.zeros(slots, np.int32)
+        self._episodes = np.zeros(slots, np.int32)
+        self._seeds = np.zeros(slots, np.int64)
+        self._returns = np.zeros(slots)
+        self._lengths = np.zeros(slots, np.int32)
+        self._look()
+
+    @property
+    def pending(self) -> int:
+        """Episodes that are queued or running."""
+        return self._queued + len(self._live)
+
+    def submit(self, batch: EpisodeBatch) -> None:
+        """Queue episodes and begin as many as there are free slots."""
+        self._queue.append((batch, batch.environment_seeds(), 0))
+        self._queued += len(batch)
+        self._fill()
+
+    def clear(self) -> None:
+        """Forget every episode."""
+        self._queue.clear()
+        self._failures.clear()
+        self._engine.faults.clear()
+        self._queued = 0
+        self._free[:] = True
+        self._look()
+
+    def call_on_fault(self, callback: Callable[[], None]) -> None:
+        """Have a function called whenever an environment has failed or was interrupted, between two of them too."""
+        self._engine.on_fault = callback
+
+    def newest(self, slot: int) -> tuple[int, float]:
+        """Return the steps and the return so far of a slot's newest episode."""
+        return int(self._lengths[slot]), float(self._returns[slot])
+
+    def tick(self) -> EpisodeResults | None:
+        """Advance every live slot by one step; return the results of the episodes that ended, None for none."""
+        rows = self._rows
+        n = self._span
+        seen = self._observations[:n] if self._normalizer is None else self._normalizer.normalize(n)
+        outputs = self._batch.step(seen)
+        self._hashes.update(outputs)
+        rewards, ended = self._step_environments(outputs[rows])
+        self._lengths[rows] += 1
+        self._detector.after_step(self._live, n, rewards)
+        if self._engine.faults:
+            self._fail(rewards, ended)
+        self._returns[rows] += rewards
+        if not ended.any():
+            return None
+        results = self._finish(self._live[ended])
+        self._fill()
+        return results
+
+    def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool]:
+        begin = time.perf_counter()
+        rewards, ended = self._engine.step(self._live, outputs, self._observations)
+        now = time.perf_counter()
+        self.environment_seconds += now - begin
+        self._detector.advance(now)
+        return rewards, ended
+
+    def _fail(self, rewards: Float64, ended: Bool) -> None:
+        """End the episodes in which something went wrong."""
+        for slot, message in self._engine.faults.items():
+            if not self._free[slot]:
+                at = int(np.searchsorted(self._live, slot))
+                rewards[at] = np.nan
+                ended[at] = True
+                key = int(self._genomes[slot]), int(self._episodes[slot])
+                self._failures.append(EpisodeFailure(*key, int(self._seeds[slot]), int(self._lengths[slot]), message))
+        self._engine.faults.clear()
+
+    def take_failures(self) -> list[EpisodeFailure]:
+        """Return the episodes that have failed since this was last asked."""
+        if not self._failures:
+            return self._failures
+        failures, self._failures = self._failures, []
+        return failures
+
+    def _finish(self, slots: Slots) -> EpisodeResults:
+        self._free[slots] = True
+        self._look()
+        genomes = self._genomes[slots]
+        lengths = self._lengths[slots]
+        fingerprints, step_hashes = self._hashes.of(slots, lengths)
+        return EpisodeResults(
+            genomes=genomes,
+            episodes=self._episodes[slots],
+            returns=self._returns[slots],
+            lengths=lengths,
+            fingerprints=fingerprints,
+            moments=np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots),
+            step_hashes=step_hashes,
+            traced=genomes,
+            traces=quantize_traces(self._batch.traces(slots)),
+        )
+
+    def _fill(self) -> None:
+        """Begin queued episodes in free slots, if there are enough of these or nothing else to do; else close up."""
+        free = len(self._free) - len(self._live)
+        n = min(free, self._queued)
+        if n and (not len(self._live) or free >= self._engine.refill):
+            self._begin(np.flatnonzero(self._free)[:n])
+        elif len(self._live) and 2 * len(self._live) <= self._span:
+            self._close_up()
+
+    def _begin(self, slots: Slots) -> None:
+        done = 0
+        while done < len(slots):
+            done += self._load(slots[done:])
+        self._returns[slots] = 0.0
+        self._lengths[slots] = 0
+        self._free[slots] = False
+        self._hashes.begin(slots)
+        self._look()
+        self._detector.begin(slots)
+        begin = time.perf_counter()
+        self._engine.reset(slots, self._seeds[slots], self._observations)
+        self.environment_seconds += time.perf_counter() - begin
+        self._detector.after_reset(slots)
+        self._lengths[list(self._engine.faults)] = -1  # the next tick ends them, with no step taken
+
+    def _load(self, slots: Slots) -> int:
+        """Put queued episodes, all of one batch, into the first of these slots; return how many."""
+        batch, seeds, begun = self._queue.popleft()
+        n = min(len(slots), len(batch) - begun)
+        if begun + n < len(batch):
+            self._queue.appendleft((batch, seeds, begun + n))
+        self._queued -= n
+        part = slice(begun, begun + n)
+        at = slots[:n]
+        rows = batch.rows[part]
+        self._batch.load(at, batch.genomes.weights[rows], batch.genomes.mask[rows], seeds[part])
+        if self._normalizer is not None:
+            self._normalizer.begin(at, batch.normalizers[rows])
+        self._genomes[at] = batch.genome_ids[rows]
+        self._episodes[at] = batch.episodes[part]
+        self._seeds[at] = seeds[part]
+        return n
+
+    def _close_up(self) -> None:
+        """Move the last live slots into the first free ones, until the live slots are the first n."""
+        n = len(self._live)
+        targets = np.flatnonzero(self._free[:n])
+        sources = self._live[n - len(targets) :]
+        for part in (self._batch, self._engine, self._hashes, self._normalizer, self._detector):
+            if part is not None:
+                part.move(sources, targets)
+        for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths):
+            array[targets] = array[sources]
+        self._free[sources] = True
+        self._free[targets] = False
+        self._look()
+
+    def _look(self) -> None:
+        """Note which slots are live, in ascending order; how far they reach; and how best to index them."""
+        self._live: Slots = np.flatnonzero(~self._free)
+        n = len(self._live)
+        self._span = int(self._live[-1]) + 1 if n else 0
+        self._rows = slice(0, n) if self._span == n else self._live

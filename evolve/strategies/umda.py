@@ -1,0 +1,71 @@
+"""umda: a univariate estimation of distribution over masks, as in the second version of the 2020 script.
+
+The elite is the K = ceil(P/8) best, all of which are evaluated again in every generation. The rest of a generation:
+
+    p         clip(mean mask of the elite + `mask_noise` · N(0, 1), ε, 1 - ε) for each connection, ε = `min_probability`
+    mask      Bernoulli(p), for each child and connection
+    weights   those of a member of the elite, drawn uniformly; a connection that it lacks gets a new one, N(0, 1)
+    noise     every connection moves by `weight_noise` · N(0, 1); the 2020 script had none
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.genome import GenomeLayout, Genomes, pruned
+from evolve.numerics import normal_quantile
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import Float32, Float64
+from evolve.strategies.elite import Elite
+from evolve.strategies.elitist import Elitist, ElitistOptions
+
+
+class UmdaOptions(Options):
+    """Settings of `[strategy]` for umda. min_probability: the least probability of a connection, and of its absence."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
+
+    mask_noise: float = Field(0.1, ge=0, le=1e6)
+    min_probability: float = Field(0.05, ge=0, le=0.5)
+    weight_noise: float = Field(0.0, ge=0, le=1e6)
+    prior_evaluations: int = Field(0, ge=0, le=1000)
+
+
+class Umda(Elitist):
+    """The estimation of distribution for P = `population` candidates of a layout."""
+
+    def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        K = -(-population // 8)
+        shared = ElitistOptions(survivors=K, prior_evaluations=options.prior_evaluations)
+        super().__init__(shared, layout, population, seed, size=K)
+        self._options = options
+
+    def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
+        probability = self._probability(state, generation)
+        chosen = Stream(self._seed, Purpose.PARENTS, generation).below(len(state), len(candidates))
+        parents = state.genomes.take(chosen)
+        for child, candidate in enumerate(candidates):
+            stream = Stream(self._seed, Purpose.MASKS, generation, candidate)
+            mask = stream.uniform(self._layout.num_weights) < probability
+            grown = mask & ~parents.mask[child]
+            parents.weights[child, grown] = normal_quantile(stream.uniform(self._layout.num_weights))[grown]
+            parents.mask[child] = mask
+            self._add_noise(parents.weights[child], generation, candidate)
+        return pruned(parents.weights, parents.mask)
+
+    def _probability(self, state: Elite, generation: int) -> Float64:
+        """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
+        noise = normal_quantile(Stream(self._seed, Purpose.MASKS, generation).uniform(self._layout.num_weights))
+        mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)
+        noisy = mean + self._options.mask_noise * noise.astype(np.float64)
+        least = self._options.min_probability
+        p: Float64 = np.clip(noisy, least, 1 - least)
+        return p
+
+    def _add_noise(self, weights: Float32, generation: int, candidate: int) -> None:
+        if self._options.weight_noise:
+            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
+            weights += np.float32(self._options.weight_noise) * normal_quantile(stream.uniform(len(weights)))

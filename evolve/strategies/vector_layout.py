@@ -1,0 +1,45 @@
+"""Genomes without a network: plain vectors, for searching any function of W numbers by ask and tell."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.errors import InputError
+from evolve.genome import Block, Genomes
+from evolve.numerics import normal_quantile
+from evolve.numerics.streams import Stream
+
+
+@dataclass(frozen=True)
+class VectorLayout:
+    """The layout of genomes that are vectors of `size` numbers: one block, nothing pruned.
+
+    init_scale: the standard deviation of initial weights, which are N(0, init_scale²).
+    """
+
+    size: int
+    init_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError("genome_size", "at least 1", self.size)
+
+    @property
+    def num_weights(self) -> int:
+        """W, the size of the vector."""
+        return self.size
+
+    @property
+    def num_traces(self) -> int:
+        """T = 0: no network plays, so no connection leaves traces."""
+        return 0
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The vector, as the only column of a matrix."""
+        return (Block(layer=0, source=0, start=0, rows=self.size, columns=1),)
+
+    def init(self, stream: Stream) -> Genomes:
+        """Return one initial genome, P = 1."""
+        weights = np.float32(self.init_scale) * normal_quantile(stream.uniform(1, self.size))
+        return Genomes(weights, np.ones(weights.shape, np.bool_))

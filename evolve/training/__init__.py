@@ -1,0 +1,43 @@
+"""Training: what an experiment is, the loop ask → evaluate → tell → record, and how a run is taken up again.
+
+`prepare` completes a configuration and refuses bad input, `iterate` evolves it generation by generation, writing to a
+`RunLog`, most often a run file. Fitness, with racing over episodes, is one module. No printing, no signals.
+"""
+
+from evolve.training.champion_evaluation import evaluate_champion, held_out
+from evolve.training.experiment import (
+    Experiment,
+    is_portable,
+    load_config,
+    make_rollout,
+    prepare,
+    reload,
+    settings_text,
+    validate_new_run,
+)
+from evolve.training.fitness import connection_costs, evaluate_population, mean_return
+from evolve.training.loop import iterate
+from evolve.training.manifest import manifest
+from evolve.training.run_log import RunLog, RunState, normalizer_of, restore
+
+__all__ = [
+    "Experiment",
+    "RunLog",
+    "RunState",
+    "connection_costs",
+    "evaluate_champion",
+    "evaluate_population",
+    "held_out",
+    "is_portable",
+    "iterate",
+    "load_config",
+    "make_rollout",
+    "manifest",
+    "mean_return",
+    "normalizer_of",
+    "prepare",
+    "reload",
+    "restore",
+    "settings_text",
+    "validate_new_run",
+]

@@ -1,0 +1,174 @@
+"""An experiment, prepared: its configuration in full and what it describes."""
+
+import logging
+import math
+import os
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+from evolve import environments, networks, store, strategies
+from evolve.cluster import Watchdog
+from evolve.config import ComputeOptions, Config, EnvOptions, annotated_toml, parse, read_table
+from evolve.errors import InputError
+from evolve.networks import NETWORKS, Network
+from evolve.numerics import backend
+from evolve.rollouts import Rollout, RolloutSpec
+from evolve.strategies import STRATEGIES
+
+_LOG = logging.getLogger("evolve")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration in full, the network it describes, and A, the network outputs that make one action."""
+
+    config: Config
+    network: Network
+    action_size: int
+
+    @cached_property
+    def rollout_spec(self) -> RolloutSpec:
+        """What plays the episodes of this experiment, on any rank."""
+        env = self.config.env
+        return RolloutSpec(
+            experiment=self.config.to_toml(),
+            slots=self.config.compute.slots or 1,
+            num_traces=self.network.num_traces,
+            episode_seconds=env.max_episode_seconds,
+            on_failure=env.on_failure,
+            chunk_seconds=environments.chunk_seconds(env),
+        )
+
+    def in_evaluation(self) -> "Experiment":
+        """Return this experiment as its validation and held-out episodes are played, with their own limit of steps."""
+        return replace(self, config=self.config.in_evaluation())
+
+    def strategy(self, seed: int) -> strategies.Strategy[Any]:
+        """Return the strategy of a run with a seed. Raises InputError for settings that it refuses."""
+        return strategies.from_table(self.config.strategy, self.network, self.config.population, seed)
+
+
+def load_config(text: str, source: str = "the experiment") -> Config:
+    """Return the configuration written in a run file or sent to a worker. Raises InputError that names the source.
+
+    Settings that are younger than the file have their defaults. A network or a strategy that is not installed here can
+    still be looked at; `prepare` refuses it.
+    """
+    try:
+        return parse(Config, read_table(text, source), lenient=True)
+    except InputError as error:
+        raise InputError(source, "a whole configuration", f"a damaged one ({error})") from None
+
+
+def settings_text(config: Config) -> str:
+    """Return a configuration in full as TOML that says what its settings mean. Raises InputError for a bad one."""
+    return annotated_toml(config)
+
+
+def make_rollout(text: str) -> Rollout:
+    """Return the rollout of an experiment (TOML text)."""
+    config = load_config(text)
+    slots = config.compute.slots or 1
+    engine = environments.make(config.env, slots)
+    network = networks.make(config.network, engine.observation_size, engine.action_size)
+    seconds, normalize = config.env.max_episode_seconds, config.normalize_observations
+    return Rollout(engine, network, slots, backend(config.compute.backend), seconds, normalize)
+
+
+def prepare(config: Config) -> Experiment:
+    """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
+    backend(config.compute.backend)
+    for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
+        _warn(warning)
+    with Watchdog(config.env.max_episode_seconds, fatal=True):
+        return _prepare(config)
+
+
+@cache  # each once
+def _warn(words: str | None) -> None:
+    if words is not None:
+        _LOG.warning(words)
+
+
+def _prepare(config: Config) -> Experiment:
+    engine = environments.make(config.env, slots=1)
+    complete = config.model_copy(
+        update={
+            "env": config.env.model_copy(update={"id": engine.id}),
+            "compute": config.compute.model_copy(update={"slots": config.compute.slots or engine.suggested_slots()}),
+            "network": NETWORKS.parse(config.network),
+            "strategy": STRATEGIES.parse(config.strategy),
+        }
+    )
+    network = networks.make(complete.network, engine.observation_size, engine.action_size)
+    _check_size(complete, network)
+    networks.check(complete.network, network, engine.action_size)
+    if config.compute.check:
+        environments.check(engine)
+    engine.close()
+    return Experiment(complete, network, engine.action_size)
+
+
+def _check_size(config: Config, network: Network) -> None:
+    """Raise InputError for an experiment that cannot fit into this machine's memory."""
+    P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
+    validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
+    at_once = max(P * E, config.held_out_episodes, validation)  # episodes
+    needed = 40 * P * W + 32 * at_once + 4 * slots * network.slot_size  # bytes, about
+    there = _memory()
+    if needed > there:
+        sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
+        came = f"{sizes}: at least {needed / 1e9:,.1f} GB"
+        raise InputError("population × network.hidden", f"what fits into {there / 1e9:,.1f} GB of memory", came)
+
+
+def validate_new_run(experiment: Experiment) -> None:
+    """Raise InputError for settings that have no effect, or defeat themselves; runs that have begun may have them."""
+    config = experiment.config
+    NETWORKS.validate(config.network)
+    STRATEGIES.validate(config.strategy, experiment.network)
+    rounds, E = config.racing.rounds, config.episodes
+    if rounds and rounds[-1] >= E:
+        raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
+    if config.connection_cost and strategies.shared_mask(config.strategy):
+        expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
+        raise InputError("connection_cost", expected, config.connection_cost)
+
+
+def is_portable(config: Config) -> bool:
+    """Return whether the strategy of an experiment gives the same bits on every machine."""
+    return strategies.portable(config.strategy)
+
+
+def _memory() -> float:
+    """Return the bytes of memory of this machine; infinity where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def reload(run: store.StoredRun, env: EnvOptions | None = None) -> Experiment:
+    """Return the experiment of a run file, to be computed in whatever way suits this machine.
+
+    env: another environment in place of its own. Raises InputError when the configuration cannot be used here, or does
+    not fit what was recorded.
+    """
+    config = load_config(run.header.config, str(run.path))
+    compute = ComputeOptions(check=config.compute.check)
+    experiment = prepare(config.model_copy(update={"compute": compute}))
+    if run.records:
+        first, shape = run.records[0], (config.population, config.episodes)
+        if first.returns.shape != shape or len(first.champion_weights) != experiment.network.num_weights:
+            raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
+    return experiment if env is None else _elsewhere(experiment, env)
+
+
+def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:
+    other = prepare(experiment.config.with_env(env))
+    sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
+    if sizes != theirs:
+        came = "{}, of {} and {}".format(env.id, *theirs)
+        raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), came)
+    return other

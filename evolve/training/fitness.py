@@ -1,0 +1,132 @@
+"""Fitness: what selection sees of the episodes that candidates have played, and who plays how many of them.
+
+Racing is successive halving (Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016) over the episodes of one
+generation: after each round the best `keep` of those still in the race go on, by their mean return so far. Who goes on
+follows from returns alone, so it is the same on any number of ranks.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.cluster import Coordinator
+from evolve.config import Config, RacingOptions
+from evolve.genome import Genomes
+from evolve.numerics import ordered_sum
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import (
+    EpisodeBatch,
+    EpisodeResults,
+    PopulationResults,
+    by_candidate,
+    generation_keys,
+    join,
+    sum_traces,
+)
+from evolve.shapes import Bool, Float32, Float64
+from evolve.strategies import ranking
+from evolve.training.experiment import Experiment
+
+
+def connection_costs(config: Config, genomes: Genomes) -> Float64:
+    """Return [P]: what the connections of each candidate cost, `connection_cost` times the share it has left."""
+    costs: Float64 = config.connection_cost * (genomes.connections() / genomes.mask.shape[1])
+    return costs
+
+
+def mean_return(returns: Float64, played: Bool, costs: Float64) -> Float64:
+    """Return the fitness [P]: the mean return over the episodes played, added up in a fixed order, less the costs.
+
+    A fitness is NaN where an episode's return is. Whoever left the race has at most the fitness of everybody who stayed
+    longer: a good mean over few episodes is luck.
+
+    Args:
+        returns: [P, E].
+        played: [P, E], the first episodes of each candidate.
+        costs: [P].
+    """
+    counts = np.count_nonzero(played, axis=1)
+    fitness = np.full(len(returns), np.nan)
+    most = np.inf
+    for count in np.unique(counts)[::-1].tolist():
+        if count:
+            rows = np.flatnonzero(counts == count)
+            fitness[rows] = np.minimum(ordered_sum(returns[rows, :count]) / count - costs[rows], most)
+            most = min(most, float(np.fmin.reduce(fitness[rows], initial=np.inf)))
+    return fitness
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of a race: the candidates [n] that are still in it play a range of their episodes."""
+
+    candidates: NDArray[Any]
+    episodes: range
+
+
+def first_round(options: RacingOptions, population: int, episodes: int) -> Round:
+    """Return the round in which all P candidates play; the only one, of all E episodes, where there is no race."""
+    return Round(np.arange(population), range(_limits(options, episodes)[0]))
+
+
+def next_round(last: Round, options: RacingOptions, returns: Float64, costs: Float64) -> Round | None:
+    """Return the round after `last`, None where that was the final one.
+
+    Args:
+        last: The round whose returns came in last.
+        options: The episodes after which candidates leave, and the share that stays.
+        returns: [P, E], so far.
+        costs: [P], what each candidate's fitness is reduced by.
+    """
+    played = last.episodes.stop
+    later = [limit for limit in _limits(options, returns.shape[1]) if limit > played]
+    if not later:
+        return None
+    racing = last.candidates
+    means = ordered_sum(returns[racing, :played]) / played - costs[racing]
+    left = max(1, round(len(racing) * options.keep))
+    return Round(np.sort(racing[ranking(means)[:left]]), range(played, later[0]))
+
+
+def _limits(options: RacingOptions, episodes: int) -> list[int]:
+    """Return the numbers of episodes after which rounds end."""
+    return [*(limit for limit in options.rounds if limit < episodes), episodes]
+
+
+def evaluate_population(
+    experiment: Experiment,
+    coordinator: Coordinator,
+    seed: int,
+    generation: int,
+    genomes: Genomes,
+    normalizer: Float32 | None = None,
+) -> PopulationResults:
+    """Play the episodes of a generation, round after round where candidates race.
+
+    Args:
+        experiment: What is evolved.
+        coordinator: Who has the episodes played.
+        seed: Of the run.
+        generation: Its number, part of the episodes' keys.
+        genomes: [P, W], the candidates.
+        normalizer: [2, O], None where observations are not normalized.
+    """
+    config = experiment.config
+    P, E = len(genomes), config.episodes
+    keys = generation_keys(generation, P, config.common_random_numbers)
+    costs = connection_costs(config, genomes)
+    spec = experiment.rollout_spec
+    played = first_round(config.racing, P, E)
+    parts: list[EpisodeResults] = []
+    while True:
+        batch = EpisodeBatch.of(
+            seed, Purpose.EPISODE, genomes, keys, played.episodes, normalizer, rows=played.candidates
+        )
+        parts.append(coordinator.evaluate(spec, batch))
+        results = by_candidate(sum_traces(join(parts)), genomes.mask, E)
+        after = next_round(played, config.racing, results.returns, costs)
+        if after is None:
+            return results
+        played = after

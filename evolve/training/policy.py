@@ -1,0 +1,71 @@
+"""A policy: a genome, ready to act in its environment."""
+
+from typing import Any
+
+import numpy as np
+
+from evolve import environments
+from evolve.genome import Genomes
+from evolve.numerics import backend
+from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.shapes import Float32
+from evolve.training.experiment import Experiment
+
+
+class Policy:
+    """Maps observations of an environment to actions, as the network did in training: normalization included.
+
+    A policy has a state where its network remembers or learns within an episode: call `reset` at the start of each.
+
+    Args:
+        experiment: What the genome was evolved for.
+        genome: [1, W].
+        normalizer: [2, O], None where observations are not normalized.
+    """
+
+    def __init__(self, experiment: Experiment, genome: Genomes, normalizer: Float32 | None = None) -> None:
+        self.experiment = experiment
+        self.genome = genome
+        self._engine = environments.make(experiment.config.env, slots=1)
+        self._engine.close()  # its environment; what it knows of observations and actions stays
+        kernel = backend(experiment.config.compute.backend)
+        self._batch = experiment.network.batch(1, kernel)
+        self._observations = np.zeros((1, self._engine.observation_size), np.float32)
+        self._normalizer = None
+        if normalizer is not None:
+            self._normalizer = ObservationNormalizer(self._observations, kernel)
+            self._normalizer.begin(np.zeros(1, np.intp), normalizer[None])
+        self.reset()
+
+    def reset(self, seed: int = 0) -> None:
+        """Forget the last episode.
+
+        Args:
+            seed: The seed that the environment is reset with; networks that draw weights for each episode
+                (plastic-mlp) draw them by it.
+        """
+        slot = np.zeros(1, np.intp)
+        self._batch.load(slot, self.genome.weights, self.genome.mask, np.array([seed]))
+
+    def outputs(self, observation: Any) -> Float32:
+        """Return [A]: the network's outputs in [-1, 1], before they become an action; advances its state.
+
+        observation: one of the environment. Raises ValueError when it has another shape than the environment's.
+        """
+        self._observations[0] = self._engine.encode(observation)
+        seen = self._observations if self._normalizer is None else self._normalizer.normalize(1)
+        outputs: Float32 = self._batch.step(seen)[0]
+        return outputs
+
+    def decode(self, outputs: Float32) -> Any:
+        """Return the action of the environment that network outputs [A] stand for."""
+        return self._engine.decode(outputs[None])[0]
+
+    def __call__(self, observation: Any) -> Any:
+        """Return the action for an observation, as the environment's `step` takes it; advances the network's state."""
+        return self.decode(self.outputs(observation))
+
+    def __repr__(self) -> str:
+        config = self.experiment.config
+        connections = int(self.genome.connections()[0])
+        return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"

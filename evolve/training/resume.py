@@ -1,0 +1,207 @@
+"""The run files of experiments: new ones, and those of earlier runs that are resumed."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolve import __version__, store
+from evolve.cluster import Transport
+from evolve.config import Config, Table, differences
+from evolve.errors import InputError, Stopped, pluralize
+from evolve.numerics import backend
+from evolve.store import Header, RunFile, StoredRun
+from evolve.training.experiment import Experiment, is_portable, load_config, validate_new_run
+from evolve.training.manifest import manifest, revision
+from evolve.training.run_log import restore
+
+_LOG = logging.getLogger("evolve")
+
+SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]
+"""Plays one logged episode again; returns how it differs from the log, None for not at all."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
+
+    experiment: Experiment
+    seed: int
+    path: Path
+
+
+def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> list[PlannedRun]:
+    """Return the runs of experiments, one for each seed. file: the path, when one run file is resumed by name."""
+    return [
+        PlannedRun(experiment, seed, file or store.path_of(experiment.config.directory(), seed))
+        for experiment in experiments
+        for seed in experiment.config.seeds
+    ]
+
+
+def experiment_table(path: Path) -> Table:
+    """Return the experiment of a run file as a table, to resume it; `compute` is default again, all but `check`.
+
+    Raises InputError when it is no run file.
+    """
+    run = store.read(path)
+    config = load_config(run.header.config, str(path))
+    table: Table = config.model_dump(mode="json", exclude_none=True)
+    table |= {"seeds": [run.header.seed], "compute": {"check": config.compute.check}}
+    table["output"]["directory"] = str(path.parent)
+    return table
+
+
+def generations_on_disk(file: RunFile) -> str:
+    """Return in words how many generations a file holds."""
+    are = "is" if file.on_disk == 1 else "are"
+    return f"{pluralize(file.on_disk, 'generation')} {are} complete in {file.path}"
+
+
+def check_same_run(config: Config, stored: Config, path: Path) -> None:
+    """Raise InputError unless seed, directory, network and strategy are those of the run file that is resumed."""
+    _require_equal("seeds", config.seeds, stored.seeds, path)
+    _require_equal("output.directory", _directory(config), _directory(stored), path)
+    check_same_names({"network": config.network.table(), "strategy": config.strategy.table()}, stored, path)
+
+
+def check_same_names(table: Table, stored: Config, path: Path) -> None:
+    """Raise InputError unless a table names the network and strategy of the run file that is resumed."""
+    for section, choice in (("network", stored.network), ("strategy", stored.strategy)):
+        _require_equal(f"{section}.name", table[section]["name"], choice.name, path)
+
+
+def _require_equal(key: str, ours: object, theirs: object, path: Path) -> None:
+    if ours != theirs:
+        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours)
+
+
+def _directory(config: Config) -> str:
+    return str(Path(config.output.directory or "."))
+
+
+def check_and_create_runs(
+    runs: Sequence[PlannedRun],
+    resume: bool,
+    transport: Transport,
+    stop_reason: Callable[[], str | None],
+    spot_check: SpotCheck,
+) -> list[PlannedRun]:
+    """Check all files before anything is computed: those to resume, then new ones, which are created empty.
+
+    Args:
+        runs: What is planned.
+        resume: Whether runs whose files exist are resumed.
+        transport: Whose ranks a new file's manifest describes.
+        stop_reason: Called often; returns why to stop, or None.
+        spot_check: Plays a logged episode of a run that is resumed.
+
+    Returns:
+        The runs that are new.
+
+    Raises:
+        InputError: A file cannot be continued so, or is there already, or cannot be written.
+        Stopped: Somebody asked for it.
+    """
+    there = {run.path for run in runs if resume and store.exists(run.path)}
+    for run in runs:
+        if run.path in there:
+            _check_continuation(run, stop_reason, spot_check)
+    new = [run for run in runs if run.path not in there]
+    for run in new:
+        validate_new_run(run.experiment)
+    for run in new:
+        config = run.experiment.config
+        about = manifest(transport, backend(config.compute.backend), is_portable(config))
+        store.create(run.path, Header(config.to_toml(), about, run.seed, config.env.id)).close()
+    return new
+
+
+def open_run(run: PlannedRun) -> RunFile:
+    """Reopen the file of a run that has been checked, with the present configuration.
+
+    If generations or held-out episodes are left to do, it is no longer complete and its held-out evaluation is dropped.
+    """
+    file = store.reopen(run.path)
+    config = run.experiment.config
+    if not file.complete or _has_more_to_do(file, config):
+        file.complete = False
+        file.held_out = None
+    file.header = Header(config.to_toml(), file.header.manifest, file.header.seed, file.header.env)
+    return file
+
+
+def _has_more_to_do(file: RunFile, config: Config) -> bool:
+    """Return whether a complete run lacks generations or held-out episodes of its present configuration."""
+    stored = load_config(file.header.config, str(file.path))
+    stopped_early = file.num_generations < stored.generations  # it was complete all the same
+    stops_again = stopped_early and stored.early_stop == config.early_stop
+    held_out = 0 if file.held_out is None else len(file.held_out.returns)
+    unevaluated = held_out < config.held_out_episodes or not stored.evaluates_like(config)
+    return unevaluated or (file.num_generations < config.generations and not stops_again)
+
+
+def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], spot_check: SpotCheck) -> None:
+    with closing(store.reopen(run.path)) as file:
+        _check_configuration(run, file)
+        unfinished = not file.complete or _has_more_to_do(file, run.experiment.config)
+        if not (file.num_generations and unfinished):
+            return
+        _warn_of_other_code(file)
+    if _can_repeat_episodes(run.experiment.config):
+        _check_episode(run, file, stop_reason, spot_check)
+
+
+def _check_configuration(run: PlannedRun, file: RunFile) -> None:
+    """Raise InputError unless the file is of this seed and experiment, and no longer than asked for."""
+    config = run.experiment.config
+    path = run.path
+    anew = "Or start anew in another output.directory."
+    if file.header.seed != run.seed:
+        raise InputError(f"seed, resuming {path}", f"{file.header.seed} as in the run file", run.seed)
+    stored = load_config(file.header.config, str(path))
+    for key, ours, theirs in differences(config, stored):
+        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, anew)
+    if file.num_generations and config.output.genomes != stored.output.genomes:
+        kept = f"{stored.output.genomes!r} as in the run file"
+        raise InputError(f"output.genomes, resuming {path}", kept, config.output.genomes, anew)
+    if file.num_generations and config.output.genomes == "all" and not file.has_population:
+        raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", anew)
+    if file.num_generations > config.generations:
+        least = f"at least {file.num_generations}, the generations already complete in {path}"
+        raise InputError("generations", least, config.generations)
+    restore(run.experiment, file)  # raises InputError for a checkpoint of another shape
+
+
+def _can_repeat_episodes(config: Config) -> bool:
+    """Return whether an episode can be played again alone: not where environments are reused on the user's word."""
+    return config.compute.check and config.env.reuse is not True
+
+
+def _warn_of_other_code(file: RunFile) -> None:
+    """Warn if another version wrote the file: it may ask for other candidates."""
+    theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
+    ours = __version__, revision()
+    if theirs != ours:
+        written, here = (" ".join(str(part)[:12] for part in version if part) for version in (theirs, ours))
+        cure = f"python -m evolve.verify --full {file.path} tells whether both do the same"
+        _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
+
+
+def _check_episode(
+    run: PlannedRun, file: RunFile, stop_reason: Callable[[], str | None], spot_check: SpotCheck
+) -> None:
+    """Raise InputError if an episode is not played as it was: one log would hold two different tasks."""
+    try:
+        difference = spot_check(store.read(run.path), run.experiment, stop_reason)
+    except Stopped as why:
+        raise Stopped(f"stopped by {why}: {generations_on_disk(file)}; continue with resume=True.") from None
+    if difference is not None:
+        expected = "an environment in which the newest champion plays as the log says"
+        cure = (
+            "The environment's code or version has changed, or this machine does other arithmetic: "
+            f"python -m evolve.verify {run.path} finds the first difference. To resume all the same, with a log that "
+            "cannot be repeated: compute.check=false."
+        )
+        raise InputError(f"env.id, resuming {run.path}", expected, difference, cure)

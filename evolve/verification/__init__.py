@@ -1,0 +1,39 @@
+"""Verification: are two runs equal, does this machine repeat one, and where and why do they differ first.
+
+A run's log is compared with another's (`compare`), or with what this machine makes of it: its champions evaluated again
+(`reevaluate`), or all of it (`rerun`). At the first difference the episode is played again here; its step hashes give
+the step, and whether the observations or the actions differ first: an environment, or a network.
+"""
+
+from dataclasses import replace
+
+from evolve.training import Experiment
+from evolve.verification.file_comparison import compare
+from evolve.verification.playing import EachStep, environment_seed, make_engine, play
+from evolve.verification.reevaluation import reevaluate
+from evolve.verification.rerun import rerun
+from evolve.verification.selection import Episode, choose, choose_champions
+from evolve.verification.spot_check import spot_check
+from evolve.verification.verdict import Verdict
+
+__all__ = [
+    "EachStep",
+    "Episode",
+    "Verdict",
+    "choose",
+    "choose_champions",
+    "compare",
+    "environment_seed",
+    "make_engine",
+    "play",
+    "reevaluate",
+    "rerun",
+    "spot_check",
+    "tolerant",
+]
+
+
+def tolerant(experiment: Experiment) -> Experiment:
+    """Return an experiment whose episodes may fail: one that fails on this machine only is a difference."""
+    env = experiment.config.env.model_copy(update={"on_failure": "worst"})
+    return replace(experiment, config=experiment.config.model_copy(update={"env": env}))

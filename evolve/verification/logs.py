@@ -1,0 +1,217 @@
+"""Comparing what was logged of candidates and generations, from a run file or played again here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve import store
+from evolve.genome import DIGEST_START, candidate_digests, chain_digest
+from evolve.numerics.hashing import MAX_HASHED_STEPS
+from evolve.rollouts import PopulationResults
+from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
+from evolve.store import Record, StoredRun
+
+_MIN_AGREEING_STEPS = 8
+"""Steps after which hashes that agree again cannot be by chance: 2 bytes each, so 256**-16."""
+_OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "champion_fitness", "champion_step_hashes",
+         "connections", "fitness", "steps")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EpisodeLog:
+    """What is known of an episode. fingerprint: [2], of observations and actions; step_hashes: [length, 2] or None."""
+
+    return_: float
+    length: int
+    fingerprint: UInt64
+    step_hashes: UInt8 | None
+
+    @property
+    def summary(self) -> str:
+        """Its return and length."""
+        return f"{self.return_!r} in {self.length} steps"
+
+    def matches_fingerprint(self) -> bool:
+        """Return whether the last step hashes are the top bytes of the fingerprint; True where they are cut off."""
+        if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
+            return True
+        return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
+
+
+@dataclass(frozen=True)
+class CandidateLog:
+    """One candidate in E episodes.
+
+    returns, lengths: [E]; fingerprints: [E, 2], of observations and actions; trace_fingerprint: 64 bits;
+    step_hashes: [E] of [length, 2] each, None where they were not kept.
+    """
+
+    returns: Float64
+    lengths: Int32
+    fingerprints: UInt64
+    trace_fingerprint: int
+    step_hashes: list[UInt8] | None
+
+    def episode_log(self, episode: int) -> EpisodeLog:
+        """Return what is known of an episode."""
+        hashes = None if self.step_hashes is None else self.step_hashes[episode]
+        return EpisodeLog(float(self.returns[episode]), int(self.lengths[episode]), self.fingerprints[episode], hashes)
+
+
+LogOrRecord = TypeVar("LogOrRecord", CandidateLog, Record)
+
+
+def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
+    """Return [E], or [P, E] of whole generations: which episodes are not the same to the bit."""
+    same: Bool = (ours.returns == theirs.returns) | (np.isnan(ours.returns) & np.isnan(theirs.returns))
+    same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
+    return ~same
+
+
+def log_of_record(record: Record, candidate: int) -> CandidateLog:
+    """Return a candidate's log in a run file."""
+    lengths = record.lengths[candidate]
+    step_hashes = None
+    if candidate == record.champion_candidate:
+        ends = np.cumsum(np.minimum(lengths, MAX_HASHED_STEPS))[:-1]
+        step_hashes = np.split(record.champion_step_hashes, ends)
+    trace_fingerprint = int(record.trace_fingerprints[candidate])
+    returns, fingerprints = record.returns[candidate], record.fingerprints[candidate]
+    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, step_hashes)
+
+
+def log_of_results(results: PopulationResults, row: int, trace_fingerprint: int) -> CandidateLog:
+    """Return a candidate's log in results made here."""
+    returns, lengths, fingerprints = results.returns[row], results.lengths[row], results.fingerprints[row]
+    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, results.step_hashes(row))
+
+
+def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | None, str]:
+    """Return the first step in which two episodes differ, if it is known, and what differs there.
+
+    That is "observations", "actions", the "end" or the "return"; "late" after the last step that has a hash; "last
+    action" or "somewhere" where no step hashes were kept; "log" where step hashes contradict their fingerprint.
+    """
+    same_observations, same_actions = (ours.fingerprint == theirs.fingerprint).tolist()
+    if not (ours.matches_fingerprint() and theirs.matches_fingerprint()):
+        return None, "log"
+    if same_observations and same_actions:
+        return None, "return"
+    if ours.step_hashes is None or theirs.step_hashes is None:
+        return None, "last action" if same_observations else "somewhere"
+    return _locate_step(ours.step_hashes, theirs.step_hashes)
+
+
+def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
+    common = min(len(a), len(b))
+    different = np.argwhere(a[:common] != b[:common])
+    if len(different):
+        step, which = (int(number) for number in different[0])
+        later = a[step + 1 : common] == b[step + 1 : common]
+        forged = len(later) >= _MIN_AGREEING_STEPS and later.all()
+        return (None, "log") if forged else (step, ("observations", "actions")[which])
+    if common == MAX_HASHED_STEPS:
+        return common, "late"
+    return (None, "log") if len(a) == len(b) else (common, "end")
+
+
+def inconsistency(record: Record) -> str | None:
+    """Return the first contradiction inside a record, in words; None if there is none."""
+    best = record.champion_candidate
+    if record.steps != int(record.lengths.sum(dtype=np.int64)):
+        return "the number of environment steps is not that of its episodes"
+    if not np.array_equal(record.champion_fitness, record.fitness[best], equal_nan=True):
+        return "the champion's fitness is not the one that it has among the candidates"
+    if record.connections[best] != np.count_nonzero(record.champion_mask):
+        return "the champion's connections are not those of its mask"
+    log = log_of_record(record, int(best))
+    if not all(log.episode_log(episode).matches_fingerprint() for episode in range(len(log.lengths))):
+        return "the champion's step hashes are not those of its fingerprints"
+    return None
+
+
+def same_arrays(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]]) -> bool:
+    """Return whether two checkpoints are equal; any NaN is as good as another."""
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f") for name in ours
+    )
+
+
+def digest_difference(run: StoredRun) -> "FirstDifference | None":
+    """Return the first generation whose digest does not match what is stored; None also where no genomes are."""
+    previous = DIGEST_START
+    for generation, record in enumerate(run.records if run.has_population else ()):
+        genomes = store.population(run.path, generation)
+        previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths)
+        if previous.hex().encode() != record.digest:
+            summary = f"generation {generation}: its digest does not match its genomes, returns and lengths"
+            return FirstDifference("log", summary, generation)
+        if (genomes.fingerprints() != record.genome_fingerprints).any():
+            summary = f"generation {generation}: its genomes do not match their fingerprints"
+            return FirstDifference("log", summary, generation)
+    return None
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """Where two logs differ first. what: shape, genome, episode, traces, or log; summary: in words."""
+
+    what: str
+    summary: str
+    generation: int
+    candidate: int | None = None
+    episode: int | None = None
+
+
+def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
+    """Return where two logs of a generation differ; an episode of a champion if there is one: it has step hashes."""
+    at = f"generation {generation}"
+    if ours.returns.shape != theirs.returns.shape:
+        sizes = f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
+        return FirstDifference("shape", f"{at}: {sizes}", generation)
+    genomes = ours.genome_fingerprints != theirs.genome_fingerprints
+    different = different_episodes(ours, theirs)
+    if different.any():
+        return _episode_difference(generation, ours, theirs, different, genomes)
+    for what, which in (("genome", genomes), ("traces", ours.trace_fingerprints != theirs.trace_fingerprints)):
+        if which.any():
+            candidate = int(np.flatnonzero(which)[0])
+            summary = f"{at}: candidate {candidate}: its {'genome differs' if what == 'genome' else 'traces differ'}"
+            return FirstDifference(what, f"{summary}, though its episodes are equal", generation, candidate)
+    return _other_difference(generation, ours, theirs)
+
+
+def _episode_difference(
+    generation: int, ours: Record, theirs: Record, different: Bool, genomes: Bool
+) -> FirstDifference:
+    places = np.argwhere(different)
+    champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
+    chosen = places[0] if genomes.any() or not champions else champions[0]
+    c, e = (int(part) for part in chosen)
+    logs = (log_of_record(record, c).episode_log(e) for record in (ours, theirs))
+    summary = f"generation {generation}: {describe_difference(c, e, *logs)}"
+    more = f" ({len(places) - 1} more episodes of that generation differ)" if len(places) > 1 else ""
+    return FirstDifference("genome" if genomes.any() else "episode", summary + more, generation, c, e)
+
+
+def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
+    """Return an episode's return and length in two logs, in words."""
+    a, b = ours.summary, theirs.summary
+    both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
+    return f"candidate {candidate}, episode {episode}: return {both}"
+
+
+def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
+    """Return what else of two records differs: one was changed, or written by another evolve."""
+    at = f"generation {generation}"
+    for name in _OTHER_COLUMNS:
+        if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name.endswith("fitness")):
+            summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
+            return FirstDifference("log", summary, generation)
+    if ours.digest != theirs.digest:
+        summary = f"{at}: the digests differ, though all that is stored is equal: one of them was changed"
+        return FirstDifference("log", summary, generation)
+    return None

@@ -1,0 +1,45 @@
+"""The champion of a run, and the traces that it leaves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evolve import store
+from evolve.analysis.champion import champion_of, mean_traces
+from evolve.cluster import Coordinator, connect
+from evolve.training import make_rollout, reload
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A complete run whose held-out champion is not the best of its last generation."""
+    from evolve.cli.run import main
+
+    folder = tmp_path_factory.mktemp("run")
+    words = "--strategy openai-es -p 6 -r 1 -g 2 -d 2 --set held_out_episodes=3 --set env.max_episode_steps=30 -o"
+    assert main([*words.split(), str(folder)]) == 0
+    return store.read(store.path_of(folder, 0))
+
+
+def test_a_complete_run_is_represented_by_its_held_out_champion(run):
+    champion = champion_of(run)
+    assert champion.weights is run.held_out.weights
+    assert champion.title == "held-out champion"
+    assert not np.array_equal(champion.weights, run.records[-1].champion_weights)
+    unfinished = champion_of(replace(run, complete=False))
+    assert unfinished.weights is run.records[-1].champion_weights
+    assert unfinished.title == "best of generation 1"
+    assert champion_of(run, 0).generation == 0
+
+
+def test_traces_are_those_of_the_champion_s_own_episodes(run):
+    experiment = reload(run)
+    coordinator = Coordinator(connect(), make_rollout)
+    champion = champion_of(run)
+    traces = mean_traces(run, experiment, champion, coordinator)
+    assert traces.shape == champion.weights.shape
+    same_genome = replace(champion, generation=1)
+    assert not np.array_equal(traces, mean_traces(run, experiment, same_genome, coordinator))
+    best = champion_of(run, 1)
+    assert np.isfinite(mean_traces(run, experiment, best, coordinator)).all()

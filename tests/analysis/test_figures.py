@@ -1,0 +1,129 @@
+"""Figures, as matplotlib has them: nothing hides anything, whatever the values; and the graphs of networks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evolve import networks, store
+from evolve.analysis import figures
+from evolve.analysis.comparison import compare_groups
+from evolve.analysis.figures import style
+from evolve.analysis.groups import read_groups
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two seeds of one experiment, and of another with more survivors."""
+    from evolve.cli.run import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    quick = ["-p", "6", "-r", "2", "-d", "2", "-g", "5", "-s", "1", "2"]
+    quick += ["--set", "held_out_episodes=2", "--set", "env.max_episode_steps=30"]
+    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=3"])):
+        assert main([*quick, *more, "-o", str(folder / name)]) == 0
+    return folder
+
+
+def overlapping(drawn):
+    """How many legends of a figure cover what one of its panels shows."""
+    drawn.canvas.draw()
+    legends = [*drawn.legends, *(panel.get_legend() for panel in drawn.axes if panel.get_legend())]
+    assert legends
+    boxes = [panel.get_window_extent().shrunk(1.0, 0.98) for panel in drawn.axes]
+    return sum(any(box.overlaps(legend.get_window_extent()) for box in boxes) for legend in legends)
+
+
+@pytest.mark.parametrize("titled", [True, False])
+def test_legends_cover_no_data(runs, titled):
+    for files in (["a/seed-1.h5"], ["a/seed-1.h5", "a/seed-2.h5"], ["a/seed-1.h5", "b/seed-1.h5", "b/seed-2.h5"]):
+        groups = read_groups([runs / file for file in files])[1]
+        assert not overlapping(figures.draw_curves(groups, titled=titled)), files
+
+
+def test_equal_lines_take_turns():
+    lines = [np.full(5, 30.0), np.arange(5.0), np.full(5, 30.0), np.array([30.0, 30.0, 30.0]), np.full(5, np.nan)]
+    assert style.alternating_dashes(lines, from_zero=True) == [
+        {"ls": (0.0, (6.0, 12.0))}, {}, {"ls": (6.0, (6.0, 12.0))}, {"ls": (12.0, (6.0, 12.0))}, {},
+    ]  # fmt: skip
+    assert style.alternating_dashes([np.full(3, np.nan)] * 2) == [{}, {}]
+
+
+def test_a_legend_names_the_signs_that_there_are():
+    network = networks.make({"name": "mlp", "hidden": []}, 2, 1)
+    for weights, entries in (
+        ([1, 2, 0.5], ["positive weight"]),
+        ([-1, 2, 0], ["positive weight", "negative weight", "weight of 0"]),
+    ):
+        connections = figures.connections_of(network, np.ones(3, np.bool_), np.array(weights, np.float32))
+        drawn = figures.draw_network(connections, ["a", "b", "bias"], ["c"], "weight")
+        assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == entries
+
+
+def connected(table, left, strength):
+    """The connections of a network with O = 2 and A = 1, as (source, tail, target, head, strength)."""
+    network = networks.make(table, 2, 1)
+    found = figures.connections_of(network, np.array(left, np.bool_), np.array(strength, np.float32))
+    ends = (found.source, found.tail, found.target, found.head, found.strength)
+    return found.sizes, list(zip(*(end.tolist() for end in ends), strict=True))
+
+
+def test_biases_are_a_neuron_more():
+    sizes, connections = connected({"name": "mlp", "hidden": [1]}, [1, 0, 1, 0, 1], [0.5, 0, 0.25, 0, -1])
+    assert sizes == (3, 2, 1)
+    assert connections == [(0, 0, 1, 0, 0.5), (0, 2, 1, 0, 0.25), (1, 1, 2, 0, -1.0)]
+
+
+def test_recurrent_connections_stay_within_their_layer():
+    # W [2, 1]; U and b [2, 1]; V and c [2, 1]
+    sizes, connections = connected({"name": "elman", "hidden": [1]}, [0, 1, 1, 1, 1, 0], [0, 1, 2, 3, 4, 0])
+    assert sizes == (2, 2, 1)
+    assert connections == [(0, 1, 1, 0, 1.0), (1, 0, 1, 0, 2.0), (1, 1, 1, 0, 3.0), (1, 0, 2, 0, 4.0)]
+
+
+def test_a_rule_is_drawn_as_the_connections_that_have_it():
+    # [2] -> [1]: A, B, C, D and η of the only neuron; A is gone, η is not
+    assert connected({"name": "plastic-mlp", "hidden": [], "rules": "neuron"}, [0, 0, 0, 0, 1], [0, 0, 0, 0, 7])[1] == [
+        (0, 0, 1, 0, 0.0), (0, 1, 1, 0, 0.0),
+    ]  # fmt: skip
+    synapses = connected({"name": "plastic-mlp", "hidden": []}, [0, 1, *[0] * 8], [0, 3, *[0] * 8])
+    assert synapses == ((2, 1), [(0, 1, 1, 0, 3.0)])
+
+
+def huge(run, sign):
+    """A run with returns and fitness near the largest float."""
+    records = tuple(
+        replace(record, returns=record.returns * 1e306, fitness=np.full(6, sign * 1e308), champion_fitness=sign * 1e308)
+        for record in run.records
+    )
+    held_out = replace(run.held_out, returns=np.array([1.7e308, -1.7e308]) * sign)
+    return replace(run, records=records, held_out=held_out)
+
+
+def test_values_near_the_largest_float_can_be_drawn(runs):
+    groups = read_groups(sorted(runs.glob("*/*.h5")))[1]
+    groups = [replace(g, runs=tuple(huge(r, s) for r, s in zip(g.runs, (1, -1), strict=True))) for g in groups]
+    for shown in (groups, groups[:1], [replace(groups[0], runs=groups[0].runs[:1])]):
+        figures.to_svg(figures.draw_curves(shown), "x")
+    figures.to_svg(figures.draw_comparison(*compare_groups(groups)), "x")
+    figures.to_svg(figures.draw_returns([("x", groups[0].runs[0].held_out.returns)]), "x")
+
+
+def test_the_load_of_many_ranks_stands_side_by_side(runs):
+    run = store.read(runs / "a" / "seed-1.h5")
+    busy = np.linspace(0, 1, 64)
+    records = tuple(replace(record, busy_seconds=busy, seconds=2.0) for record in run.records)
+    svg = figures.to_svg(figures.draw_load([("many", replace(run, records=records))]), "x")
+    assert ">busy seconds<" in svg
+    assert "rank 63" not in svg
+    few = figures.to_svg(figures.draw_load([("few", run), ("again", run)]), "x")
+    for text in (">rank 0<", ">few<", ">again<", " s, "):
+        assert text in few
+
+
+def test_drawing_leaves_the_user_s_settings_alone(runs):
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    figures.to_svg(figures.draw_curves(read_groups([runs / "a" / "seed-1.h5"])[1]), "x")
+    assert dict(matplotlib.rcParams) == before

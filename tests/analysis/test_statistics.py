@@ -1,0 +1,77 @@
+"""Means and intervals of samples, and tests between them, beside SciPy's; all but the rank test without it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evolve.analysis import statistics
+
+
+@pytest.mark.parametrize("size", [2, 3, 9, 10, 11, 12, 40, 100, 1000])
+def test_the_interval_is_student_s(size):
+    sample = np.random.Generator(np.random.Philox(size)).normal(3.0, 2.0, size)
+    expected = stats.t.interval(0.95, size - 1, sample.mean(), stats.sem(sample))
+    assert statistics.interval(sample) == pytest.approx(expected, rel=1e-5)
+
+
+def test_one_value_has_no_interval_and_equal_ones_have_a_narrow_one():
+    assert statistics.interval(np.array([4.0])) is None
+    assert math.isnan(statistics.mean(np.array([])))
+    assert statistics.interval(np.array([4.0, 4.0])) == (4.0, 4.0)
+
+
+@pytest.mark.parametrize(("size", "draw"), [(3, "normal"), (60, "exponential")])
+def test_the_interval_covers_the_mean_95_times_in_100(size, draw):
+    stream = np.random.Generator(np.random.Philox(1))
+    covered = 0
+    for _ in range(400):
+        sample = stream.normal(3.0, 1.0, size) if draw == "normal" else stream.exponential(3.0, size)
+        low, high = statistics.interval(sample)
+        covered += low <= 3.0 <= high
+    assert 360 <= covered <= 392
+
+
+def test_values_near_the_largest_float_do_not_overflow():
+    sample = np.array([1e308, 1e308, -1e308, 1.5e308])
+    assert statistics.mean(sample) == pytest.approx(0.625e308)
+    assert statistics.median(sample) == 1e308
+    assert statistics.interval(sample)[1] == math.inf
+    assert "mean 6.25e+307" in statistics.summary(sample)
+
+
+def test_means_keep_their_bits():
+    sample = np.random.Generator(np.random.Philox(3)).normal(-200.0, 50.0, 999)
+    assert statistics.mean(sample) == sample.mean()
+    assert statistics.median(sample) == np.median(sample)
+
+
+@pytest.mark.parametrize(
+    ("returns", "words"),
+    [
+        ([5.0], "mean 5.00   median 5.00   worst 5.00   best 5.00"),
+        (
+            [1.0, 3.0, np.nan],
+            "mean 2.00 (95 % interval -10.71 to 14.71)   median 2.00   worst 1.00   best 3.00   failed 1",
+        ),
+        ([1.0, np.inf], "mean 1.00   median 1.00   worst 1.00   best 1.00   failed 1"),
+        ([np.nan], "no episode has a return   failed 1"),
+    ],
+)
+def test_summaries(returns, words):
+    assert statistics.summary(np.array(returns)) == words
+
+
+def test_what_the_rank_test_can_tell():
+    assert not statistics.can_be_significant(3, 3)
+    assert not statistics.can_be_significant(1, 30)
+    for n, m in ((4, 4), (3, 5), (2, 8)):
+        assert statistics.can_be_significant(n, m)
+        assert statistics.rank_test(np.arange(n) + 0.0, np.arange(m) + 100.0) <= 0.05
+
+
+def test_holm_s_correction():
+    assert statistics.holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert statistics.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert statistics.holm([]) == []

@@ -1,0 +1,140 @@
+"""What all commands share: a list of them, help with examples, one plain message for every error, exit codes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import LONG, ROOT, environment
+
+from evolve import __version__
+from evolve.cli import COMMANDS, main
+from evolve.cli.app import launch
+from evolve.errors import RunError
+
+
+def evolve(*words):
+    words = [sys.executable, "-m", *words]
+    return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=LONG, check=False)
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"]])
+def test_the_commands_are_listed(capfd, monkeypatch, words):
+    monkeypatch.setattr(sys, "argv", ["evolve", *words])
+    main()
+    said = capfd.readouterr()
+    assert said.err == ""
+    assert re.findall(r"^  evolve (\w+) ", said.out, re.M) == list(COMMANDS)
+    modules = {p.stem for p in Path(ROOT / "evolve").glob("*.py") if 'if __name__ == "__main__"' in p.read_text()}
+    assert modules == {*COMMANDS, "__main__"}
+
+
+def test_a_command_is_run_by_its_name_or_by_its_module():
+    for words in (("evolve", "run"), ("evolve.run",)):
+        done = evolve(*words, "-g", "many")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "evolve.run: -g/--generations: expected a whole number, got many.\n"
+
+
+def test_an_unknown_command_is_refused(capfd, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["evolve", "walk"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capfd.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "expected a command, got 'walk'. Known: run verify" in said.err
+
+
+def test_the_version_is_printed(capfd, call, monkeypatch):
+    for name in COMMANDS:
+        done = call(name, "--version")
+        assert (done.code, done.out, done.err) == (0, f"evolve {__version__}\n", "")
+    monkeypatch.setattr(sys, "argv", ["evolve", "--version"])
+    main()
+    assert capfd.readouterr().out == f"evolve {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_ends_with_an_example(call, name):
+    done = call(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    examples = done.out.rpartition("\nexample")[2]
+    assert f"python -m evolve.{name} " in examples
+
+
+def test_output_that_cannot_be_written_is_reported_plainly():
+    words = [sys.executable, "-m", "evolve.verify", "--help"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            words, env=environment(PYTHONUNBUFFERED=None), stdout=full, stderr=-1, text=True, check=False, timeout=LONG
+        )
+    assert done.returncode == 1
+    assert done.stderr == "evolve.verify: the output cannot be written ([Errno 28] No space left on device).\n"
+
+
+@pytest.mark.parametrize("way", ["evolve.run", "evolve"])
+def test_an_interrupt_during_the_imports_leaves_no_traceback(tmp_path, way):
+    (tmp_path / "h5py.py").write_text("import sys, time\nprint('here', flush=True)\ntime.sleep(300)\n")
+    env = environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    words = [sys.executable, "-m", way, *(["run"] if way == "evolve" else []), "-g", "3"]
+    process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LONG)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("words", [("-c", "import theirs"), ("-m", "theirs.command", "-m", "evolve.run")])
+def test_as_a_library_we_leave_signals_alone(tmp_path, words):
+    (tmp_path / "theirs").mkdir()
+    said = "import signal\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    (tmp_path / "theirs" / "__init__.py").write_text(f"import sys\nimport evolve\n{said}")
+    (tmp_path / "theirs" / "command.py").write_text(said)
+    env = environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    subprocess.run([sys.executable, *words], env=env, check=True, timeout=LONG)
+
+
+@pytest.fixture
+def launched(capfd):
+    """Launch a command whose body is a function; return its exit code, and what was written to stdout and stderr."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+
+    def run(body):
+        code = launch("walk", lambda app, argv: body(), [])
+        return code, *capfd.readouterr()
+
+    yield run
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_errors_become_one_message_and_an_exit_code(launched):
+    def wrong():
+        raise RunError('it fell: compute.check=false, or env.engine="envpool".\n  env.id=1  # indented: source')
+
+    code, out, err = launched(wrong)
+    assert (code, out) == (1, "")
+    assert err == (
+        "evolve.walk: it fell: --set compute.check=false, or --engine envpool.\n  env.id=1  # indented: source\n"
+    )
+
+
+def test_a_message_that_cannot_be_encoded_is_shown_all_the_same(launched):
+    def wrong():
+        raise RunError("no such file: \udcff")
+
+    assert launched(wrong) == (1, "", "evolve.walk: no such file: \\udcff\n")
+
+
+def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
+    def wrong():
+        raise ZeroDivisionError("a mistake")
+
+    code, _, err = launched(wrong)
+    assert code == 1
+    assert "Traceback" in err
+    assert "ZeroDivisionError: a mistake" in err

@@ -1,0 +1,58 @@
+"""The bench: it measures the same work in both ways, and names what it has measured."""
+
+import json
+from functools import partial
+
+import pytest
+from conftest import environment
+
+from evolve.cli.bench import inference, startup
+from evolve.cli.bench.rollouts import list_schedule
+
+
+def test_the_bench_compares_the_same_work(command):
+    words = ("-e", "CartPole-v1", "-p", 4, "-r", 2, "-d", 3)
+    done = command("bench", *words, "--ranks", 1, 3, "--pairs", 1, "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    assert {row["slots"] for row in figures["inference"]} == {1, 16, 64, 256}
+    assert all(row["numpy"] > 0 for row in figures["inference"])
+    assert 0 < figures["startup"]["import"] < figures["startup"]["first_step"] + 1
+    (one,), (three,) = figures["rollouts"]["1"], figures["rollouts"]["3"]
+    assert one["steps"] == three["steps"] > 12
+    assert (one["ranks"], three["ranks"]) == (1, 3)
+    assert (len(one["idle"]), len(three["idle"])) == (1, 2)
+    assert min(one["ratio"], three["ratio"], three["bytes"], three["cpu_seconds"], three["serial_seconds"]) > 0
+    assert one["backend"] in figures["measured"]
+
+
+def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
+    pytest.importorskip("envpool")
+    monkeypatch.setattr(startup, "figures", partial(startup.figures, rounds=1))  # they need not be precise
+    monkeypatch.setattr(inference, "row", partial(inference.row, rounds=1, seconds=0.002))
+    words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
+    done = call("bench", *words, "--pairs", 1, "--ranks", 2, **environment())
+    assert done.code == 0, done.err
+    for word in ("kernel", "first environment step", "nanoseconds per network step", "bare", "engine", "median ratio"):
+        assert word in done.out
+
+
+def test_scheduling_is_measured_with_sleep(command):
+    done = command("bench", "--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 5, "--pairs", 1, "--json")
+    assert done.code == 0, done.err
+    (row,) = json.loads(done.out)["rollouts"]["5"]
+    assert row["ideal_seconds"] == pytest.approx(60 * 0.02 / 4, rel=0.2)
+    assert row["ideal_seconds"] <= row["list_seconds"] < row["seconds"]
+    assert 0.3 < row["ratio"] <= 1
+
+
+@pytest.mark.parametrize("words", [("--ranks", 0), ("--pairs", -1), ("--sleep-env", -1), ("-g", -1)])
+def test_bad_options_are_refused(call, words):
+    done = call("bench", *words)
+    assert done.code == 2
+    assert "at least" in done.err
+
+
+def test_list_scheduling():
+    assert list_schedule([3, 1, 1, 1, 2], 2) == 5
+    assert list_schedule([1.0] * 6, 3) == 2

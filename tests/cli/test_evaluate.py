@@ -1,0 +1,81 @@
+"""The held-out evaluation: keyed episodes, whatever the ranks, kept in the run file."""
+
+import json
+
+from conftest import without
+
+from evolve import store
+from evolve.analysis import statistics
+
+QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 2, "--set", "env.max_episode_steps=40", "-o", "out")
+FILE = "out/seed-0.h5"
+
+
+def kept(tmp_path):
+    return store.read(tmp_path / FILE)
+
+
+def test_more_episodes_begin_with_the_same_ones(call, command, tmp_path):
+    assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    first, digests = kept(tmp_path).held_out.returns, [r.digest for r in kept(tmp_path).records]
+    done = command("evaluate", FILE, "--episodes", 40, ranks=3)
+    assert done.code == 0, done.err
+    run = kept(tmp_path)
+    assert run.complete
+    assert [r.digest for r in run.records] == digests
+    assert len(run.held_out.returns) == 40
+    assert run.held_out.returns[:5].tolist() == first.tolist()
+    line = done.out.splitlines()[-1]
+    assert line == statistics.summary(run.held_out.returns)
+    assert f"mean {run.held_out.returns.mean():.2f} (95 % interval " in line
+    assert f"worst {run.held_out.returns.min():.2f}   best {run.held_out.returns.max():.2f}" in line
+    assert call("evaluate", FILE, "--episodes", 10).code == 0
+    assert len(kept(tmp_path).held_out.returns) == 40  # fewer do not take the place of more
+    assert "already complete" in call("run", *QUICK, "--set", "held_out_episodes=5", "--resume").out
+
+
+def test_elsewhere_nothing_is_kept(call, command, tmp_path):
+    assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    before = (tmp_path / FILE).read_bytes()
+    short = command("evaluate", FILE, "--episodes", 4, "--set", "env.max_episode_steps=7", "--json", ranks=3)
+    assert short.code == 0, short.err
+    known = json.loads(short.out)
+    assert known["returns"] == [7.0] * 4  # a pole cannot fall in seven steps
+    assert (known["mean"], known["interval"], known["failed"]) == (7.0, [7.0, 7.0], 0)
+    assert (known["generation"], known["env"]["max_episode_steps"]) == (2, 7)
+    other = call("evaluate", FILE, "-e", "toys:Faulty-v0")
+    assert other.code == 2
+    assert "env: expected an environment of the champion's 4 observations and 2 actions" in other.err
+    assert "got toys:Faulty-v0, of 3 and 2" in other.err
+    same = call("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
+    assert "in another environment, CartPole-v1: not kept" in same.out
+    assert (tmp_path / FILE).read_bytes() == before
+    own = call("evaluate", FILE, "--episodes", 5, "--json")
+    assert json.loads(own.out)["returns"] == kept(tmp_path).held_out.returns.tolist()
+
+
+def test_wrong_input(call, tmp_path):
+    store.create(store.path_of(tmp_path, 0), store.Header("", {}, 0, "x")).close()
+    for words, code, message in (
+        (("seed-0.h5",), 1, "there is no champion"),
+        (("none.h5",), 2, "no such file"),
+        (("seed-0.h5", "--episodes", 0), 2, "--episodes: expected at least 1, got 0"),
+    ):
+        done = call("evaluate", *words)
+        assert done.code == code
+        assert message in done.err
+        assert done.err.count("\n") == 1
+
+
+def test_nothing_needs_scipy_and_every_command_says_the_same_of_the_same_returns(call, command, tmp_path, absent):
+    ran = command("run", *QUICK, "--set", "held_out_episodes=9", **without("scipy"))
+    assert ran.code == 0, ran.err
+    returns = kept(tmp_path).held_out.returns
+    absent("scipy")
+    low, high = statistics.interval(returns)
+    done = call("evaluate", FILE, "--episodes", 9)
+    assert done.out.splitlines()[-1] == statistics.summary(returns)
+    for text in (ran.out, done.out):
+        assert f"(95 % interval {low:.2f} to {high:.2f})" in text
+    known = json.loads(call("evaluate", FILE, "--episodes", 9, "--json").out)
+    assert (known["mean"], known["interval"]) == (statistics.mean(returns), [low, high])

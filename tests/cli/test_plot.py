@@ -1,0 +1,251 @@
+"""The plot command: what is in the picture, whatever the files; with matplotlib and without."""
+
+import re
+import shutil
+import signal
+
+import numpy as np
+import pytest
+from conftest import wait_for, without
+
+from evolve import store
+from evolve.analysis.groups import read_groups
+from evolve.analysis.html.report_tables import champion_table
+
+QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three seeds of one experiment, of another with more survivors, and one run of three ranks."""
+    from evolve.cli.run import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    quick = [*map(str, QUICK), "-g", "5"]
+    for name, more in (("a", []), ("b", ["--set", "strategy.survivors=3"])):
+        assert main([*quick, *more, "-s", "1", "2", "3", "-o", str(folder / name)]) == 0
+    return folder
+
+
+def words(path):
+    """All texts of an SVG figure."""
+    return re.findall(r"<text [^>]*>([^<]+)</text>", path.read_text())
+
+
+def test_one_run(call, runs, tmp_path):
+    done = call("plot", runs / "a" / "seed-1.h5", "-o", "one.svg")
+    assert done.code == 0, done.err
+    texts = words(tmp_path / "one.svg")
+    for text in ("CartPole-v1: hebbian-dag, 1 run", "Fitness", "mean return", "Connections left", "1,000 steps/s",
+                 "% of the time", "generation", "best of generation", "population mean",
+                 "median candidate"):  # fmt: skip
+        assert text in texts, text
+
+
+def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):
+    files = sorted(runs.glob("*/*.h5"))
+    assert call("plot", *files[:3], "-o", "seeds.svg", "-x", "steps").code == 0
+    texts = words(tmp_path / "seeds.svg")
+    assert "best of generation: median and quartiles of 3 seeds" in texts
+    assert "environment steps" in texts
+    assert call("plot", *files, "-o", "both.svg", "-x", "time").code == 0
+    texts = words(tmp_path / "both.svg")
+    assert "survivors 1: median and quartiles of 3 seeds" in texts
+    assert "survivors 3: median and quartiles of 3 seeds" in texts
+    assert "CartPole-v1: 2 experiments, 6 runs" in texts
+    assert "minutes" in texts
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
+def test_other_formats(call, runs, tmp_path, suffix):
+    assert call("plot", runs / "a" / "seed-1.h5", "-o", f"one.{suffix}").code == 0
+    head = (tmp_path / f"one.{suffix}").read_bytes()[:8]
+    assert head.startswith(b"\x89PNG" if suffix == "png" else b"%PDF")
+    assert [p.name for p in tmp_path.glob("*one*")] == [f"one.{suffix}"]
+
+
+def test_many_workers_are_a_map(call, command, tmp_path):
+    assert command("run", *QUICK, "-g", 3, "-o", "out", ranks=7).code == 0
+    assert call("plot", "out/seed-0.h5", "-o", "map.svg").code == 0
+    texts = words(tmp_path / "map.svg")
+    assert "% idle" in texts
+    assert "rank" in texts
+
+
+def test_a_running_and_a_killed_file(start, call, tmp_path):
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-2])
+    process = start("run", *slow, "-g", 60, "-o", "out")
+    path = store.path_of(tmp_path / "out", 0)
+    wait_for(path.exists, process.output)
+    live = start("plot", path, "-o", "live.png", "--live")
+    wait_for(lambda: live.output()[0].count("live.png") >= 3, live.output)
+    process.kill()
+    process.popen.wait()
+    live.popen.send_signal(signal.SIGINT)
+    assert live.wait().code == 0
+    assert (tmp_path / "live.png").exists()
+    assert call("plot", path, "-o", "killed.png").code == 0
+
+
+def test_drawings_do_not_overwrite_one_another(runs, tmp_path, monkeypatch):
+    from evolve.cli.plot import main
+
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--final"], ["--network"]):
+        assert main([str(runs / "a" / "seed-1.h5"), *more]) == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "final.png", "network.png"}
+
+
+def test_live_ends_with_the_run(call, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "x.h5")
+    assert call("plot", "x.h5", "-o", "live.svg", "--live").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("-o", "x.jpg"), 2, "x.jpg cannot be written: the name has to end with .png or .svg or .pdf."),
+        (("-o", "/proc/x.png"), 2, "/proc/x.png cannot be written: '/proc' takes no files."),
+        (("-o", "nodir/x.png"), 2, "nodir/x.png cannot be written: no such directory 'nodir'."),
+        (("-x", "hours"), 2, "hours"),
+        (("--generation", "0"), 2, "--generation: expected --network with it, to draw a network, got no --network."),
+        (("--final", "--traces"), 2, "--traces: expected --network with it"),
+        (("--final", "--network"), 2, "argument --network: not allowed with argument --final"),
+        (("--final", "--live"), 2, "argument --live: not allowed with argument --final"),
+        (("--network", "-x", "time"), 2, "-x/--over: expected curves to be drawn over it, got --network"),
+        (("missing.h5",), 2, "no such file"),
+    ],
+)
+def test_wrong_input(call, runs, arguments, code, message):
+    done = call("plot", runs / "a" / "seed-1.h5", *arguments)
+    assert done.code == code
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert "partial" not in done.err
+
+
+def test_an_empty_run_has_nothing_to_draw(call, tmp_path):
+    store.create(store.path_of(tmp_path, 0), store.Header("", {}, 0, "x")).close()
+    done = call("plot", "seed-0.h5")
+    assert (done.code, "nothing to draw" in done.err) == (1, True)
+
+
+def test_without_matplotlib(command, runs):
+    done = command("plot", runs / "a" / "seed-1.h5", **without("matplotlib"))
+    assert done.code == 2
+    assert "pip install -e '.[plot]'" in done.err
+    assert command("run", *QUICK, "-g", 1, **without("matplotlib")).code == 0
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    """A run that has pruned most of its connections."""
+    from evolve.cli.run import main
+
+    folder = tmp_path_factory.mktemp("pendulum")
+    hard = "--set strategy.trace_pruning=0.2 --set strategy.uniform_pruning=0.1 --set held_out_episodes=0"
+    assert main(["-e", "CartPole-v1", *f"-p 8 -r 1 -g 12 -d 4 {hard} -o".split(), str(folder)]) == 0
+    return store.path_of(folder, 0)
+
+
+def edges(path):
+    """How many connections an SVG drawing has."""
+    group = path.read_text().split('<g id="connections">')[1].split("</g>")[0]
+    return len(re.findall(r"<path d=", group)) or len(re.findall(r"<use ", group))
+
+
+@pytest.mark.parametrize(("more", "kind"), [((), "weight"), (("--traces",), "trace")])
+def test_a_network_is_drawn_with_what_is_left_of_it(call, pendulum, tmp_path, more, kind):
+    done = call("plot", pendulum, "--network", *more, "-o", "network.svg")
+    assert done.code == 0, done.err
+    left = int(store.read(pendulum).records[-1].champion_mask.sum())
+    texts = words(tmp_path / "network.svg")
+    assert any(f": {left} of " in text for text in texts)
+    assert edges(tmp_path / "network.svg") == left
+    for text in ("pole angle", "push left", f"positive {kind}", f"negative {kind}", "neuromodulator"):
+        assert text in texts, text
+
+
+def test_any_generation_may_be_drawn(call, pendulum, tmp_path):
+    assert call("plot", pendulum, "--network", "--generation", 0, "-o", "first.svg").code == 0
+    assert edges(tmp_path / "first.svg") == int(store.read(pendulum).records[0].champion_mask.sum())
+    done = call("plot", pendulum, "--network", "--generation", 99, "-o", "none.svg")
+    assert done.code == 2
+    assert "--generation: expected one of 0 to 11, got 99" in done.err
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """A complete run whose champion is not the best of its last generation."""
+    from evolve.cli.run import main
+
+    folder = tmp_path_factory.mktemp("evaluated")
+    words = "--strategy openai-es -p 6 -r 1 -g 2 -d 2 --set held_out_episodes=3 --set env.max_episode_steps=30 -o"
+    assert main([*words.split(), str(folder)]) == 0
+    run = store.read(store.path_of(folder, 0))
+    assert not np.array_equal(run.held_out.weights, run.records[-1].champion_weights)
+    return run
+
+
+def test_the_network_of_a_complete_run_is_that_of_the_held_out_champion(evaluated, tmp_path):
+    from evolve.cli.plot import main
+
+    last = evaluated.records[-1].champion_weights
+    for name, more, title, weights in (
+        ("held-out", [], "held-out champion: ", evaluated.held_out.weights),
+        ("best", ["--generation", "1"], "best of generation 1: ", last),
+        ("traces", ["--traces"], "held-out champion: ", None),
+    ):
+        assert main([str(evaluated.path), "--network", *more, "-o", str(tmp_path / f"{name}.svg")]) == 0
+        texts = words(tmp_path / f"{name}.svg")
+        assert any(title in text for text in texts), texts
+        assert weights is None or f"width: size, at most {np.abs(weights).max():.3g}" in texts
+
+
+def test_networks_of_any_size_can_be_drawn(call, tmp_path):
+    """None left, and five thousand."""
+    for hidden, pruning in (((2,), 1.0), ((60, 40), 0.0)):
+        set_all = {"trace_pruning": pruning, "uniform_pruning": pruning, "uniform_pruning_chance": 1}
+        settings = [word for key, value in set_all.items() for word in ("--set", f"strategy.{key}={value}")]
+        run = ("-p", 4, "-r", 1, "-g", 2, "-d", *hidden, *settings, "--set", "held_out_episodes=0", "-o", hidden[0])
+        assert call("run", *run).code == 0
+        done = call("plot", f"{hidden[0]}/seed-0.h5", "--network", "-o", f"{hidden[0]}.png")
+        assert done.code == 0, done.err
+
+
+def test_experiments_are_compared(call, command, runs, tmp_path):
+    files = [*sorted((runs / "a").glob("*.h5")), *sorted((runs / "b").glob("*.h5"))]
+    done = call("plot", *files, "--final", "-o", "final.svg")
+    assert done.code == 0, done.err
+    drawn = (tmp_path / "final.svg").read_text()
+    assert "best fitness of the last generation" in drawn
+    assert "CartPole-v1: seeds, mean, 95 % interval" in drawn
+    assert drawn.count(", few seeds") == 1  # of all but the best
+    assert "3 seeds" in done.out
+    assert done.out.count(", few seeds\n") == 1
+    assert "few seeds: so few that p cannot be below 0.05" in done.out
+    shutil.copy(files[0], tmp_path / "copy.h5")
+    again = call("plot", *files, "copy.h5", files[1], "--final", "-o", "again.svg")
+    assert again.out.replace("again.svg", "final.svg") == done.out
+    left_out = f"left out: copy.h5 (equal to {files[0]}); {files[1]} (equal to {files[1]})"
+    assert again.err == f"evolve.plot: a seed counts once, so these are {left_out}\n"
+    done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
+    assert (done.code, done.out.count("95 % interval"), done.out.count("not tested: no SciPy")) == (0, 2, 1)
+
+
+def test_networks_without_traces_have_none_to_draw(call, tmp_path):
+    assert call("run", *QUICK, "-g", 1, "-a", "mlp", "-o", "out").code == 0
+    done = call("plot", "out/seed-0.h5", "--network", "--traces", "-o", "none.svg")
+    assert done.code == 2
+    assert "--traces: expected a network that leaves Hebbian traces, got mlp" in done.err
+
+
+def test_what_learning_rules_have_left_is_coefficients(call, tmp_path):
+    assert call("run", *QUICK, "-g", 1, "-a", "plastic-mlp", "-o", "out").code == 0
+    assert call("plot", "out/seed-0.h5", "-o", "curves.svg").code == 0
+    assert {"Coefficients left", "coefficients"} <= set(words(tmp_path / "curves.svg"))
+    assert call("plot", "out/seed-0.h5", "--network", "-o", "network.svg").code == 0
+    left = int(store.read(tmp_path / "out/seed-0.h5").records[0].champion_mask.sum())
+    assert any(f"12 connections and {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg"))
+    ((run,), (group,)) = read_groups([tmp_path / "out/seed-0.h5"])
+    assert "its coefficients left" in dict(champion_table(["x"], [run], [group.mask_unit]).columns)

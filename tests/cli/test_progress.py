@@ -1,0 +1,78 @@
+"""What a run shows while it goes on."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evolve.cli import progress
+from evolve.cli.progress import ProgressReporter, work_shares
+from evolve.numerics.streams import Purpose
+
+
+def record(busy, environments, seconds=2.0):
+    return SimpleNamespace(
+        busy_seconds=np.array(busy), environment_seconds=np.array(environments), seconds=seconds, steps=1000,
+        fitness=np.array([1.0, np.nan, 3.0]), champion_fitness=3.0, connections=np.array([7, 8, 9]),
+        lengths=np.array([[5, 5], [4, 0]]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("busy", "environments", "expected"),
+    [
+        ([0.0, 2.0, 1.0], [0.0, 1.5, 0.75], (0.75, 0.5)),
+        ([0.0, 2.0, 0.0], [0.0, 1.0, 0.0], (0.5, 0.0)),  # rank 2 was lost
+        ([0.0, 2.0, np.nan], [0.0, 1.0, np.nan], (0.5, 0.0)),  # or never there
+        ([1.5], [1.2], (0.8, 0.25)),
+        ([0.0, 0.0], [0.0, 0.0], (0.0, 0.0)),
+    ],
+)
+def test_work_shares(busy, environments, expected):
+    assert work_shares(record(busy, environments)) == pytest.approx(expected)
+
+
+def test_lines_where_nobody_watches(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    with ProgressReporter(4, 1, 3) as reporter:
+        reporter(record([0.0, 2.0, 1.0], [0.0, 1.5, 0.75]))
+        reporter.update(Purpose.EPISODE, 1, 10, 1)
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "seed 4  generation 1 (2 of 3)  best fitness 3.00  mean 2.00  median candidate's connections 8  "
+        "500 steps/s, 75% in environments"
+    )
+    assert ", 0.5 of 2 workers idle, 75% of the episodes played  ETA 0:00:0" in said
+    assert said.count("\n") == 1
+    with ProgressReporter(4, 1, 3, quiet=True) as reporter:
+        reporter(record([1.5], [1.2]))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    for left, foreseen in ((2500, "about 4"), (1000, "about 2"), (10**9, "50"), (np.inf, "50")):
+        with ProgressReporter(4, 1, 50, steps=left) as reporter:
+            reporter(record([1.5], [1.2]))
+        assert f"generation 1 (2 of {foreseen})  " in capsys.readouterr().out
+
+
+def test_a_display_where_somebody_does(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "_MIN_REFRESH", 0.0)
+    with ProgressReporter(4, 0, 2) as reporter:
+        shown = reporter._display.tasks[0]
+        reporter.update(Purpose.EPISODE, 5, 10, 2)
+        assert (shown.completed, shown.fields["now"]) == (0.5, "generation 0: 50%, 2 idle")
+        reporter(record([1.5], [1.2]))
+        assert shown.fields["fitness"].startswith("generation 0: best fitness 3.00")
+        assert shown.fields["work"] == "500 steps/s, 80% in environments, 75% of the episodes played"
+        reporter(record([1.5], [1.2]))
+        reporter.update(Purpose.VALIDATION, 1, 4, 0)
+        assert shown.fields["now"] == "validation: 25%"
+        reporter.update(Purpose.HELD_OUT, 30, 100, 0)
+        assert (shown.completed, shown.fields["now"], shown.fields["left"]) == (2, "held-out: 30%", "")
+    said = capsys.readouterr().out
+    assert "seed 4" in said
+    assert "2 of 2" in said
+    assert "best fitness 3.00" in said

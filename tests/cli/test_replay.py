@@ -1,0 +1,292 @@
+"""The replay command: what is played, what is refused, and films of it read back."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from ctypes.util import find_library
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import LONG, environment
+
+from evolve import environments, store
+from evolve.cli.replay import _interruptible, _parser, replay_line
+from evolve.cli.signals import StopFlag
+from evolve.config import EnvOptions
+from evolve.errors import EpisodeError, InputError, Stopped
+from evolve.numerics.streams import Purpose
+
+SHORT = ("--set", "env.max_episode_steps=30")
+END, TITLE = 25, 50  # pictures at 50 a second
+HEADLESS = {"DISPLAY": None, "WAYLAND_DISPLAY": None, "SDL_VIDEODRIVER": None, "MUJOCO_GL": None}
+
+
+def read(path):
+    """Return the pictures of a film, [N, H, W, 3], and what its file says of itself."""
+    import imageio.v3 as iio
+
+    how = {"plugin": "pyav"} if path.suffix == ".mp4" else {"plugin": "pillow", "mode": "RGB"}
+    return np.stack(list(iio.imiter(path, **how))), iio.immeta(path, plugin=how["plugin"])
+
+
+def length(path, generation):
+    record = store.read(path).records[generation]
+    return int(record.lengths[record.champion_candidate, 0])
+
+
+def check_strip(pictures, high):
+    """The strip has dark letters on light paper, and what it says changes."""
+    strip = pictures[:, : high - 2].astype(int)
+    assert ((strip.max(axis=3) < 90).sum(axis=(1, 2)) > 50).all()
+    assert (strip.min(axis=3) > 230).mean() > 0.7
+    assert np.abs(strip[0] - strip[20]).max() > 100
+
+
+def test_a_walker_is_filmed_and_the_episode_is_that_of_the_log(call, record, tmp_path):
+    path = record("BipedalWalker-v3", *SHORT)
+    done = call("replay", path, "--video", "walk.mp4", **HEADLESS)
+    assert (done.code, done.err) == (0, "")
+    assert "equal to the log, to the bit" in done.out
+    pictures, said = read(tmp_path / "walk.mp4")
+    assert (said["codec"], said["fps"], said["video_format"]) == ("h264", 50, "yuv420p")
+    assert pictures.shape == (length(path, 1) + 1 + END, 432, 600, 3)
+    check_strip(pictures, 32)
+    assert np.abs(pictures[0, 32:].astype(int) - pictures[20, 32:]).max() > 100
+    assert (np.abs(pictures[-END:, 32:].astype(int) - pictures[-1, 32:]) < 30).mean() > 0.999
+    assert [p.name for p in tmp_path.glob("*walk*")] == ["walk.mp4"]
+    assert not list(tmp_path.glob(".*partial*"))
+
+
+def test_the_champions_of_several_generations_make_one_film(call, record, tmp_path):
+    path = record("BipedalWalker-v3", *SHORT)
+    done = call("replay", path, "--generations", "0,last", "--video", "learning.mp4", **HEADLESS)
+    assert done.code == 0, done.err
+    assert done.out.count("equal to the log, to the bit") == 2
+    assert [line.split(":")[0] for line in done.out.splitlines()[::2]] == [
+        "generation 0",
+        "generation 1",
+        "learning.mp4",
+    ]
+    pictures, _ = read(tmp_path / "learning.mp4")
+    parts = [TITLE + length(path, g) + 1 + END for g in (0, 1)]
+    assert len(pictures) == sum(parts)
+    for first in (0, parts[0]):
+        assert (pictures[first + 10].min(axis=2) > 230).mean() > 0.9  # a title on paper
+        assert (pictures[first + 10].max(axis=2) < 90).sum() > 300
+        assert (pictures[first + TITLE, 32:].min(axis=2) > 230).mean() < 0.9
+
+
+def test_several_champions_can_be_played_unseen(call, record):
+    done = call("replay", record("CartPole-v1"), "--generations", "1,0,last")
+    assert done.code == 0, done.err
+    assert done.out.count("equal to the log, to the bit") == 3
+    assert done.out.startswith("generation 1: return ")
+
+
+def test_a_generation_that_is_not_complete_has_no_log(call, record):
+    done = call("replay", record("CartPole-v1"), "--generation", 2)
+    assert (done.code, done.err) == (0, "")
+    unknown = "generation 2 is not complete yet: candidate 0 as it would be asked for; nothing in the log"
+    assert done.out.splitlines()[1:] == [unknown]
+
+
+def test_a_gif_leaves_frames_out(call, record, tmp_path):
+    path = record("CartPole-v1", *SHORT)
+    done = call("replay", path, "--video", "cart.gif", **HEADLESS)
+    assert done.code == 0, done.err
+    from PIL import Image
+
+    with Image.open(tmp_path / "cart.gif") as film:
+        assert (film.size, film.info["loop"]) == ((600, 432), 0)
+        shown = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            shown.append(film.info["duration"])
+    steps = length(path, 1)
+    assert len(shown) == steps // 2 + 1 + steps % 2  # the last step is always there
+    assert set(shown[:-1]) == {40}
+    assert shown[-1] == 40 + 520  # half a second, in pictures
+    pictures, _ = read(tmp_path / "cart.gif")
+    assert (pictures[:, 32:] < 20).all(axis=3).any(axis=(1, 2)).all()  # the cart is in each
+    check = pictures[-1, :30].astype(int)
+    assert np.abs(check - pictures[0, :30]).max() > 100
+
+
+@pytest.fixture(scope="session")
+def mujoco_draws():
+    way = next((way for way, name in (("egl", "EGL"), ("osmesa", "OSMesa")) if find_library(name)), None)
+    if way is None:
+        pytest.skip("neither EGL nor OSMesa is installed, so MuJoCo cannot draw")
+    code = f"from mujoco.{way} import GLContext; GLContext(8, 8).free()"
+    if subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode:
+        pytest.skip(f"{way} does not work here, so MuJoCo cannot draw")
+
+
+@pytest.mark.usefixtures("mujoco_draws")
+def test_mujoco_is_filmed_without_a_display(command, record, tmp_path):
+    path = record("InvertedPendulum-v5", *SHORT, "--set", "env.kwargs.reset_noise_scale=0.1")
+    done = command("replay", path, "--generation", 0, "--video", "pole.mp4", **HEADLESS)
+    assert (done.code, done.err) == (0, "")
+    pictures, said = read(tmp_path / "pole.mp4")
+    assert said["fps"] == 25
+    assert pictures.shape[:3] == (length(path, 0) + 1 + 13, 506, 480)
+    assert np.abs(pictures[0, 32:].astype(int) - pictures[3, 32:]).max() > 30
+    assert ((pictures[:, :30].max(axis=3) < 90).sum(axis=(1, 2)) > 50).all()
+
+
+def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
+    path = record("CartPole-v1", "--engine", "envpool", *SHORT)
+    done = call("replay", path, "--video", "pool.mp4", **HEADLESS)
+    assert done.code == 0, done.err
+    assert "equal to the log, to the bit" in done.out
+    pictures, _ = read(tmp_path / "pool.mp4")
+    assert len(pictures) == length(path, 1) + 1 + END
+    assert np.abs(pictures[0, 32:].astype(int) - pictures[-1, 32:]).max() > 100
+    with pytest.raises(InputError, match=r"env\.engine: expected an environment that can be drawn as frames"):
+        environments.drawn(EnvOptions(id="HalfCheetah-v4", engine="envpool"), "rgb_array")
+    with pytest.raises(InputError, match=r"in a window, got CartPole-v1 of EnvPool\. Draw it as frames: mode="):
+        environments.drawn(EnvOptions(id="CartPole-v1", engine="envpool"), "human")
+
+
+def test_an_experiment_may_have_a_render_mode_of_its_own(call, record):
+    path = record("CartPole-v1", *SHORT, "--set", 'env.kwargs.render_mode="ansi"')
+    for how in ((), ("--video", "own.mp4")):
+        done = call("replay", path, *how, **HEADLESS)
+        assert done.code == 0, done.err
+        assert "equal to the log, to the bit" in done.out
+
+
+def test_a_window_needs_a_display(call, command, record):
+    path = record("CartPole-v1", *SHORT)
+    done = call("replay", path, "--window", **HEADLESS)
+    assert done.code == 2
+    assert "--window: expected a display" in done.err
+    assert "--video" in done.err
+    begun = command("replay", path, "--window", **HEADLESS | {"SDL_VIDEODRIVER": "dummy"})
+    assert begun.code == 0, begun.err
+    assert "equal to the log, to the bit" in begun.out
+    assert begun.seconds > length(path, 1) / 50  # at its natural speed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--video", "x.avi"), "x.avi cannot be written: the name has to end with .mp4 or .gif."),
+        (("--video", "/proc/x.mp4"), "/proc/x.mp4 cannot be written: '/proc' takes no files."),
+        (("--video", "x.mp4", "--window"), "not allowed with argument"),
+        (("--generations", "0,one"), "--generations: expected a list of complete generations, like 0,1 or 0,last"),
+        (("--generations", ""), "--generations: expected a list of complete generations"),
+        (("--generations", "0,2"), "got 0,2"),
+        (("--generations", "0,-1"), "got 0,-1"),
+        (("--generations", "0,1", "--episode", "1"), "episode (--episode): expected one of the 1 episodes"),
+        (("--generations", "0,1", "--generation", "1"), "not allowed with argument"),
+        (
+            ("--generations", "0,1", "--held-out"),
+            "--generations: expected no --candidate, --held-out or --validation with it",
+        ),
+    ],
+)
+def test_wrong_input(call, record, arguments, message):
+    done = call("replay", record("CartPole-v1"), *arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+    assert message in done.err
+
+
+@pytest.mark.parametrize("missing", ["imageio", "av", "PIL"])
+def test_without_the_libraries(call, record, missing, absent):
+    path = record("CartPole-v1")
+    absent(missing)
+    done = call("replay", path, "--video", "x.mp4")
+    assert done.code == 2
+    assert "pip install -e '.[video]'" in done.err
+    absent("imageio", "av", "PIL")
+    assert call("replay", path).code == 0
+
+
+def test_what_cannot_be_drawn_is_refused(call, record, tmp_path):
+    done = call("replay", record("toys:Slow-v0"), "--video", "x.mp4")
+    assert done.code == 2
+    assert (
+        "env.id: expected an environment with the render mode 'rgb_array', got toys:Slow-v0, which has none" in done.err
+    )
+    assert not list(tmp_path.glob("*.mp4"))
+
+
+def test_a_film_can_be_interrupted():
+    stop = StopFlag()
+    each_step = _interruptible(stop, None)
+    each_step(0, 0.0)
+    stop.signal = signal.SIGINT
+    with pytest.raises(Stopped, match="SIGINT in step 1"):
+        each_step(1, 0.0)
+
+
+def test_a_disk_that_is_full_is_reported_plainly(record, tmp_path):
+    """A file may grow to so many bytes, and no further."""
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))\n"
+    code = f"{limit}from evolve.cli.replay import main; sys.exit(main())"
+    for name in ("x.mp4", "x.gif"):
+        words = [sys.executable, "-c", code, str(record("CartPole-v1", *SHORT)), "--video", name]
+        how = {"capture_output": True, "text": True, "cwd": tmp_path, "env": environment(**HEADLESS)}
+        done = subprocess.run(words, check=False, timeout=LONG, **how)
+        assert done.returncode == 2, done.stderr
+        assert f"{name} cannot be written: " in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ((Purpose.EPISODE, 2, 4, 1), "--generation 2 --candidate 4 --episode 1"),
+        ((Purpose.HELD_OUT, 0, 0, 9), "--held-out --episode 9"),
+        ((Purpose.VALIDATION, 3, 0, 9), "--validation --episode 9"),
+    ],
+)
+def test_a_failed_episode_is_played_alone_by_a_command(key, words):
+    line = replay_line(Path("out/seed-0.h5"), EpisodeError("it", "failed", tuple(map(int, key))))
+    assert line == f"python -m evolve.replay out/seed-0.h5 {words}"
+    _parser().parse_args(line.split()[3:])
+
+
+def test_initial_candidates_need_not_be_stored(call, record):
+    done = call("replay", record("CartPole-v1"), "--generation", 0, "--candidate", 3)
+    assert (done.code, "equal to the log, to the bit" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        (-1, "candidate (--candidate): expected one of the 4 candidates (0 to 3), got -1"),
+        (4, "got 4"),
+        (None, "which alone is stored"),
+    ],
+)
+def test_candidates_that_are_not_there(call, record, candidate, message):
+    path = record("CartPole-v1")
+    if candidate is None:
+        candidate = (store.read(path).records[1].champion_candidate + 1) % 4
+    done = call("replay", path, "--generation", 1, "--candidate", candidate)
+    assert done.code == 2
+    assert message in done.err
+
+
+@pytest.mark.parametrize("generation", [-1, 3])
+def test_generations_that_are_not_there(call, record, generation):
+    done = call("replay", record("CartPole-v1"), "--generation", generation)
+    assert done.code == 2
+    assert f"generation (--generation): expected one of 0 to 2 (the next one), got {generation}" in done.err
+
+
+def test_a_log_that_was_changed_is_reported(call, record, tmp_path):
+    path = tmp_path / "seed-0.h5"
+    shutil.copy(record("CartPole-v1"), path)
+    with h5py.File(path, "r+") as file:
+        best = int(file["champion/candidate"][1])
+        file["generation/returns"][1, best, 0] = np.nextafter(file["generation/returns"][1, best, 0], 0)
+    done = call("replay", path)
+    assert done.code == 1
+    assert "has a return of" in done.err

@@ -1,0 +1,308 @@
+"""The report command: what is on the page, whatever the files; that it is whole, safe and self-contained."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import LONG, wait_for, without
+
+from evolve import store
+from evolve.analysis import html, statistics
+from evolve.analysis.groups import read_groups
+from evolve.analysis.html.report_tables import champion_table
+from evolve.analysis.run_summary import RunSummary, VerificationSummary
+
+QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
+SECTIONS = ["summary", "curves", "network", "film", "held-out", "verification", "load", "configuration", "manifest"]
+VOID = {"meta", "link", "br", "wbr"}
+
+
+class Page(HTMLParser):
+    """A page as read: its sections, its visible texts, the addresses it would ask for, and what is wrong with it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text()
+        self.sections, self.ids, self.addresses, self.tags, self.texts, self.wrong = [], [], [], [], [], []
+        self.feed(self.source)
+        self.close()
+        self.text = " ".join(" ".join(self.texts).split())
+        assert not self.tags, self.tags
+        assert not self.wrong, self.wrong
+        assert len(self.ids) == len(set(self.ids))
+        for address in self.addresses:
+            assert address.startswith("data:") or address.removeprefix("#") in self.ids, address
+        for target in re.findall(r"url\(\s*([^)]*)\)", self.source):
+            assert target.removeprefix("#") in self.ids, target
+        assert "@import" not in self.source
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.addresses += [given[name] for name in ("src", "href", "xlink:href", "poster", "action") if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if tag == "section":
+            self.sections.append(given["id"])
+        if any(name.startswith("on") for name in given):
+            self.wrong.append(attributes)
+        if tag not in VOID:
+            self.tags.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if not self.tags or self.tags.pop() != tag:
+            self.wrong.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data):
+        if "style" not in self.tags:
+            self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two seeds of one experiment, and one of another that was not evaluated."""
+    from evolve.cli.run import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    quick = [*map(str, QUICK), "-g", "3"]
+    assert main([*quick, "-s", "1", "2", "-o", str(folder / "a")]) == 0
+    other = ["--set", "strategy.survivors=3", "--set", "held_out_episodes=0"]
+    assert main([*quick, *other, "-s", "1", "-o", str(folder / "b")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(runs):
+    """The page of all of them."""
+    from evolve.cli.report import main
+
+    assert main([*map(str, sorted(runs.glob("*/*.h5"))), "-o", str(runs / "all.html")]) == 0
+    return runs / "all.html"
+
+
+def test_one_run(call, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "seed-1.h5")
+    done = call("report", "seed-1.h5")
+    assert (done.code, done.out, done.err) == (0, "report.html\n", "")
+    page, run = Page(tmp_path / "report.html"), store.read(tmp_path / "seed-1.h5")
+    assert page.sections == SECTIONS
+    left = f"{run.held_out.mask.sum()} of {len(run.held_out.mask)}"
+    middle = sorted(run.held_out.returns)[2]
+    low, high = statistics.interval(run.held_out.returns)
+    mean = f"{run.held_out.returns.mean():.2f} ({low:.2f} to {high:.2f})"
+    best = f"{max(record.champion_fitness for record in run.records):.2f}"
+    steps = f"{sum(record.steps for record in run.records):,}"
+    for text in ("CartPole-v1", "hebbian-dag, hidden 2", "prune", "3 of 3, complete", left, best, steps,
+                 mean, "its mean held-out return, 95 % interval", "held-out champion", run.records[-1].digest.decode(),
+                 "equal", "3 generations, 6 episodes evaluated again, and 6 held-out ones", "pole angle",
+                 "Seed 1, held-out champion: the connections that are left.",
+                 "seed-1.h5, held-out champion: the episode of median return, number ",
+                 f", return {middle:.2f}", "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",
+                 run.header.manifest["host"]):  # fmt: skip
+        assert text in page.text, text
+    assert "differs" not in page.text
+    assert len([a for a in page.addresses if a.startswith("data:video/mp4;base64,")]) == 1
+    assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
+
+
+def test_quickly_no_episode_is_played(call, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "copy.h5")
+    done = call("report", runs / "a" / "seed-1.h5", "copy.h5", "--quick")
+    left_out = f"a seed counts once, so these are left out: copy.h5 (equal to {runs / 'a' / 'seed-1.h5'})"
+    assert (done.code, done.err) == (0, f"evolve.report: {left_out}\n")
+    page = Page(tmp_path / "report.html")
+    for text in ("not checked", f"python -m evolve.verify {runs / 'a' / 'seed-1.h5'}", "No film was made (--quick).",
+                 f"In comparisons and curves {left_out}"):  # fmt: skip
+        assert text in page.text, text
+
+
+def test_a_run_that_was_tampered_with_is_told_on_its_page_by_three_ranks_too(command, runs, tmp_path):
+    shutil.copy(runs / "a" / "seed-1.h5", tmp_path / "seed-1.h5")
+    with h5py.File(tmp_path / "seed-1.h5", "r+") as file:
+        file.attrs["seed"] = 4
+    done = command("report", "seed-1.h5", ranks=3)
+    assert done.code == 0, done.err
+    text = Page(tmp_path / "report.html").text
+    assert "generation 0: candidate" in text
+    assert "Random stream: " in text
+
+
+def test_experiments_and_seeds_are_told_apart(made, runs):
+    page = Page(made)
+    for path in sorted(runs.glob("*/*.h5")):
+        assert store.read(path).records[-1].digest.decode() in page.text
+        assert f"{path.parent.name}/ {path.name}" in page.text
+    for text in ("survivors 1: median and quartiles of 2 seeds", "survivors 3",
+                 "Settings in which the experiments differ",
+                 "experiment strategy.survivors survivors 1 1 survivors 3 3",
+                 f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
+        assert text in page.text, text
+    assert page.source.count('aria-label="Network of the champion of ') == 2  # of two experiments
+    assert page.source.count('aria-label="Histogram') == 1
+    assert "Comparison: best fitness of the last generation" in page.text
+    assert page.source.count('aria-label="best fitness of the last generation"') == 1
+
+
+def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
+    (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    run = replace(read, held_out=replace(read.held_out, mask=np.zeros_like(read.held_out.mask)))
+    (row,) = champion_table(["x"], [run], [group.mask_unit]).rows
+    assert row[1:2] + row[3:] == ("held-out champion", f"0 of {run.held_out.mask.size}")
+    (row,) = champion_table(["x"], [replace(run, complete=False)], [group.mask_unit]).rows
+    left = f"{read.records[-1].champion_mask.sum()} of {run.held_out.mask.size}"
+    assert row[1:] == ("best of generation 2", "not evaluated", left)
+
+
+def test_a_fitness_of_which_connections_take_some_is_not_called_a_mean_return(runs):
+    (run,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
+    costly = replace(group, config=group.config.model_copy(update={"connection_cost": 0.5}))
+    for each, said in ((group, False), (costly, True)):
+        page = html.render([each], [RunSummary(run)])
+        assert ("mean return less the cost of connections" in page) == said
+        assert ("episodes, less what its connections cost (connection_cost)." in page) == said
+
+
+def test_films_and_verification(runs, tmp_path):
+    read, groups = read_groups(sorted((runs / "a").glob("*.h5")))
+    other = {**read[1].header.manifest, "packages": {"numpy": "0.1"}}
+    read[1] = replace(read[1], header=replace(read[1].header, manifest=other))
+    film = bytes(range(256))
+    equal = VerificationSummary(True, "3 champions & 6 episodes")
+    different = VerificationSummary(False, "generation 2")
+    summaries = [
+        RunSummary(read[0], film, verification=equal),
+        RunSummary(read[1], why_no_film="It was <dark>.", verification=different),
+    ]
+    html.save(html.render(groups, summaries, [Path("none.h5")]), tmp_path / "x.htm")
+    page = Page(tmp_path / "x.htm")
+    assert page.source.count('<video controls muted loop playsinline src="data:video/mp4;base64,AAECAwQF') == 1
+    for text in ("seed-2.h5: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2", "none.h5: no",
+                 "packages.numpy differs"):  # fmt: skip
+        assert text in page.text, text
+
+
+def test_everything_from_a_file_is_escaped(runs, call, tmp_path):
+    """Markup, a formula, a lone surrogate: in names, settings and the manifest; and the environment is not here."""
+    evil = '<script>alert(1)</script> $\\\\frac{ " onload=x \\u0007'
+    for name, more in (("a", ""), ("b", "&lt;")):
+        path = tmp_path / f"{name}-<script>.h5"
+        shutil.copy(runs / name / "seed-1.h5", path)
+        with h5py.File(path, "r+") as file:
+            config = file.attrs["config"].replace(
+                'id = "CartPole-v1"', f'id = "{evil.replace(chr(34), chr(39))}{more}"'
+            )
+            file.attrs["config"] = config + "# </pre><script>\n"
+            file.attrs["manifest"] = '{"<script>": {"</td>": ["<script>", "\\ud800"]}, "host": {"<b>": "<script>"}}'
+    done = call("report", *sorted(tmp_path.glob("*.h5")))
+    assert done.code == 0, done.err
+    page = Page(tmp_path / "report.html")
+    assert "<script" not in page.source
+    assert "onload=x" in page.text
+    for text in ("<script>alert(1)</script> $\\frac{", "No drawing:", "# </pre><script>", "<script>.</td>", "\\ud800"):
+        assert text in page.text, text
+
+
+def test_a_running_and_a_killed_file(start, call, tmp_path):
+    slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-4])
+    process = start("run", *slow, "-g", 60, "-o", "out")
+    path = store.path_of(tmp_path / "out", 0)
+    wait_for(lambda: path.exists() and store.read(path).num_generations, process.output)
+    assert call("report", path, "-o", "running.html").code == 0
+    process.kill()
+    process.popen.wait()
+    empty = store.path_of(tmp_path, 9)
+    store.create(empty, store.Header("", {}, 0, "x")).close()
+    assert call("report", path, empty, "-o", "killed.html").code == 0
+    for name in ("running", "killed"):
+        page = Page(tmp_path / f"{name}.html")
+        assert re.search(r"\d+ of 60, not complete", page.text)
+        assert "can be continued with --resume" in page.text
+        assert "Not evaluated: python -m evolve.evaluate" in page.text
+    assert "seed-9.h5: no generation is complete yet" in page.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("-o", "x.png"), 2, "x.png cannot be written: the name has to end with .html or .htm."),
+        (("-o", "/proc/x.html"), 2, "/proc/x.html cannot be written: '/proc' takes no files."),
+        (("-o", "nodir/x.html"), 2, "nodir/x.html cannot be written: no such directory 'nodir'."),
+        (("missing.h5",), 2, "no such file"),
+    ],
+)
+def test_wrong_input(call, runs, arguments, code, message):
+    done = call("report", runs / "a" / "seed-1.h5", *arguments)
+    assert done.code == code
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_an_empty_run_has_nothing_to_report(call, tmp_path):
+    store.create(store.path_of(tmp_path, 0), store.Header("", {}, 0, "x")).close()
+    done = call("report", "seed-0.h5")
+    assert (done.code, "no generation is complete yet" in done.err) == (1, True)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_without_libraries(command, runs, tmp_path):
+    for library, extra in (("jinja2", "report"), ("matplotlib", "plot")):
+        done = command("report", runs / "a" / "seed-1.h5", **without(library))
+        assert done.code == 2
+        assert f"pip install -e '.[{extra}]'" in done.err
+        assert not (tmp_path / "report.html").exists()
+    done = command("report", *runs.glob("*/*.h5"), "--quick", **without("scipy"))
+    assert done.code == 0, done.err
+
+
+def test_an_output_that_cannot_be_written_is_found_before_an_episode_is_played(runs, monkeypatch, capfd):
+    from evolve.cli import report
+
+    monkeypatch.setattr(report, "summarize_run", lambda *_: pytest.fail("an episode was played"))
+    assert report.main([str(runs / "a" / "seed-1.h5"), "-o", "/proc/x.html"]) == 2
+    assert "/proc/x.html cannot be written" in capfd.readouterr().err
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+def browse(page, width, *options):
+    """Open a page in Chromium; return what it prints. Fails when the console has anything to say."""
+    words = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--hide-scrollbars", "--v=0", "--enable-logging=stderr", f"--user-data-dir={page.parent / 'profile'}",
+             f"--window-size={width},900", *options, page.as_uri()]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LONG, check=True)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_browser_shows_it_without_complaint(made, tmp_path, width):
+    page = shutil.copy(made, tmp_path / "page.html")
+    browse(page, width, f"--screenshot={tmp_path / 'page.png'}")
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+    inside = escape(page.read_text().replace("<details>", "<details open>"))  # a window may be no narrower than 500
+    measure = "document.body.dataset.width = this.contentDocument.documentElement.scrollWidth"
+    page.write_text(f'<iframe style="border: 0" width="{width}" onload="{measure}" srcdoc="{inside}"></iframe>')
+    assert re.search(r'data-width="(\d+)"', browse(page, 1400, "--dump-dom"))[1] == str(width)
+
+
+def test_a_run_that_fails_here_spoils_no_other(call, command, runs, tmp_path):
+    """Workers that were interrupted in one run's episodes begin anew with the next."""
+    elsewhere = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
+    made = ("-p", 4, "-g", 2, "-r", 3, "-d", 2, "--set", "held_out_episodes=2", "-o", "e")
+    assert call("run", *elsewhere, *made).code == 0
+    done = command("report", "e/seed-0.h5", runs / "a" / "seed-1.h5", ranks=2, TOY_GRAVITY="nan")
+    assert done.code == 0, done.err
+    text = Page(tmp_path / "report.html").text
+    assert "different" in text
+    assert "equal" in text

@@ -1,0 +1,86 @@
+"""The verify command: exit codes, what it prints for people and for machines, and what it refuses."""
+
+import json
+import shutil
+
+import h5py
+import pytest
+from conftest import make_runs
+
+from evolve import store
+
+QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """One experiment, twice, and with another seed."""
+    where = tmp_path_factory.mktemp("verify")
+    for name, seed, more in (("a", 1, ()), ("b", 1, ("--set", "compute.slots=2")), ("c", 2, ())):
+        make_runs(where, *QUICK, "-s", seed, "-o", name, *more)
+    return where
+
+
+@pytest.fixture
+def runs(made, tmp_path):
+    """Copies of the run files that a test may spoil."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return {name: next((tmp_path / name).glob("*.h5")) for name in "abc"}
+
+
+def test_files(command, runs):
+    equal = command("verify", runs["a"], runs["b"])
+    assert (equal.code, equal.out.startswith("equal: 3 generations, digest ")) == (0, True)
+    different = command("verify", runs["a"], runs["c"])
+    assert (different.code, different.err) == (1, "")
+    assert "different: generation 0: candidate 0, episode 0: return " in different.out
+    assert "seed (1 against 2)" in different.out
+
+
+def test_runs_are_the_same_on_any_number_of_ranks(call, command, runs):
+    done = command("run", *QUICK, "-s", 1, "-o", "three", ranks=3)
+    assert done.code == 0, done.err
+    assert call("verify", runs["a"], "three/seed-1.h5").code == 0
+
+
+def test_an_equal_pair_is_equal_for_machines_too(call, runs):
+    done = call("verify", runs["a"], runs["b"], "--json")
+    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
+    done = call("verify", runs["a"], "--full", "--json")
+    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
+
+
+def test_what_is_no_question_is_refused(call, runs):
+    for words in (("--full", runs["b"]), (runs["b"], runs["c"])):
+        done = call("verify", runs["a"], *words)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+    assert call("verify", runs["a"], "--json", runs["b"]).code == 0
+
+
+def test_a_manifest_cannot_forge_a_line(call, runs):
+    with h5py.File(runs["c"], "r+") as file:
+        file.attrs["manifest"] = json.dumps({"host": "\u001b[31mred\nequal: 9 generations", "x" * 500: "\ud800"})
+    done = call("verify", runs["a"], runs["c"])
+    assert done.code == 1
+    assert "\x1b" not in done.out
+    assert "\nequal" not in done.out
+    assert max(map(len, done.out.splitlines()[4:])) < 250
+
+
+def test_a_run_without_generations_is_not_called_equal(call, tmp_path):
+    for name in "ab":
+        store.create(store.path_of(tmp_path / name, 0), store.Header("", {}, 0, "x")).close()
+    done = call("verify", "a/seed-0.h5", "b/seed-0.h5")
+    assert done.code == 1
+    assert "a/seed-0.h5: no generation is complete yet, so there is nothing to compare" in done.err
+    done = call("verify", "a/seed-0.h5")
+    assert (done.code, "so there is nothing to verify" in done.err) == (1, True)
+
+
+def test_wrong_files_are_refused(call, tmp_path):
+    (tmp_path / "text.h5").write_text("no run file")
+    for argument in ("text.h5", "missing.h5"):
+        done = call("verify", argument)
+        assert done.code == 2
+        assert done.err.count("\n") == 1
+        assert argument in done.err

@@ -1,0 +1,232 @@
+"""The coordinator and its workers, over a transport within this process: batches go out and their results come home."""
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+
+import numpy as np
+import pytest
+
+from evolve.cluster import Coordinator, dismiss, serve
+from evolve.cluster.reports import FailureReporter
+from evolve.cluster.transport import Transport
+from evolve.config import Config, parse
+from evolve.errors import EpisodeError, RunError, Stopped
+from evolve.genome import Genomes
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, by_candidate, generation_keys
+from evolve.training import evaluate_population, make_rollout, prepare
+
+P, E = 6, 3
+
+
+class Wire(Transport):
+    """One of several ranks that are threads of this process."""
+
+    def __init__(self, rank, boxes):
+        super().__init__()
+        self.rank = rank
+        self.size = len(boxes)
+        self.hosts = ["here"] * len(boxes)
+        self.pids = [0] * len(boxes)
+        self._boxes = boxes
+
+    def send(self, rank, buffer):
+        self._boxes[rank].append((self.rank, buffer))
+
+    def probe(self):
+        return self._boxes[self.rank].popleft() if self._boxes[self.rank] else None
+
+    def backoff(self):
+        time.sleep(1e-3)
+
+
+@pytest.fixture
+def ranks():
+    """Start workers that are threads; the test gets the coordinator's transport, and what the workers answer."""
+    started = []
+
+    def start(workers, make=make_rollout):
+        boxes = [deque() for _ in range(workers + 1)]
+        answers = []
+        for rank in range(1, workers + 1):
+            work = threading.Thread(target=lambda r=rank: answers.append(serve(Wire(r, boxes), make, lambda: None)))
+            work.start()
+            started.append(work)
+        return Wire(0, boxes), answers
+
+    yield start
+    for work in started:
+        work.join(60)
+        assert not work.is_alive()
+
+
+def experiment(**more):
+    table = {"population": P, "episodes": E, "network": {"name": "hebbian-dag", "hidden": [2]}}
+    table |= {"env": {"id": "CartPole-v1", "max_episode_steps": 50}, "compute": {"slots": 2}}
+    return prepare(parse(Config, table | more))
+
+
+def batch_of(made, generation=0):
+    strategy = made.strategy(1)
+    genomes = strategy.ask(strategy.start(), 0)
+    return EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(generation, P), range(E))
+
+
+def evaluate(coordinator, made):
+    batch = batch_of(made)
+    results = coordinator.evaluate(made.rollout_spec, batch)
+    return by_candidate(results, batch.genomes.mask, E)
+
+
+def same(one, other):
+    assert np.array_equal(one.returns, other.returns, equal_nan=True)
+    for name in ("lengths", "fingerprints"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert one.traces.tobytes() == other.traces.tobytes()
+
+
+@pytest.mark.parametrize("sizes", [None, [1], [5], [2, 7, 1]])
+def test_neither_workers_nor_chunk_sizes_matter(ranks, sizes):
+    made = experiment()
+    alone = evaluate(Coordinator(Transport(), make_rollout), made)
+    transport, _ = ranks(2)
+    chunk_sizes = None if sizes is None else (lambda *_: itertools.cycle(sizes))
+    coordinator = Coordinator(transport, make_rollout, chunk_sizes=chunk_sizes)
+    for _ in range(2):
+        same(evaluate(coordinator, made), alone)
+    busy, environments = coordinator.take_seconds()
+    assert busy.shape == (3,)
+    assert (busy[0], environments[0]) == (0, 0)
+    assert (busy >= environments).all()
+    assert busy.sum() > 0
+    assert not np.any(coordinator.take_seconds())
+    assert dismiss(transport)
+
+
+def test_workers_are_set_up_again_only_for_another_spec(ranks):
+    texts = []
+
+    def make(text):
+        texts.append(text)
+        return make_rollout(text)
+
+    short, long = experiment(), experiment(env={"id": "CartPole-v1", "max_episode_steps": 60})
+    transport, _ = ranks(1, make)
+    coordinator = Coordinator(transport, make)
+    for made in (short, short, long, long, short):
+        evaluate(coordinator, made)
+    assert texts == [made.config.to_toml() for made in (short, long, short)]
+    coordinator.forget()
+    evaluate(coordinator, short)
+    assert len(texts) == 4
+    assert dismiss(transport)
+
+
+def test_workers_leave_with_the_answer(ranks):
+    transport, answers = ranks(2)
+    assert dismiss(transport, b"42 \0")
+    assert answers == [b"42 \0"] * 2
+
+
+def test_a_worker_that_cannot_go_on_ends_the_evaluation_with_its_traceback(ranks):
+    def make(text):
+        raise ZeroDivisionError("no environment today")
+
+    transport, _ = ranks(1, make)
+    with pytest.raises(RunError, match=r"(?s)failed on rank 1 .*Traceback.*no environment today"):
+        evaluate(Coordinator(transport, make), experiment())
+    assert dismiss(transport)
+
+
+def test_a_stop_is_noticed_with_workers_and_without(ranks):
+    transport, _ = ranks(1)
+    for where in (transport, Transport()):
+        with pytest.raises(Stopped, match="the time limit"):
+            evaluate(Coordinator(where, make_rollout, lambda: "the time limit"), experiment())
+    assert dismiss(transport)
+
+
+def test_an_evaluation_that_was_given_up_does_not_reach_into_the_next(ranks):
+    """Its episodes are forgotten, and results of them that are still on their way are not taken for others'."""
+    made = experiment()
+    alone = evaluate(Coordinator(Transport(), make_rollout), made)
+    transport, _ = ranks(2)
+    looks = itertools.count()
+    with pytest.raises(Stopped):
+        evaluate(Coordinator(transport, make_rollout, lambda: "enough" if next(looks) > 5 else None), made)
+    same(evaluate(Coordinator(transport, make_rollout), made), alone)
+    assert dismiss(transport)
+
+
+FAULTY = {"id": "toys:Faulty-v0", "kwargs": {"how": "raise", "share": 1.0}, "on_failure": "worst"}
+
+
+def test_all_failed_episodes_are_counted_though_few_are_described(ranks, caplog, monkeypatch):
+    monkeypatch.setattr("evolve.cluster.worker._MOST_FAILURES", 2)
+    caplog.set_level(logging.WARNING, "evolve")
+    made = experiment(env=FAULTY, compute={"slots": 2, "check": False})
+    transport, _ = ranks(2)
+    results = evaluate(Coordinator(transport, make_rollout), made)
+    assert dismiss(transport)
+    assert np.isnan(results.returns).all()
+    assert (results.lengths == 3).all()
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("failed and counts as the worst" in line for line in said) == 3
+    assert said[-1] == f"… and {P * E - 3} more"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_failed_episode_is_named_by_its_key(ranks, workers):
+    made = experiment(env=FAULTY | {"on_failure": "stop"}, compute={"slots": 1, "check": False})
+    transport = ranks(workers)[0] if workers else Transport()
+    with pytest.raises(EpisodeError) as wrong:
+        evaluate(Coordinator(transport, make_rollout), made)
+    assert wrong.value.key == (Purpose.EPISODE, 0, 0, 0)
+    assert wrong.value.which == "generation 0, candidate 0, episode 0"
+    seed = batch_of(made).environment_seeds()[0]
+    assert f"failed in step 3, environment seed {seed}, on rank {workers} (" in str(wrong.value)
+    assert not workers or dismiss(transport)
+
+
+def reporter(purpose, keys, candidates=None):
+    genomes = Genomes(np.zeros((len(keys), 1), np.float32), np.ones((len(keys), 1), np.bool_))
+    batch = EpisodeBatch.of(1, purpose, genomes, np.array(keys), range(20), candidates=candidates)
+    return FailureReporter(experiment().rollout_spec, batch, Transport()), batch
+
+
+@pytest.mark.parametrize(
+    ("purpose", "keys", "candidates", "genome", "which", "key"),
+    [
+        (Purpose.EPISODE, [[2, 0], [2, 0]], None, 1, "generation 2, candidate 1, episode 9", (2, 1, 9)),
+        (Purpose.EPISODE, [[0, 7], [1, 3]], [7, 3], 1, "generation 1, candidate 3, episode 9", (1, 3, 9)),
+        (Purpose.HELD_OUT, [[0, 0]], None, 0, "held-out episode 9 of the champion", (0, 0, 9)),
+        (Purpose.VALIDATION, [[4, 0]], None, 0, "validation episode 9 of the champion", (4, 0, 9)),
+    ],
+)
+def test_a_batch_names_its_episodes(purpose, keys, candidates, genome, which, key):
+    """Common random numbers give all candidates the key of the first: names do not come from keys."""
+    report, _ = reporter(purpose, keys, None if candidates is None else np.array(candidates))
+    with pytest.raises(EpisodeError) as wrong:
+        report.report(EpisodeFailure(genome, 9, 5, 1, "it fell"), 0)
+    assert wrong.value.which == which
+    assert wrong.value.key == (int(purpose), *key)
+
+
+def test_some_of_many_episodes_are_named():
+    report, _ = reporter(Purpose.EPISODE, [[2, 0], [2, 1]])
+    assert report.name_some(np.array([21])) == "generation 2, candidate 1, episode 1"
+    assert report.name_some(np.arange(5)).count("episode") == 3
+    assert report.name_some(np.arange(5)).endswith("episode 2 …")
+
+
+def test_racing_asks_for_one_batch_after_another(ranks):
+    made = experiment(racing={"rounds": [1], "keep": 0.5})
+    genomes = batch_of(made).genomes
+    alone = evaluate_population(made, Coordinator(Transport(), make_rollout), 1, 0, genomes)
+    transport, _ = ranks(2)
+    same(evaluate_population(made, Coordinator(transport, make_rollout), 1, 0, genomes), alone)
+    assert dismiss(transport)
+    assert alone.played.sum(axis=1).tolist().count(1) == P // 2

@@ -1,0 +1,167 @@
+"""A worker, message by message: it plays, shows that it is alive, and leaves its process as it was."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from evolve.cluster import messages, serve
+from evolve.cluster.messages import (
+    Alive,
+    Chunk,
+    ChunkResults,
+    FailedEpisode,
+    Kill,
+    Setup,
+    Stop,
+    StopRequest,
+    WorkerError,
+)
+from evolve.cluster.transport import Transport
+from evolve.config import Config, parse
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, generation_keys
+from evolve.training import make_rollout, prepare
+
+P = 4
+
+
+class Script(Transport):
+    """A transport that delivers a list of messages, each when its condition holds, and keeps what is sent."""
+
+    def __init__(self, *steps):
+        super().__init__()
+        self.rank = 1
+        self.hosts = ["here", "here"]
+        self.steps = list(steps)
+        self.sent = []
+
+    def probe(self):
+        condition, message = self.steps[0]
+        if not condition(self):
+            return None
+        del self.steps[0]
+        return 0, messages.encode(message)
+
+    def send(self, rank, buffer):
+        assert rank == 0
+        self.sent.append(messages.decode(buffer))
+
+    def of(self, kind):
+        return [message for message in self.sent if isinstance(message, kind)]
+
+
+def now(_):
+    return True
+
+
+def done(count):
+    return lambda script: sum(len(m.results) for m in script.of(ChunkResults)) >= count
+
+
+LEAVE = Stop(np.frombuffer(b"bye", np.uint8))
+
+
+def experiment(env, **compute):
+    table = {"population": P, "episodes": 1, "network": {"name": "hebbian-dag", "hidden": [2]}}
+    return prepare(parse(Config, table | {"env": env, "compute": {"slots": P, "check": False} | compute}))
+
+
+def chunk(made, serial, episodes=range(1)):
+    strategy = made.strategy(1)
+    genomes = strategy.ask(strategy.start(), 0)
+    return Chunk(serial, 1, EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, P), episodes))
+
+
+CART = {"id": "CartPole-v1", "max_episode_steps": 20}
+
+
+def work(script, signalled=lambda: None):
+    assert serve(script, make_rollout, signalled) == b"bye"
+    assert script.steps == []
+    return script
+
+
+def test_it_plays_what_it_is_given_and_leaves_when_it_is_asked_to():
+    made = experiment(CART)
+    script = work(
+        Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (now, chunk(made, 5, range(1, 3))),
+               (done(3 * P), LEAVE))
+    )  # fmt: skip
+    parcels = script.of(ChunkResults)
+    assert {parcel.serial for parcel in parcels} == {5}
+    keys = [key for p in parcels for key in zip(p.results.genomes.tolist(), p.results.episodes.tolist(), strict=True)]
+    assert sorted(keys) == [(p, e) for p in range(P) for e in range(3)]
+    for parcel in parcels:
+        parcel.results.check()
+        assert len(set(parcel.results.traced.tolist())) == len(parcel.results.traced)
+        assert parcel.busy_seconds >= parcel.environment_seconds >= 0
+    assert isinstance(script.sent[-1], Stop)
+
+
+def test_what_is_left_of_an_abandoned_evaluation_is_dropped():
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.005}})
+    script = work(
+        Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(50))), (now, chunk(made, 6)),
+               (done(P), LEAVE))
+    )  # fmt: skip
+    assert {parcel.serial for parcel in script.of(ChunkResults)} == {6}
+
+
+def test_after_its_last_message_nobody_watches_the_process():
+    """Not even where episodes were still running: what comes next may be a script of the user's."""
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 60.0})
+    before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    watched = []
+
+    def busy(script):
+        watched.append(signal.getsignal(signal.SIGALRM))
+        return len(watched) > 9
+
+    setup = Setup(1, made.config.to_toml())
+    script = Script((now, setup), (now, chunk(made, 5)), (busy, setup), (now, chunk(made, 6)), (now, LEAVE))
+    work(script)
+    assert len(set(map(str, watched))) > 1  # it was watched in between
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert abs(signal.getitimer(signal.ITIMER_REAL)[0] - timer[0]) < 200.0
+
+
+@pytest.mark.parametrize("where", ["step", "reset"])
+def test_it_shows_life_after_every_episode_that_fails(where):
+    """They may have hung, one after another, in the same step."""
+    made = experiment({"id": "toys:Faulty-v0", "kwargs": {"share": 1.0, "where": where}, "on_failure": "worst"})
+    script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
+    assert len(script.of(Alive)) >= 1 + P
+    assert [m.failure.genome for m in script.of(FailedEpisode)] == list(range(P))
+    first = next(n for n, m in enumerate(script.sent) if isinstance(m, FailedEpisode))
+    last = max(n for n, m in enumerate(script.sent) if isinstance(m, ChunkResults))
+    assert first < last  # the failure comes before the results that hold its NaN
+    assert np.isnan(script.sent[last].results.returns).all()
+
+
+def test_long_episodes_are_no_silence():
+    made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 0.4})
+    script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
+    assert len(script.of(Alive)) >= 2  # four slots take ten steps of 20 ms each, and it speaks every 100 ms
+
+
+def test_a_failure_is_reported_once_and_another_setup_begins_anew():
+    made = experiment(CART)
+    wrong = made.config.to_toml().replace('"CartPole-v1"', '"Nowhere-v0"')
+    script = work(
+        Script((now, Setup(1, wrong)), (now, chunk(made, 5)), (now, Setup(2, made.config.to_toml())),
+               (now, chunk(made, 6)), (done(P), LEAVE))
+    )  # fmt: skip
+    (error,) = script.of(WorkerError)
+    assert "an evaluation failed on rank 1 (" in error.report
+    assert "Nowhere-v0" in error.report
+
+
+def test_a_signal_is_passed_on_once():
+    made = experiment(CART)
+    script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)), lambda: 15)
+    assert [message.signal for message in script.of(StopRequest)] == [15]
+
+
+def test_it_kills_nobody_but_a_rank_of_its_job():
+    work(Script((now, Kill(2**22 + 1)), (now, LEAVE)))

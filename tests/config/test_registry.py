@@ -1,0 +1,229 @@
+"""Networks and strategies by name: validated once; those of other packages are found by entry points."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT, environment
+
+from evolve import store
+from evolve.config import Choice, Config, Options, parse
+from evolve.config.registry import Registry
+from evolve.errors import InputError
+from evolve.genome import Genomes
+from evolve.networks import NETWORKS
+from evolve.networks.mlp import MlpOptions
+from evolve.strategies import STRATEGIES, Strategy
+
+
+@pytest.mark.parametrize(
+    ("kinds", "table", "message"),
+    [
+        (NETWORKS, {"name": "lin"}, "network.name: expected a known network, got lin. Known: binary-mask-mlp, dag, "),
+        (NETWORKS, {"name": "elmann"}, "got elmann. Did you mean elman? Known: binary-mask-mlp, dag, elman"),
+        (NETWORKS, {"name": "mlp", "hidden": 8}, "network.hidden: expected a list, such as [1, 4], got 8."),
+        (NETWORKS, {"name": "hebbian-lstm", "hidden": [8, 8]}, "expected a list of at most 1, got [8, 8]."),
+        (STRATEGIES, {"name": "prune", "uniform_pruning": float("nan")},
+         "strategy.uniform_pruning: expected a finite number or text, got nan."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_plainly(kinds, table, message):
+    with pytest.raises(InputError) as wrong:
+        kinds.parse(table)
+    assert message in str(wrong.value)
+
+
+def test_a_section_becomes_a_choice_with_every_default():
+    found = NETWORKS.parse({"name": "mlp", "hidden": [3]})
+    assert found == Choice("network", "mlp", MlpOptions(hidden=(3,)))
+    assert found.table() == {"name": "mlp", "hidden": [3], "init_scale": 1.0, "init_sparsity": 0.0}
+    assert NETWORKS.parse(found) is found
+    assert NETWORKS.parse(found.table()) == found
+
+
+def test_an_experiment_takes_tables_and_choices():
+    config = Config(network={"name": "mlp", "hidden": [3]})
+    assert config.network.options.hidden == (3,)
+    assert Config(network=config.network) == parse(Config, {"network": config.network.table()}) == config
+    assert parse(Config, {"network": {"hidden": [3]}}).network.name == Config().network.name
+    assert (config.strategy.section, config.strategy.name) == ("strategy", "prune")
+    assert config.model_dump(mode="json")["network"] == config.network.table()
+
+
+def test_an_unknown_kind_can_be_looked_at_but_not_made():
+    table = {
+        "network": {"name": "absent", "hidden": [3], "deep": {"x": 1.5}},
+        "strategy": {"name": "ga", "parents": -1},
+    }
+    with pytest.raises(InputError, match=r"network\.name: expected a known network, got absent"):
+        parse(Config, table)
+    config = parse(Config, table, lenient=True)
+    assert config.network.name == "absent"
+    assert config.network.options.hidden == [3]
+    assert {section: config.model_dump(mode="json")[section] for section in table} == table
+    assert parse(Config, config.model_dump(mode="json", exclude_none=True), lenient=True) == config
+    with pytest.raises(InputError, match=r"network: expected text, finite numbers"):
+        parse(Config, {"network": {"name": "absent", "x": [float("nan")]}}, lenient=True)
+    with pytest.raises(InputError, match="got absent"):
+        NETWORKS.make(config.network, 4, 2)
+    with pytest.raises(InputError, match=r"strategy\.parents"):
+        STRATEGIES.parse(config.strategy)
+
+
+@pytest.mark.parametrize("name", [None, 3, ""])
+def test_a_section_without_a_name_is_refused_even_where_it_is_looked_at(name):
+    with pytest.raises(InputError, match=r"network(\.name)?: expected|a known network"):
+        NETWORKS.parse({"name": name}, lenient=name != "")
+
+
+def test_a_registry_that_was_not_imported_is_asked_for():
+    code = "from evolve.config import Config; Config()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert "RuntimeError: there is no registry for the section [network] yet: import its package" in done.stderr
+
+
+class Whole:
+    """A contract."""
+
+    def begin(self):
+        """A part of it."""
+
+
+class Shy:
+    """An added kind that keeps nothing."""
+
+    def __init__(self, options):
+        pass
+
+    @staticmethod
+    def validate(options, *arguments):
+        raise InputError("shy.size", f"less than {arguments[0]}", options.size)
+
+
+class ShyOptions(Options):
+    size: int = 7
+
+
+def test_a_kind_may_refuse_options_in_new_runs(monkeypatch):
+    monkeypatch.setattr("evolve.config.registry._REGISTRIES", {})
+    kinds = Registry("shy", {"shy": (ShyOptions, Shy), "mute": (ShyOptions, Whole)}, Whole)
+    assert list(kinds) == ["shy", "mute"]
+    assert isinstance(kinds.make({"name": "shy"}), Shy)
+    assert kinds.options_class({"name": "shy", "size": "wrong"}) is ShyOptions
+    assert kinds.kind({"name": "shy"}) is Shy
+    kinds.validate({"name": "mute"}, 5)
+    with pytest.raises(InputError, match=r"shy\.size: expected less than 5, got 7"):
+        kinds.validate({"name": "shy"}, 5)
+
+
+def test_what_a_kind_does_wrong_is_blamed_on_it():
+    def init():
+        return Genomes(np.zeros((1, 3)), np.ones((1, 3), np.bool_))
+
+    with pytest.raises(InputError) as wrong, NETWORKS.as_input_error({"name": "leaky"}, "init"):
+        init()
+    assert str(wrong.value) == (
+        "network.name: expected a network that keeps its contract (evolve.networks.network), got leaky, whose init "
+        "goes wrong (ValueError: weights: expected [P, W] float32, got [1, 3] float64)."
+    )
+
+
+MODULE = """
+from evolve.config import Options
+from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.strategies.prune import Prune, PruneOptions
+
+class Louder(PruneOptions):
+    weight_noise: float = 0.5
+
+class Mute:
+    def __init__(self, options, network, population, seed):
+        pass
+    start = ask = tell = champion = lambda *words: None
+
+class Still(Mlp):
+    def batch(self, slots, backend):
+        return Mute(None, None, 0, 0)
+
+louder, wrong, mute, still = (Louder, Prune), (dict, Prune), (Options, Mute), (MlpOptions, Still)
+"""
+
+
+@pytest.fixture
+def added(tmp_path):
+    """A package, as pip would leave it, that adds strategies; the environment that finds it."""
+    info = tmp_path / "site" / "added-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
+    names = "louder", "wrong", "absent", "mute"
+    points = "\n".join(f"{name} = added:{name}" for name in names)
+    networks = "mlp = added:louder\nstill = added:still\n"
+    (info / "entry_points.txt").write_text(f"[evolve.strategy]\n{points}\n[evolve.network]\n{networks}")
+    (tmp_path / "site" / "added.py").write_text(MODULE)
+    return {"PYTHONPATH": f"{ROOT}:{tmp_path / 'site'}"}
+
+
+def test_an_added_strategy_evolves_and_verifies(command, added):
+    quick = ("-p", 6, "-r", 1, "-g", 2, "-d", 2, "--set", "held_out_episodes=0")
+    done = command("run", *quick, "--strategy", "louder", "-o", "a", **added)
+    assert done.code == 0, done.err
+    noisy = ("--strategy", "prune", "--set", "strategy.weight_noise=0.5", "-o", "b")
+    digest = done.out.split()[-1]
+    assert command("run", *quick, *noisy).out.split()[-1] == digest
+    assert command("verify", "a/seed-0.h5", "--full", ranks=3, **added).code == 0
+    refused = command("verify", "a/seed-0.h5")  # where the package is not installed
+    assert refused.code == 2
+    assert "a known strategy, got louder" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("wrong", "expected added:wrong to be a pair (options, kind)"), ("absent", "which cannot be loaded"),
+     ("lauder", "Did you mean louder?"),
+     ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no to_arrays and no from_arrays.")],
+)  # fmt: skip
+def test_what_is_no_strategy_is_refused(command, added, name, message, tmp_path):
+    done = command("run", "--strategy", name, "-o", "out", **added)
+    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_whose_batches_do_not_keep_the_contract_is_refused(command, added):
+    done = command("run", "-a", "still", **added)
+    message = "(evolve.networks.network), got still, whose Mute has no load and no move and no step and no traces."
+    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+
+
+def test_an_added_kind_with_the_name_of_a_built_in_one_is_ignored_aloud(command, added):
+    quick = ("-a", "mlp", "-p", 4, "-r", 1, "-g", 1, "-s", 1, 2, "--set", "held_out_episodes=0")
+    done = command("run", *quick, ranks=2, **added)
+    warning = "network.name: mlp is evolve's own, not added:louder of the package added, which needs another"
+    assert (done.code, (done.err + done.out).count(warning)) == (0, 1), done.err
+
+
+def test_the_example_of_an_added_network_and_strategy(command, outside, tmp_path):
+    """From a directory without the example, as where pip has installed it."""
+    there = {"PYTHONPATH": os.pathsep.join([str(ROOT), outside])}
+    small = ("-a", "leaky", "--strategy", "hill-climber", "-p", 12, "-r", 2, "-g", 6)
+    one = command("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "one", **there)
+    assert one.code == 0, one.err
+    command("run", *small, "--set", "strategy.weight_noise=0.5", "-o", "three", ranks=3, **there)
+    assert command("verify", "one/seed-0.h5", "three/seed-0.h5").code == 0
+    records = store.read(tmp_path / "one" / "seed-0.h5").records
+    assert records[-1].returns.mean() > records[0].returns.mean()
+    assert "strategy.weight_noise" in command("run", *small, "--set", "strategy.weight_noise=-1.0", **there).err
+
+
+def test_properties_of_added_kinds_may_raise_until_they_are_needed():
+    class Odd:
+        def __getattr__(self, name):
+            if name == "start":
+                raise ZeroDivisionError
+            raise AttributeError(name)
+
+    with pytest.raises(InputError) as wrong:
+        STRATEGIES.check({"name": "odd"}, Odd(), Strategy)
+    assert "no ask and no tell" in str(wrong.value)
+    assert "start" not in str(wrong.value)

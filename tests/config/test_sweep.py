@@ -1,0 +1,168 @@
+"""Sweeps: a grid of experiments from one file, queued over the same ranks."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import LONG, environment
+
+from evolve import store
+from evolve.cli.run import load
+from evolve.config.sweep import points
+from evolve.errors import InputError
+
+
+def test_every_combination_in_the_order_of_the_file():
+    table = {"population": 8, "sweep": {"strategy.survivors": [1, 8], "network": {"hidden": [[4], [8, 8]]}}}
+    found = points(table)
+    assert [name for name, _ in found] == [
+        "survivors=1,hidden=4", "survivors=1,hidden=8-8", "survivors=8,hidden=4", "survivors=8,hidden=8-8",
+    ]  # fmt: skip
+    assert found[1][1] == {"population": 8, "strategy": {"survivors": 1}, "network": {"hidden": [8, 8]}}
+    assert "sweep" in table  # it is left as it was
+
+
+def test_no_sweep_is_one_experiment():
+    assert points({"population": 8}) == [("", {"population": 8})]
+
+
+def test_names_tell_keys_of_one_name_apart_and_fit_into_a_path():
+    (name, _), *_ = points({"sweep": {"network.name": ["dag"], "strategy.name": ["../x y"]}})
+    assert name == "network.name=dag,strategy.name=..-x-y"
+
+
+def test_settings_that_go_together_are_one_value():
+    grid = {"strategy": [{"name": "ga"}, {"name": "prune", "survivors": 8}], "network.hidden": [[4, 2]]}
+    (one, _), (two, table) = points({"sweep": grid, "strategy": {"name": "umda", "min_probability": 0.1}})
+    assert (one, two) == ("strategy=ga,hidden=4-2", "strategy=prune-8,hidden=4-2")
+    assert table["strategy"] == {"name": "prune", "survivors": 8}
+
+
+def test_tables_that_look_alike_are_named_by_their_keys():
+    grid = {"strategy": [{"name": "ga", "survivors": 2}, {"name": "ga", "parents": 2}]}
+    assert [name for name, _ in points({"sweep": grid})] == [
+        "strategy=name-ga-survivors-2",
+        "strategy=name-ga-parents-2",
+    ]
+    with pytest.raises(InputError, match="sweep: expected every combination once"):
+        points({"sweep": {"episodes": [2, 2]}})
+
+
+def test_points_share_nothing():
+    grid = {"strategy": [{"name": "ga"}], "strategy.weight_noise": [0.1, 0.2]}
+    found = points({"sweep": grid})
+    assert [(name, table["strategy"]["weight_noise"]) for name, table in found] == [
+        ("strategy=ga,weight_noise=0.1", 0.1),
+        ("strategy=ga,weight_noise=0.2", 0.2),
+    ]
+
+
+@pytest.mark.parametrize("words", [("--strategy", "random"), ("--set", "strategy.survivors=2")])
+def test_a_flag_below_what_is_swept_over_as_a_whole_is_refused(tmp_path, words):
+    (tmp_path / "x.toml").write_text("[sweep]\nstrategy = [{name = 'ga'}, {name = 'umda'}]\n")
+    with pytest.raises(InputError, match=r"cannot be set: the file sweeps over strategy as a whole\."):
+        load([str(tmp_path / "x.toml"), *words])
+    assert len(load([str(tmp_path / "x.toml"), "-p", "7"])[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "episodes is given twice: as 3, and as sweep.episodes."),
+     (("--set", "sweep.episodes=[1, 2]", "--set", "episodes=3"), "episodes is given twice"),
+     (("--set", "sweep={episodes = [1, 2]}", "-r", "3"), "episodes is given twice"),
+     (("--set", 'sweep.strategy=[{name = "ga"}]', "--strategy", "umda"),
+      "strategy.name is given twice: as 'umda', and as sweep.strategy.")],
+)  # fmt: skip
+def test_a_key_given_both_ways_is_refused(words, argument):
+    with pytest.raises(InputError) as wrong:
+        load(list(words))
+    assert argument in str(wrong.value)
+
+
+def test_a_sweep_from_the_command_line():
+    configs, *_ = load(["-a", "dag", "--set", "sweep.network.hidden=[[4], [8]]", "--set", "strategy={name='ga'}",
+                        "--set", "sweep.strategy.parents=[2, 3]"])  # fmt: skip
+    found = [(c.network.name, *c.network.options.hidden, c.strategy.options.parents) for c in configs]
+    assert found == [("dag", 4, 2), ("dag", 4, 3), ("dag", 8, 2), ("dag", 8, 3)]
+
+
+def test_a_point_that_a_strategy_refuses_leaves_no_file(call, tmp_path):
+    (tmp_path / "x.toml").write_text("population = 3\n[sweep]\nstrategy = [{name = 'ga'}, {name = 'cma-es'}]\n")
+    done = call("run", "x.toml", "-o", "out")
+    assert done.code == 2, done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [(3, "a table of lists"), ({"population": 3}, "sweep.population: expected a list"), ({"episodes": []}, "a list"),
+     ({"seeds": [1]}, r"seeds = \[1, 2\]"), ({"output": {"directory": ["a"]}}, "this cannot be swept over"),
+     ({"population": list(range(40)), "episodes": list(range(40))}, "at most 1000 combinations, got 40 × 40")],
+)  # fmt: skip
+def test_what_is_no_sweep_is_refused(sweep, message):
+    with pytest.raises(InputError, match=message):
+        points({"sweep": sweep})
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "pole.toml"
+    path.write_text(
+        "seeds = [1, 2]\ngenerations = 2\npopulation = 6\nepisodes = 1\nheld_out_episodes = 2\n"
+        "[network]\nhidden = [2]\n[sweep]\nstrategy.survivors = [1, 3]\nnetwork.plasticity = [0.0, 0.1]\n"
+    )
+    return path
+
+
+def test_flags_override_what_is_swept_over(file):
+    configs, *_ = load([str(file), "--set", "network.plasticity=0.5"])
+    assert [c.output.directory for c in configs] == ["runs/pole/survivors=1", "runs/pole/survivors=3"]
+    assert {c.network.options.plasticity for c in configs} == {0.5}
+
+
+def test_a_sweep_is_run_over_the_same_ranks_and_resumed(call, command, file, tmp_path):
+    done = command("run", file, "-o", "grid", ranks=3)
+    assert done.code == 0, done.err
+    begun = "run 3 of 8: survivors=1,plasticity=0.1/seed-1.h5\nseed 1  generation 0 (1 of 2)"
+    assert begun in done.out
+    made = sorted(p.relative_to(tmp_path / "grid") for p in tmp_path.glob("grid/*/*.h5"))
+    assert [str(p) for p in made] == [
+        f"survivors={s},plasticity={m}/seed-{seed}.h5" for s in (1, 3) for m in (0.0, 0.1) for seed in (1, 2)
+    ]
+    alone = ("--set", "strategy.survivors=3", "--set", "network.plasticity=0.1", "-s", 2, "-o", "alone")
+    assert call("run", file, *alone).code == 0
+    runs = [store.read(tmp_path / p) for p in ("grid/survivors=3,plasticity=0.1/seed-2.h5", "alone/seed-2.h5")]
+    assert runs[0].records[-1].digest == runs[1].records[-1].digest
+    (tmp_path / "grid" / made[5]).unlink()
+    done = call("run", file, "-o", "grid", "--resume")
+    assert (done.code, done.out.count("already complete")) == (0, 7)
+    assert done.out.count("run ") == done.out.count("run 6 of 8: survivors=3,plasticity=0.0/seed-2.h5\n") == 1
+    assert call("plot", *(tmp_path / "grid" / p for p in made), "-o", "grid.svg").code == 0
+    assert "plasticity 0.1, survivors 3: median" in (tmp_path / "grid.svg").read_text()
+
+
+def test_a_wrong_point_is_refused_before_anything_is_written(call, file, tmp_path):
+    file.write_text(file.read_text().replace("[1, 3]", "[1, 0]"))
+    done = call("run", file, "-o", "grid")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "strategy.survivors" in done.err
+    assert not (tmp_path / "grid").exists()
+
+
+def test_more_run_files_than_may_be_open(tmp_path):
+    (tmp_path / "x.toml").write_text(
+        f"seeds = {list(range(40))}\npopulation = 2\nepisodes = 1\ngenerations = 1\nheld_out_episodes = 0\n"
+        "[env]\nmax_episode_steps = 1\n[network]\nhidden = []\n"
+    )
+    words = f"ulimit -n 40; exec {sys.executable} -m evolve.run x.toml -o out"
+    done = subprocess.run(
+        ["bash", "-c", words],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list(tmp_path.glob("out/*.h5"))) == 40

@@ -1,0 +1,121 @@
+"""Tasks that are plain functions: the documented example is run, and what functions may do wrong is said plainly."""
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from evolve.config import Config, parse
+from evolve.environments.function_task import FunctionEnv, register_task
+from evolve.errors import InputError
+from evolve.training.experiment import prepare
+
+
+def test_the_documented_task_is_learned_and_verified(command, tmp_path):
+    page = (ROOT / "docs/extending.md").read_text()
+    code = re.search(r"<!-- file: xor.py -->\n```python\n(.*?)```", page, re.S)[1]
+    (tmp_path / "xor.py").write_text(code)
+    words = re.search(r"python -m evolve.run (-e xor:Xor-v0 .*)", page)[1].split()
+    env = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = command("run", *words, "-o", "runs", **env)
+    assert done.code == 0, done.err
+    best = float(re.search(r"best of the last generation \(49\) (\S+); ", done.out)[1])
+    assert -1.0 < best <= 0  # saying always the same comes to -4
+    assert command("verify", "runs/seed-0.h5", ranks=3, **env).code == 0
+
+
+def echo(random):
+    target = random.uniform(-1, 1)
+    action = yield [target]
+    action = yield action[:1]
+    return 1 - abs(float(action[0]) - target)
+
+
+def test_an_episode_is_a_call():
+    env = FunctionEnv(echo, 1, 2, "Echo-v0")
+    target = env.reset(seed=3)[0]
+    assert target.shape == (1,)
+    seen, reward, terminated, _, _ = env.step(np.array([0.25, 0.0], np.float32))
+    assert (seen.tolist(), reward, terminated) == ([0.25], 0.0, False)
+    _, reward, terminated, _, _ = env.step(np.array([0.5, 0.0], np.float32))
+    assert (reward, terminated) == (pytest.approx(1 - abs(0.5 - target[0])), True)
+    assert env.reset(seed=3)[0].tobytes() == target.tobytes()  # the same chance again
+    assert env.reset(seed=4)[0].tobytes() != target.tobytes()
+
+
+def nothing(random):
+    yield [0.0]
+
+
+def test_what_goes_wrong_is_raised():
+    env = FunctionEnv(nothing, 1, 1, "Nothing-v0")
+    env.reset(seed=0)
+    with pytest.raises(InputError, match="one number to be returned"):
+        env.step(np.zeros(1, np.float32))
+    env = FunctionEnv(lambda random: (x for x in [[1.0, 2.0]]), 1, 1, "Two-v0")
+    with pytest.raises(InputError, match=r"each yield to give 1 number, as registered .*got 2: "):
+        env.reset(seed=0)
+
+
+def two(random):
+    yield [1.0, 2.0]
+    return 0.0
+
+
+def nothing_returned(random):
+    yield [1, 2, 3]
+
+
+def no_yield(random):
+    return 1.5
+
+
+def hasty(random):
+    if random is None:
+        yield [1, 2, 3]
+    return 1.5
+
+
+def an_array(random):
+    yield [1, 2, 3]
+    return np.zeros(2)
+
+
+def words(random):
+    yield "left"
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("episode", "message"),
+    [
+        (two, "expected each yield to give 3 numbers, as registered (observation_size), got 2: [1.0, 2.0]."),
+        (nothing_returned, "expected one number to be returned, the episode's return, got None. Let it end with: ret"),
+        (no_yield, "expected a function that yields observations, got one without a yield, which returned 1.5."),
+        (hasty, "expected an observation to be yielded before it returns, got none."),
+        (an_array, "expected one number to be returned, the episode's return, got array([0., 0.])."),
+        (words, "expected each yield to give 3 numbers, as registered (observation_size), got left."),
+    ],
+)
+def test_a_mistake_in_a_task_is_said_plainly_before_a_run(episode, message):
+    register_task("Mistaken-v0", episode, observation_size=3, action_size=1)
+    try:
+        with pytest.raises(InputError) as wrong:
+            prepare(parse(Config, {"env": {"id": "Mistaken-v0"}}))
+    finally:
+        gymnasium.registry.pop("Mistaken-v0")
+    assert str(wrong.value).startswith(f"{episode.__module__}.{episode.__name__} (Mistaken-v0): {message}")
+
+
+def test_a_mistake_that_shows_late_is_said_without_a_traceback(command, tmp_path):
+    (tmp_path / "late.py").write_text(
+        "from evolve.environments import register_task\n"
+        "def late(random):\n    for _ in range(60):\n        yield [0.0]\n"
+        "register_task('Late-v0', late, observation_size=1, action_size=1)\n"
+    )
+    done = command("run", "-e", "late:Late-v0", "-p", 2, "-r", 1, "-g", 1, "-d", 2)
+    assert done.code == 1
+    assert "\nlate.late (Late-v0): expected one number to be returned, the episode's return, got None. " in done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,92 @@
+"""What counts as a failed episode, beside what an environment raises."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evolve.rollouts.failures import FailureDetector
+
+
+@pytest.fixture
+def scene():
+    """A detector with a clock in hand: two slots of two observations, and a limit of ten seconds."""
+    engine = SimpleNamespace(faults={})
+    observations = np.zeros((2, 2), np.float32)
+    return engine, observations, FailureDetector(engine, observations, episode_seconds=10.0)
+
+
+def step(detector, live=(0, 1), rewards=(1.0, 1.0)):
+    detector.after_step(np.array(live), max(live) + 1, np.array(rewards)[: len(live)])
+
+
+def test_numbers_that_are_none_are_failures(scene):
+    engine, observations, detector = scene
+    detector.begin(np.array([0, 1]))
+    step(detector)
+    assert engine.faults == {}
+    observations[1] = (0.0, np.nan)
+    step(detector, rewards=(np.inf, 1.0))
+    assert engine.faults == {
+        0: "reward: expected a finite number, got inf",
+        1: "observation: expected finite numbers, got nan at position 1 of 2",
+    }
+    assert not observations[1].any()  # networks are not to see it
+
+
+def test_a_first_observation_may_fail_too(scene):
+    engine, observations, detector = scene
+    observations[0] = (np.inf, 0.0)
+    detector.after_reset(np.array([0, 1]))
+    assert list(engine.faults) == [0]
+
+
+def test_what_an_engine_has_noted_itself_stays(scene):
+    engine, _, detector = scene
+    engine.faults[0] = "it raised"
+    step(detector, rewards=(np.nan, 1.0))
+    assert engine.faults == {0: "it raised"}
+
+
+def test_an_episode_that_takes_too_long_fails_and_its_neighbours_do_not(scene):
+    engine, _, detector = scene
+    detector.begin(np.array([0]))
+    begun = detector._looked
+    for second in range(1, 7):
+        detector.advance(begun + second)
+    detector._looked = begun + 6
+    detector._begun[1] = detector._clock  # slot 1 begins six seconds later
+    for second in range(7, 12):
+        detector.advance(begun + second)
+    step(detector)
+    assert list(engine.faults) == [0]
+    assert "it has taken 10 s (env.max_episode_seconds)" in engine.faults[0]
+    engine.faults.clear()
+    for second in range(12, 15):
+        detector.advance(begun + second)
+    step(detector, live=(1,))
+    assert engine.faults == {}
+    for second in range(15, 18):
+        detector.advance(begun + second)
+    step(detector, live=(1,))
+    assert list(engine.faults) == [1]
+
+
+def test_the_clock_hardly_sees_a_process_that_was_suspended(scene):
+    engine, _, detector = scene
+    detector.begin(np.array([0, 1]))
+    detector.advance(detector._looked + 3600)
+    assert detector._clock < 1.1
+    step(detector)
+    assert engine.faults == {}
+
+
+def test_an_episode_takes_its_time_along_when_it_moves(scene):
+    engine, _, detector = scene
+    detector.begin(np.array([1]))
+    detector.move(np.array([1]), np.array([0]))
+    begun = detector._looked
+    for second in range(1, 12):
+        detector.advance(begun + second)
+    step(detector, live=(0,))
+    assert list(engine.faults) == [0]

@@ -1,0 +1,155 @@
+"""Results are gathered by key: neither their order nor how they are parcelled matters."""
+
+from dataclasses import fields
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from some_results import results
+
+from evolve.numerics.hashing import MAX_HASHED_STEPS
+from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, ResultsCollector, by_candidate, sum_traces
+from evolve.rollouts.results import TRACE_UNIT, quantize_traces
+
+P, E, T = 3, 4, 5
+N = P * E
+MASK = np.ones((P, T), np.bool_)
+
+
+def everything():
+    """The results of every episode; its step hashes are nothing but its number."""
+    draw = np.random.Generator(np.random.Philox(0))
+    p, e = np.divmod(np.arange(N, dtype=np.int32), np.int32(E))
+    lengths = draw.integers(1, 99, N).astype(np.int32)
+    return results(
+        genomes=p,
+        episodes=e,
+        returns=draw.normal(size=N),
+        lengths=lengths,
+        fingerprints=np.stack([p, e], axis=1),
+        moments=np.arange(N * 4.0).reshape(N, 2, 2),
+        step_hashes=np.repeat(np.arange(N)[:, None], 2, axis=1).repeat(lengths, axis=0),
+        traced=p,
+        traces=quantize_traces((draw.normal(size=(N, T)) * 10).astype(np.float32)),
+    )
+
+
+def some(places):
+    """The results of these episodes, in this order."""
+    whole = everything()
+    begin = np.cumsum(whole.lengths) - whole.lengths
+    hashes = [whole.step_hashes[begin[n] : begin[n] + whole.lengths[n]] for n in places]
+    parts = {f.name: getattr(whole, f.name) for f in fields(whole)}
+    parts = {name: array if name == "step_hashes" else array[places] for name, array in parts.items()}
+    return EpisodeResults(**parts | {"step_hashes": np.concatenate([whole.step_hashes[:0], *hashes])}).check()
+
+
+def collected(*parcels):
+    """The results of these episodes, parcel by parcel."""
+    collector = ResultsCollector(P, T)
+    for parcel in parcels:
+        if len(parcel):
+            collector.add(some(np.array(parcel, np.intp)))
+    return collector.collect()
+
+
+@given(st.permutations(range(N)), st.sets(st.integers(0, N)))
+def test_order_and_parcels_do_not_matter(order, cuts):
+    expected = by_candidate(collected(range(N)), MASK, E)
+    ours = by_candidate(collected(*(order[a:b] for a, b in pairwise([0, *sorted(cuts), None]))), MASK, E)
+    for name in EPISODE_QUANTITIES:
+        if name != "step_hashes":
+            assert np.array_equal(ours.quantities[name], expected.quantities[name])
+    assert np.array_equal(ours.traces, expected.traces)
+    assert np.array_equal(ours.trace_fingerprints(), expected.trace_fingerprints())
+    for candidate in range(P):
+        pairs = zip(ours.step_hashes(candidate), expected.step_hashes(candidate), strict=True)
+        assert all(np.array_equal(one, other) for one, other in pairs)
+
+
+def test_values_stand_at_their_key():
+    table = by_candidate(collected(range(N)), MASK, E)
+    whole = everything()
+    means = np.zeros((P, T))
+    for n in range(N):
+        p, e = divmod(n, E)
+        assert table.returns[p, e] == whole.returns[n]
+        assert table.fingerprints[p, e].tolist() == [p, e]
+        assert table.lengths[p, e] == whole.lengths[n]
+        hashes = table.step_hashes(p)
+        assert [len(part) for part in hashes] == whole.lengths[p * E : p * E + E].tolist()
+        assert hashes[e].tolist() == [[n] * 2] * whole.lengths[n]
+        means[p] += whole.traces[n] * TRACE_UNIT / E
+    assert np.allclose(table.traces, means, atol=1e-5)
+    assert np.array_equal(table.moments, whole.moments.reshape(P, E, 2, 2))
+    assert table.played.all()
+
+
+def test_who_left_a_race_has_no_return_and_the_mean_of_what_it_played():
+    table = by_candidate(collected([0, 1, 2, 3, 4, 8]), MASK, E)
+    assert table.played.tolist() == [[True] * 4, [True, *[False] * 3], [True, *[False] * 3]]
+    assert np.isnan(table.returns).tolist() == (~table.played).tolist()
+    assert not table.lengths[~table.played].any()
+    assert not table.fingerprints[~table.played].any()
+    assert len(table.step_hashes(1)[3]) == 0
+    assert np.allclose(table.traces[1], everything().traces[4] * TRACE_UNIT, atol=1e-5)
+
+
+def test_traces_travel_as_one_row_for_each_genome():
+    summed = sum_traces(everything())
+    assert summed.traced.tolist() == [0, 1, 2]
+    assert np.array_equal(summed.traces, everything().traces.reshape(P, E, T).sum(axis=1))
+    assert np.array_equal(sum_traces(summed).traces, summed.traces)
+
+
+def test_collected_results_keep_nothing_of_a_message_alive():
+    """The arrays of a message are views into its buffer, genomes and all."""
+    message = some(np.arange(N))
+    collector = ResultsCollector(P, T)
+    collector.add(message)
+    for part in collector._parts:
+        assert not any(np.shares_memory(getattr(part, f.name), getattr(message, f.name)) for f in fields(message))
+
+
+def test_a_trace_that_is_no_number_counts_as_zero():
+    traces = quantize_traces(np.array([[np.nan, np.inf, 2.0, -np.inf]], np.float32))
+    assert traces.tolist() == [[0, 0, 2 / TRACE_UNIT, 0]]
+
+
+def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
+    collector = ResultsCollector(P, T)
+    collector.add(some(np.arange(N - 1)))
+    collector.add_failure(P - 1, E - 1, observation_size=2)
+    table = by_candidate(collector.collect(), MASK, E)
+    assert np.isnan(table.returns[-1, -1])
+    assert np.count_nonzero(np.isnan(table.returns)) == 1
+    assert table.played.all()
+    assert not table.moments[-1, -1].any()
+    assert len(table.step_hashes(P - 1)[-1]) == 0
+    assert len(table.step_hashes(P - 1)[-2])
+
+
+def test_a_pruned_connection_has_no_trace():
+    mask = MASK.copy()
+    mask[1, 3] = False
+    traces = by_candidate(collected(range(N)), mask, E).traces
+    assert traces[1, 3] == 0
+    assert traces[mask].all()
+
+
+def test_networks_without_traces_have_none():
+    collector = ResultsCollector(1, 0)
+    collector.add(results(genomes=[0], lengths=[0], traced=[0], traces=np.zeros((1, 0), np.int64)))
+    assert by_candidate(collector.collect(), np.ones((1, 9), np.bool_), 1).traces.shape == (1, 0)
+
+
+def test_step_hashes_of_a_long_episode_end_early():
+    """The next episode's begin where they end."""
+    lengths = np.array([MAX_HASHED_STEPS + 50, 3], np.int32)
+    hashes = np.arange(2 * (MAX_HASHED_STEPS + 3)).astype(np.uint8).reshape(-1, 2)
+    both = results(genomes=[0, 0], episodes=[0, 1], lengths=lengths, step_hashes=hashes, traced=[0],
+                   traces=np.zeros((1, 0), np.int64))  # fmt: skip
+    first, second = by_candidate(both, np.ones((1, 0), np.bool_), 2).step_hashes(0)
+    assert np.array_equal(first, hashes[:MAX_HASHED_STEPS])
+    assert np.array_equal(second, hashes[MAX_HASHED_STEPS:])

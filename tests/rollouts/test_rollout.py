@@ -1,0 +1,168 @@
+"""A rollout's results do not depend on how many slots there are, or on when episodes come."""
+
+import numpy as np
+import pytest
+
+from evolve import environments, networks
+from evolve.config import EnvOptions
+from evolve.genome import concatenate
+from evolve.numerics import backend
+from evolve.numerics.streams import Purpose, Stream
+from evolve.rollouts import EpisodeBatch, Rollout, generation_keys
+
+P, E = 5, 3
+
+
+def setting(env, **settings):
+    """A function that makes rollouts, and a batch of 15 episodes for them."""
+    options = EnvOptions(id=env)
+    table = {"name": "hebbian-dag", "hidden": [4]} | settings
+
+    def rollout(slots):
+        engine = environments.make(options, slots)
+        return Rollout(
+            engine, networks.make(table, engine.observation_size, engine.action_size), slots, backend("auto")
+        )
+
+    engine = environments.make(options, 1)
+    network = networks.make(table, engine.observation_size, engine.action_size)
+    genomes = concatenate(*(network.init(Stream(1, Purpose.INIT, 0, p)) for p in range(P)))
+    return rollout, EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, P), range(E))
+
+
+def tick(rollout):
+    """The results of one step as rows: genome, episode, return, length, fingerprints, traces."""
+    results = rollout.tick()
+    if results is None:
+        return []
+    columns = (results.genomes, results.episodes, results.returns, results.lengths)
+    assert results.traced.tolist() == results.genomes.tolist()
+    return list(zip(*(c.tolist() for c in columns), map(bytes, results.fingerprints), map(bytes, results.traces),
+                    strict=True))  # fmt: skip
+
+
+def finish(rollout):
+    rows = []
+    while rollout.pending:
+        rows += tick(rollout)
+    return rows
+
+
+def table(rows):
+    return {row[:2]: row[2:] for row in rows}
+
+
+def cut(batch, begin, end):
+    return batch.take(np.arange(begin, end))
+
+
+REMEMBERING = [  # networks that have a state besides their weights
+    {"name": "hebbian-dag", "plasticity": 0.5},
+    {"name": "elman", "init_scale": 3.0},
+    {"name": "hebbian-lstm", "update_limit": 1.0},
+    {"name": "plastic-mlp", "init_scale": 1.0, "update_every": 2},
+]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "toys:Memory-v0", "toys:Switches-v0"])
+@pytest.mark.parametrize("slots", [1, 2, 7, 15, 64])
+def test_slots_do_not_matter(env, slots):
+    rollout, batch = setting(env)
+    expected = rollout(1)
+    expected.submit(batch)
+    ours = rollout(slots)
+    ours.submit(batch)
+    assert table(finish(ours)) == table(finish(expected))
+
+
+@pytest.mark.parametrize("network", REMEMBERING, ids=lambda n: n["name"])
+@pytest.mark.parametrize("slots", [2, 7, 15])
+def test_slots_do_not_matter_to_networks_that_remember(network, slots):
+    rollout, batch = setting("toys:Switches-v0", **network)
+    expected = rollout(1)
+    expected.submit(batch)
+    ours = rollout(slots)
+    ours.submit(batch)
+    assert table(finish(ours)) == table(finish(expected))
+
+
+def test_arrival_does_not_matter():
+    rollout, batch = setting("CartPole-v1")
+    expected = rollout(4)
+    expected.submit(batch)
+    late, rows = rollout(4), []
+    for n in reversed(range(15)):
+        late.submit(cut(batch, n, n + 1))
+        rows += tick(late)
+    assert table(rows + finish(late)) == table(finish(expected))
+
+
+@pytest.mark.parametrize("network", REMEMBERING, ids=lambda n: n["name"])
+def test_nothing_leaks_from_one_candidate_to_the_next(network):
+    # In the ancestor traces did: with plasticity, the second episode of a slot would differ.
+    rollout, batch = setting("toys:Switches-v0", **network)
+    together = rollout(1)
+    together.submit(batch)
+    by_one = []
+    for n in range(15):
+        alone = rollout(1)
+        alone.submit(cut(batch, n, n + 1))
+        by_one += finish(alone)
+    assert table(finish(together)) == table(by_one)
+
+
+def test_every_episode_comes_back_once():
+    rollout, batch = setting("CartPole-v1")
+    ours = rollout(4)
+    ours.submit(batch)
+    assert ours.pending == len(batch)
+    assert sorted(row[:2] for row in finish(ours)) == [(p, e) for p in range(P) for e in range(E)]
+    assert ours.pending == 0
+
+
+def test_clear_forgets():
+    rollout, batch = setting("CartPole-v1")
+    ours = rollout(4)
+    ours.submit(batch)
+    ours.tick()
+    ours.clear()
+    assert ours.pending == 0
+    ours.submit(cut(batch, 0, 2))
+    assert len(finish(ours)) == 2
+
+
+def test_return_is_the_sum_of_rewards():
+    rollout, batch = setting("CartPole-v1")
+    ours = rollout(3)
+    ours.submit(batch)
+    rows = finish(ours)
+    assert len(rows) == 15
+    assert all(row[2] == row[3] for row in rows)  # CartPole pays 1 a step
+
+
+def test_what_is_cleared_leaves_no_faults_behind():
+    rollout, batch = setting("toys:Faulty-v0")
+    ours = rollout(2)
+    ours._engine.faults[0] = "from before"
+    ours.clear()
+    ours.submit(cut(batch, 0, 2))
+    assert not np.isnan([row[2] for row in finish(ours)]).any()
+    assert ours.take_failures() == []
+
+
+@pytest.mark.parametrize("where", ["step", "reset"])
+def test_whoever_asked_is_called_between_two_faults_of_one_tick(where):
+    """Several episodes may hang one after another: a worker has to show life between them."""
+    options = EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": where})
+    engine = environments.make(options, 4)
+    network = networks.make({"name": "hebbian-dag", "hidden": [2]}, engine.observation_size, engine.action_size)
+    genomes = concatenate(*(network.init(Stream(1, Purpose.INIT, 0, p)) for p in range(4)))
+    rollout = Rollout(engine, network, 4, backend("auto"))
+    known = []
+    rollout.call_on_fault(lambda: known.append(len(engine.faults)))
+    rollout.submit(EpisodeBatch.of(1, Purpose.EPISODE, genomes, generation_keys(0, 4), range(1)))
+    assert len(finish(rollout)) == 4
+    assert known[:4] == [1, 2, 3, 4]
+    failures = rollout.take_failures()
+    assert [(f.genome, f.episode, f.step) for f in failures] == [(p, 0, 3 if where == "step" else 0) for p in range(4)]
+    assert all("the motor burnt out" in failure.message for failure in failures)

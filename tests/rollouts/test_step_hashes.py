@@ -1,0 +1,101 @@
+"""Fingerprints: every back end gives the same, any changed bit shows, and step hashes tell in which step."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, fold
+from evolve.numerics.native import available
+from evolve.rollouts.step_hashes import StepHashes
+
+BACKENDS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not available(), reason="no compiler"))]
+O, A = 5, 3
+
+
+def steps(n, slots=1, seed=0):
+    draw = np.random.Generator(np.random.Philox(seed))
+    return [tuple(draw.normal(size=(slots, k)).astype(np.float32) for k in (O, A)) for _ in range(n)]
+
+
+def run(played, backend="numpy", slots=1):
+    prints = StepHashes(np.zeros((slots, O), np.float32), A, backend)
+    return go_on(prints, played)
+
+
+def go_on(prints, played):
+    for seen, done in played:
+        prints._observations[: len(seen)] = seen
+        prints.update(done)
+    return prints
+
+
+def of(prints, slots, *lengths):
+    return [array.tolist() for array in prints.of(np.array(slots), np.array(lengths, np.int32))]
+
+
+def by_hand(rows):
+    """The fingerprint and the step hashes of rows, in Python's own integers."""
+    h, hashes = 0, []
+    for row in rows:
+        words = [0x7FC00000 if np.isnan(x) else int(np.float32(x).view(np.uint32)) for x in row]
+        h ^= sum(int(c) * w for c, w in zip(coefficients(len(row)), words, strict=True)) % 2**64
+        h = h * 0x9E3779B97F4A7C15 % 2**64
+        h ^= h >> 32
+        hashes.append(h >> 56)
+    return h, hashes
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_the_formula(backend, n):
+    played = steps(n)
+    played[0][1][0, 1] = -np.nan
+    (seen, done), hashes = of(run(played, backend), [0], n)[0][0], of(run(played, backend), [0], n)[1]
+    expected = [by_hand([row[which][0] for row in played]) for which in (0, 1)]
+    assert [seen, done] == [expected[0][0], expected[1][0]]
+    assert hashes == [list(pair) for pair in zip(expected[0][1], expected[1][1], strict=True)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_slots_are_independent_and_move(backend):
+    played = steps(20, slots=4)
+    prints = run(played[:10], backend, slots=4)
+    prints.move(np.array([3]), np.array([1]))
+    prints.begin(np.array([0]))
+    go_on(prints, [(s[:2], d[:2]) for s, d in played[10:]])  # slots 2 and 3 stand idle
+    alone = run([(s[:1], d[:1]) for s, d in played[10:]], backend)
+    assert of(prints, [0], 10) == of(alone, [0], 10)
+    moved = run([(s[3:], d[3:]) for s, d in played[:10]] + [(s[1:2], d[1:2]) for s, d in played[10:]], backend)
+    assert of(prints, [1], 20) == of(moved, [0], 20)
+    both = of(prints, [0, 1], 10, 20)
+    assert both[1] == of(prints, [0], 10)[1] + of(prints, [1], 20)[1]  # end to end
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_step_hashes_have_an_end_and_the_fingerprint_none(backend):
+    played = steps(3) * (MAX_HASHED_STEPS // 3 + 5)
+    n = len(played)
+    fingerprints, hashes = of(run(played, backend), [0], n)
+    assert len(hashes) == MAX_HASHED_STEPS
+    assert hashes == of(run(played[:MAX_HASHED_STEPS], backend), [0], MAX_HASHED_STEPS)[1]
+    assert fingerprints != of(run(played[:-1], backend), [0], n - 1)[0]
+
+
+@given(st.integers(0, 29), st.integers(0, O - 1), st.integers(0, 31), st.sampled_from([0, 1]))
+def test_one_changed_bit_shows_and_the_step_hashes_tell_when(step, column, bit, which):
+    played, other = steps(30), steps(30)
+    column %= (O, A)[which]
+    other[step][which].view(np.uint32)[0, column] ^= np.uint32(1 << bit)
+    (ours, our_hashes), (theirs, their_hashes) = (of(run(p), [0], 30) for p in (played, other))
+    assert ours[0][which] != theirs[0][which]
+    assert ours[0][1 - which] == theirs[0][1 - which]
+    assert our_hashes[:step] == their_hashes[:step]
+    assert our_hashes[step : step + 3] != their_hashes[step : step + 3]  # each byte shows it but once in 256
+
+
+def test_folds_of_rows_that_differ_in_one_word_differ():
+    rows = np.zeros((33, 4), np.uint32)
+    rows[1:, 2] = 1 << np.arange(32, dtype=np.uint32)
+    assert len(set(fold(rows).tolist())) == 33
+    assert (coefficients(1000) % np.uint64(2) == 1).all()

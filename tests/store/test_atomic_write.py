@@ -1,0 +1,49 @@
+"""Files that are written whole or not at all, and what is said of those that cannot be."""
+
+import pytest
+
+from evolve.errors import InputError
+from evolve.store.disk import atomic_write, check_writable, naming_output
+
+
+def test_a_file_is_replaced_when_the_block_ends(tmp_path):
+    path = tmp_path / "x.png"
+    path.write_text("old")
+    with atomic_write(path) as partial:
+        assert (partial.parent, partial.suffix) == (tmp_path, ".png")
+        partial.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_fails_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "x.png"
+    path.write_text("old")
+    with pytest.raises(KeyError), atomic_write(path) as partial:
+        raise KeyError(partial.write_text("half"))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_errors_name_the_path_that_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "directory.png").mkdir()
+    (tmp_path / "file").touch()
+    for name, why in (
+        ("none/x.png", "no such directory 'none'"),
+        ("directory.png", "it is a directory"),
+        ("file/x.png", "Not a directory"),
+        ("/proc/x.png", "'/proc' takes no files"),
+    ):
+        path = type(tmp_path)(name)
+        message = f"{name} cannot be written: {why}. Choose another name or directory."
+        with pytest.raises(InputError) as checked:
+            check_writable(path, (".png",))
+        with pytest.raises(InputError) as written, naming_output(path), atomic_write(path) as partial:
+            partial.write_text("x")
+        assert {str(checked.value), str(written.value)} == {message}
+    with pytest.raises(InputError, match=r"x\.jpg cannot be written: the name has to end with \.png or \.svg\."):
+        check_writable(tmp_path / "x.jpg", (".png", ".svg"))
+    check_writable(tmp_path / "x.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"directory.png", "file"}

@@ -1,0 +1,134 @@
+"""Disks that are full, read-only or shared: a plain message, the right exit code, and nothing lost that was there."""
+
+import contextlib
+import subprocess
+import sys
+
+import pytest
+from conftest import LONG, environment, make_runs, wait_for
+
+from evolve import store
+from evolve.errors import InputError
+
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.0005", "--set", "env.kwargs.brake=brake", "-p", 16, "-r", 8,
+       "-g", 12, "-d", 8, "--set", "held_out_episodes=3")  # fmt: skip
+
+
+def mount(at, options):
+    at.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("this process may not mount a tmpfs")
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Yield a file system of one megabyte."""
+    mount(tmp_path / "disk", "size=1m")
+    yield tmp_path / "disk"
+    subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    where = tmp_path_factory.mktemp("undisturbed")
+    make_runs(where, *RUN, "-o", "out")
+    return [record.digest for record in store.read(store.path_of(where / "out", 0)).records]
+
+
+def fill(path):
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
+
+
+def wait_for_generations(path, process, generations):
+    wait_for(lambda: path.exists() and store.read(path).num_generations >= generations, process.output)
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_a_disk_that_fills_up(start, call, disk, brake, expected, ranks):
+    path = store.path_of(disk, 0)
+    process = start("run", *RUN, "-o", disk, ranks=ranks)
+    wait_for_generations(path, process, 2)
+    fill(disk / "filler")
+    brake.unlink()
+    before = store.read(path).num_generations
+    done = process.wait()
+    assert done.code == 1
+    message = done.err + done.out
+    assert "cannot be written ([Errno 28] No space left on device" in message
+    assert "continue with --resume" in message
+    assert "Traceback" not in message
+    assert before <= store.read(path).num_generations < 12
+    assert sorted(p.name for p in disk.iterdir()) == ["filler", "seed-0.h5"]
+    (disk / "filler").unlink()
+    assert call("run", *RUN, "-o", disk, "--resume").code == 0
+    assert [record.digest for record in store.read(path).records] == expected
+
+
+def test_a_disk_that_is_full_from_the_beginning(call, disk):
+    fill(disk / "filler")
+    done = call("run", *RUN, "-o", disk)
+    assert done.code == 2
+    assert "output.directory (-o/--output): expected a directory that can be written" in done.err
+    assert done.err.count("\n") == 1
+    assert not store.path_of(disk, 0).exists()
+
+
+def test_a_quota(tmp_path, expected):
+    """A limit on the size of files fails in the middle of a write, like a quota does."""
+    line = f"ulimit -f 70; exec {sys.executable} -m evolve.run {' '.join(map(str, RUN))} -g 60 -o out"
+    words = ["bash", "-c", line]
+    done = subprocess.run(
+        words, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False
+    )
+    assert done.returncode == 1
+    assert "cannot be written ([Errno 27] File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    run = store.read(store.path_of(tmp_path / "out", 0))
+    assert f"{run.num_generations} generations are complete in out/seed-0.h5." in done.stderr
+    assert [record.digest for record in run.records] == expected[: run.num_generations]
+
+
+def test_a_read_only_disk(call, tmp_path):
+    mount(tmp_path / "disk", "size=1m")
+    try:
+        assert call("run", *RUN, "-g", 1, "-o", tmp_path / "disk").code == 0
+        before = store.path_of(tmp_path / "disk", 0).read_bytes()
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
+        for words in (("-o", tmp_path / "disk", "--resume"), ("-o", tmp_path / "disk" / "new")):
+            done = call("run", *RUN, *words)
+            assert done.code == 2
+            assert "Read-only file system" in done.err
+            assert done.err.count("\n") == 1
+        assert call("verify", store.path_of(tmp_path / "disk", 0)).code == 0
+        assert store.path_of(tmp_path / "disk", 0).read_bytes() == before
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
+
+
+@pytest.mark.usefixtures("brake")
+def test_two_runs_do_not_write_one_file(start, command, tmp_path):
+    path = store.path_of(tmp_path / "out", 0)
+    process = start("run", *RUN, "-g", 200, "-o", "out")
+    wait_for_generations(path, process, 1)
+    done = command("run", *RUN, "-g", 200, "-o", "out", "--resume", ranks=3)
+    assert done.code == 2
+    assert "expected a run file that nobody else is writing" in done.err + done.out
+    assert f"process {process.popen.pid} on " in done.err + done.out
+    assert process.popen.poll() is None
+    process.kill()
+    process.popen.wait()
+    assert store.reopen(path).num_generations >= 1  # the lock of a killed process is nobody's
+
+
+def test_a_lock_ends_with_its_file(tmp_path):
+    path = store.path_of(tmp_path, 0)
+    file = store.create(path, store.Header("", {}, 0, "x"))
+    with pytest.raises(InputError, match="nobody else is writing"):
+        store.reopen(path)
+    file.close()
+    again = store.reopen(path)
+    again.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["seed-0.h5"]

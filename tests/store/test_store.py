@@ -1,0 +1,490 @@
+"""The run file: readable at any instant, never overwritten, refused when it is not whole."""
+
+import errno
+import gc
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+from evolve import store
+from evolve.errors import InputError, RunError
+from evolve.genome import Genomes
+
+P, E, W, R = 3, 2, 4, 2
+Z = np.uint64(2**64 - 1)
+
+
+def record(g, ranks=R):
+    return store.Record(
+        returns=np.full((P, E), g + 0.5), lengths=np.full((P, E), g, np.int32),
+        fitness=np.arange(P) + g * 1.0,
+        connections=np.full(P, 4, np.int32), digest=f"{g:064x}".encode(), seconds=0.5, steps=7,
+        busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
+        champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
+        champion_step_hashes=np.full((E * g, 2), g + 1, np.uint8),
+        fingerprints=np.full((P, E, 2), Z - np.uint64(g)), genome_fingerprints=np.full(P, Z),
+        trace_fingerprints=np.full(P, Z),
+        environment_seconds=np.full(ranks, 0.125),
+    )  # fmt: skip
+
+
+def header():
+    return store.Header("seeds = [3]\n", {"evolve": "x"}, 3, "CartPole-v1")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return store.path_of(tmp_path / "new" / "directory", 3)
+
+
+def write(path, generations=2):
+    file = store.create(path, header())
+    for g in range(generations):
+        file.append(record(g), {"leaderboard": np.arange(g + 1)})
+    file.flush()
+    file.close()
+    return file
+
+
+def test_layout_is_the_contract(path):
+    file = write(path)
+    file.held_out = store.HeldOut(np.zeros(5), np.arange(5), np.zeros(W, np.float32), np.ones(W, np.bool_))
+    file.complete = True
+    file.flush()
+    with h5py.File(path) as f:
+        assert dict(f.attrs) | {"manifest": json.loads(f.attrs["manifest"])} == {
+            "schema": 3, "config": "seeds = [3]\n", "manifest": {"evolve": "x"}, "seed": 3, "env": "CartPole-v1",
+            "complete": True,
+        }  # fmt: skip
+        shapes = {}
+        f.visititems(
+            lambda name, item: shapes.update({name: (item.shape, item.dtype.str)}) if hasattr(item, "shape") else None
+        )
+    assert shapes == {
+        "generation/returns": ((2, P, E), "<f8"), "generation/lengths": ((2, P, E), "<i4"),
+        "generation/fitness": ((2, P), "<f8"), "generation/connections": ((2, P), "<i4"),
+        "generation/digest": ((2,), "|S64"), "generation/seconds": ((2,), "<f8"), "generation/steps": ((2,), "<i8"),
+        "rank/busy_seconds": ((2, R), "<f8"), "rank/environment_seconds": ((2, R), "<f8"),
+        "fingerprint/episodes": ((2, P, E, 2), "<u8"), "fingerprint/genomes": ((2, P), "<u8"),
+        "fingerprint/traces": ((2, P), "<u8"),
+        "champion/weights": ((2, W), "<f4"), "champion/mask": ((2, W), "|b1"),
+        "champion/candidate": ((2,), "<i8"), "champion/fitness": ((2,), "<f8"),
+        "champion/step_hashes": ((E, 2), "|u1"),
+        "checkpoint/leaderboard": ((2,), "<i8"),
+        "evaluation/returns": ((5,), "<f8"), "evaluation/seeds": ((5,), "<i8"),
+        "evaluation/weights": ((W,), "<f4"), "evaluation/mask": ((W,), "|b1"),
+    }  # fmt: skip
+
+
+def test_what_was_written_is_read(path):
+    write(path)
+    run = store.read(path)
+    assert run.header == header()
+    assert not run.complete
+    assert [r.digest for r in run.records] == [record(g).digest for g in range(2)]
+    assert np.array_equal(run.records[1].returns, record(1).returns)
+    assert run.checkpoint["leaderboard"].tolist() == [0, 1]
+    assert run.held_out is None
+    assert run.records[1].fingerprints.tolist() == record(1).fingerprints.tolist()
+    assert [len(r.champion_step_hashes) for r in run.records] == [0, E]  # as many steps as the champions took
+    assert run.records[1].champion_step_hashes.tolist() == [[2, 2]] * E
+
+
+def test_every_genome_is_kept_where_that_is_asked_for(path):
+    kept = [Genomes(np.full((P, W), g, np.float32), np.ones((P, W), np.bool_)) for g in range(4)]
+    file = store.create(path, header())
+    for g in (0, 1):
+        file.append(record(g), {}, kept[g])
+    file.flush()
+    for g in (2, 3):
+        file.append(record(g), {}, kept[g])
+    file.flush()
+    assert store.read(path).has_population
+    for g in range(4):
+        assert np.array_equal(store.population(path, g).weights, kept[g].weights)
+    with pytest.raises(InputError, match="with the genomes of generation 4"):
+        store.population(path, 4)
+    with h5py.File(path, "r+") as f:
+        del f["population/mask"]
+    with pytest.raises(InputError, match="population/mask: missing"):
+        store.population(path, 0)
+
+
+def long(g, steps):
+    lengths = np.full((P, E), steps, np.int32)
+    return replace(record(g), lengths=lengths, champion_step_hashes=np.full((E * min(steps, 4096), 2), g, np.uint8))
+
+
+def test_step_hashes_of_any_length_are_read_back(path):
+    """Many short episodes, flushed one by one, and a long one, of which not every step has a hash."""
+    file, steps = store.create(path, header()), [*[100] * 30, 5000, 1, 4096]
+    for g, n in enumerate(steps):
+        file.append(long(g, n), {})
+        file.flush()
+    file.close()
+    file = store.reopen(path)
+    file.append(long(len(steps), 7), {})
+    file.flush()
+    for g, (r, n) in enumerate(zip(store.read(path).records, [*steps, 7], strict=True)):
+        assert r.champion_step_hashes.tolist() == [[g, g]] * (E * min(n, 4096))
+    with h5py.File(path, "r+") as f:
+        f["generation/lengths"][3] = 99
+    with pytest.raises(InputError, match="champion/step_hashes: "):
+        store.read(path)
+
+
+def test_genomes_that_wait_are_bounded(path, monkeypatch):
+    monkeypatch.setattr("evolve.store.writing._MAX_BUFFERED", 100)
+    file, some = store.create(path, header()), Genomes(np.zeros((P, W), np.float32), np.ones((P, W), np.bool_))
+    file._flush_cost = 1e6  # it need not be flushed for a long time
+    for g in range(3):
+        file.append(record(g), {}, some)
+    assert file.on_disk == 3
+
+
+def test_champions_only_is_the_custom(path):
+    write(path)
+    assert not store.read(path).has_population
+
+
+def test_reopened_files_go_on(path):
+    write(path)
+    file = store.reopen(path)
+    file.append(record(2, ranks=4), {"leaderboard": np.zeros(1)})  # resumed on more ranks
+    file.flush()
+    with h5py.File(path) as f:
+        busy = f["rank/busy_seconds"][()]
+    assert busy.shape == (3, 4)
+    assert np.isnan(busy[:2, 2:]).all()
+    assert not np.isnan(busy[2]).any()
+    assert len(store.read(path).records) == 3
+
+
+def test_the_best_of_all_generations_is_known(path):
+    file = store.create(path, header())
+    for g, fitness in enumerate((np.nan, 2.0, 5.0, 3.0, 5.0, np.nan)):
+        file.append(replace(record(g), champion_fitness=fitness), {})
+    file.flush()
+    file.close()
+    assert file.best == store.reopen(path).best == (5.0, 2)
+
+
+def test_an_empty_run_is_a_whole_file(path):
+    store.create(path, header())
+    assert store.read(path).records == ()
+
+
+def test_threads_may_make_files_at_the_same_time(tmp_path):
+    def make(n):
+        store.create(tmp_path / f"seed-{n}.h5", header()).close()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(make, range(200)))
+    assert all(store.read(tmp_path / f"seed-{n}.h5").num_generations == 0 for n in range(200))
+
+
+def test_a_reader_is_not_disturbed_by_the_writer(path):
+    file = write(path)
+    with h5py.File(path) as reader:
+        file.append(record(2), {})
+        file.flush()
+        assert len(reader["generation/digest"]) == 2
+    assert len(store.read(path).records) == 3
+
+
+def test_a_file_replaced_by_a_longer_one_before_it_is_opened_is_read(path, monkeypatch):
+    file = write(path)
+    opened = h5py.File
+
+    def replaced_and_opened(*arguments, **options):
+        monkeypatch.setattr(h5py, "File", opened)
+        for g in range(2, 40):
+            file.append(record(g), {"leaderboard": np.arange(5000)})
+        file.flush()
+        return opened(*arguments, **options)
+
+    monkeypatch.setattr(h5py, "File", replaced_and_opened)
+    assert len(store.read(path).records) == 40
+
+
+def test_an_existing_file_is_never_overwritten(path):
+    write(path)
+    before = path.read_bytes()
+    with pytest.raises(
+        InputError,
+        match=r"seed-3\.h5 already exists\. Continue it with resume=True, or choose another output\.directory\.",
+    ):
+        store.create(path, header())
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_replaced_where_no_lock_tells_whether_it_is_being_written(path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    store.create(path, header())
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"seed-3\.h5 already exists"):
+        store.create(path, header())
+    assert path.read_bytes() == before
+
+
+def test_a_run_file_without_a_generation_is_in_nobodys_way(path):
+    file = store.create(path, replace(header(), config="seeds = [4]\n"))
+    with pytest.raises(InputError, match="that nobody else is writing"):  # it may have one soon
+        store.create(path, header())
+    file.close()
+    write(path)
+    assert (store.read(path).num_generations, store.read(path).header.config) == (2, header().config)
+
+
+def test_a_file_of_something_else_is_never_overwritten(path):
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"my thesis")
+    with pytest.raises(InputError, match=r"seed-3\.h5 already exists"):
+        store.create(path, header())
+    assert path.read_bytes() == b"my thesis"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="directory that can be written"):
+        store.create(store.path_of(tmp_path / "x", 1), header())
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(InputError, match="directory that can be written"):
+        store.create(store.path_of(tmp_path / "taken", 1), header())
+
+
+def test_a_failed_flush_leaves_the_old_file_whole(path, monkeypatch):
+    file = write(path)
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    file._flush_cost = 0.0
+    with pytest.raises(RunError, match="No space left on device"):
+        file.append(record(2), {})
+    assert len(store.read(path).records) == 2
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_a_flush_interrupted_after_the_replacing_is_repeated_without_harm(path, monkeypatch, wrong):
+    from evolve.store import writing
+
+    file = store.create(path, header())
+    file._flush_cost = 0.0
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "sync", lambda _: (_ for _ in ()).throw(wrong))
+        with pytest.raises((RunError, KeyboardInterrupt)):
+            file.append(record(0), {"leaderboard": np.arange(2)})
+    file.on_disk, file._num_hashes, file._pending = (
+        0,
+        0,
+        [record(0)],
+    )  # had the interrupt come even before this was noted
+    file.append(record(1), {"leaderboard": np.arange(3)})
+    file.flush()
+    assert [r.digest for r in store.read(path).records] == [record(g).digest for g in range(2)]
+
+
+def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
+    file = store.create(path, header())
+    file.append(record(0), {})
+    file.flush()
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(RunError, match="No such file"):
+        file.flush()
+    assert not path.exists()
+    path.write_bytes(kept)
+    file.append(record(1), {})
+    file.flush()
+    path.write_bytes(kept)  # somebody puts an older copy back
+    with pytest.raises(RunError, match="no longer holds 2 generations"):
+        file.flush()
+    assert store.read(path).num_generations == 1
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.99])
+def test_truncated_files_are_refused(path, keep):
+    write(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content)) if isinstance(keep, float) else keep])
+    with pytest.raises(InputError, match="truncated or foreign"):
+        store.read(path)
+
+
+def spoil_schema(f):
+    f.attrs["schema"] = 99
+
+
+def forget_schema(f):
+    del f.attrs["schema"]
+
+
+def forget_returns(f):
+    del f["generation/returns"]
+
+
+def cut_digests(f):
+    del f["generation/digest"]
+    f["generation/digest"] = np.array([b"0" * 64])
+
+
+def forget_checkpoint(f):
+    del f["checkpoint"]
+
+
+def spoil_manifest(f):
+    f.attrs["manifest"] = "{"
+
+
+def link_elsewhere(f):
+    del f["generation/returns"]
+    f["generation/returns"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+def link_back(f):
+    del f["champion"]
+    f["champion"] = h5py.SoftLink("/generation")
+
+
+def claim_much(f):
+    del f["generation/returns"]
+    f.create_dataset("generation/returns", (10**9, 10**3, 10), "f8")
+
+
+def compress(f):
+    returns = f["generation/returns"][()]
+    del f["generation/returns"]
+    f.create_dataset("generation/returns", data=returns, compression="gzip")
+
+
+def store_elsewhere(f):
+    del f["checkpoint/leaderboard"]
+    f.create_dataset("checkpoint/leaderboard", (8,), "u1", external=[("/etc/passwd", 0, 8)])
+
+
+def store_objects(f):
+    del f["checkpoint/leaderboard"]
+    f.create_dataset("checkpoint/leaderboard", data=["os.system('x')"], dtype=h5py.string_dtype())
+
+
+def nest_deeply(f):
+    f.attrs["manifest"] = '{"a":' * 20_000
+
+
+def spoil_seed(f):
+    f.attrs["seed"] = -1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        link_elsewhere,
+        link_back,
+        claim_much,
+        compress,
+        store_elsewhere,
+        store_objects,
+        nest_deeply,
+        spoil_seed,
+        spoil_schema,
+        forget_schema,
+        forget_returns,
+        cut_digests,
+        forget_checkpoint,
+        spoil_manifest,
+    ],
+)
+def test_damaged_and_foreign_files_are_refused(path, damage):
+    write(path)
+    with h5py.File(path, "r+") as f:
+        damage(f)
+    with pytest.raises(InputError, match=str(path)):
+        store.read(path)
+
+
+def test_missing_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        store.read(tmp_path / "none.h5")
+    with pytest.raises(InputError, match=r"expected a run file, got a directory\. Name the files in it: "):
+        store.read(tmp_path)
+
+
+def test_rewriting_is_rare_when_it_is_dear(path, monkeypatch):
+    file = store.create(path, header())
+    flushes = []
+    monkeypatch.setattr(type(file), "flush", lambda self: flushes.append(self.num_generations))
+    file._flush_cost = 1000.0
+    file.append(record(0), {})
+    assert flushes == []
+    file._flush_cost = 0.0
+    file.append(record(1), {})
+    assert flushes == [2]
+
+
+@pytest.mark.parametrize(
+    ("schema", "cure"),
+    [
+        (4, "Read it with a newer evolve."),
+        (2, "Run the experiment again: its bits are the same."),
+        (1, "Run the experiment"),
+    ],
+)
+def test_another_schema_says_what_reads_it(path, schema, cure):
+    write(path)
+    with h5py.File(path, "r+") as f:
+        f.attrs["schema"] = schema
+    with pytest.raises(InputError, match=f"expected a run file of schema 3, got schema {schema}. {cure}"):
+        store.read(path)
+
+
+def test_memory_does_not_grow_with_the_run(path):
+    """What is on disk is not kept, and a flush does not read it back."""
+    import tracemalloc
+
+    file = store.create(path, header())
+    sizes = []
+    tracemalloc.start()
+    for g in range(120):
+        file.append(record(g), {"leaderboard": np.arange(g % 5 + 1)})
+        file.flush()
+        if g in (40, 119):
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 20_000
+    assert path.stat().st_size < 300_000
+
+
+def test_a_file_of_one_block_columns_goes_on(path):
+    """As a tool may have copied it: datasets that cannot grow."""
+    write(path)
+    with h5py.File(path, "r+") as f:
+        for name in ("generation/returns", "generation/digest", "rank/busy_seconds", "checkpoint/leaderboard"):
+            array = f[name][()]
+            del f[name]
+            f[name] = array
+    file = store.reopen(path)
+    file.append(record(2), {"leaderboard": np.arange(3)})
+    file.flush()
+    assert store.read(path).num_generations == 3
+    assert store.read(path).checkpoint["leaderboard"].tolist() == [0, 1, 2]
+
+
+def test_a_failing_disk_is_borne(tmp_path):
+    from evolve.store.disk import DeferredErrorFile
+
+    with open("/dev/full", "r+b", buffering=0) as disk:
+        deferred = DeferredErrorFile(disk)
+        assert deferred.write(b"abc") == 3
+        assert deferred.error.errno == 28

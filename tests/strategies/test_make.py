@@ -1,0 +1,130 @@
+"""Strategies by hand: ask and tell on any function of a vector, with no environment and no network."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from evolve import networks, strategies
+from evolve.errors import InputError
+from evolve.numerics import normal_quantile
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import Results, VectorLayout, make
+
+FEW = {  # options that make 60 generations of 40 candidates enough for 10 numbers
+    "cma-es": {"sigma": 0.3},
+    "sep-cma-es": {"sigma": 0.3},
+    "openai-es": {"sigma": 0.1, "learning_rate": 0.1},
+    "ga": {"weight_noise": 0.1},
+    "prune": {"weight_noise": 0.1, "survivors": 3, "uniform_pruning": 0.0},
+    "umda": {"weight_noise": 0.1, "min_probability": 0.0, "mask_noise": 0.0},
+}
+
+
+def sphere(weights):
+    return -((weights.astype(float) - 0.5) ** 2).sum(axis=1)
+
+
+def search(strategy, generations):
+    """Return the champion's value after so many generations, and the mean of the first candidates."""
+    state = strategy.start()
+    for generation in range(generations):
+        genomes = strategy.ask(state, generation)
+        if generation == 0:
+            first = sphere(genomes.weights).mean()
+        state = strategy.tell(state, genomes, Results(sphere(genomes.weights)))
+    return sphere(strategy.champion(state).weights)[0], first
+
+
+def test_every_strategy_that_changes_weights_is_tried():
+    assert set(FEW) == {*strategies.STRATEGIES} - {"random"}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_it_climbs_a_sphere(name):
+    best, first = search(make(name, genome_size=10, population=40, seed=1, **FEW[name]), 60)
+    assert best > 0.05 * first  # both are negative; the optimum is 0
+
+
+def test_five_lines_are_enough():
+    strategy = strategies.make("openai-es", genome_size=100)
+    state = strategy.start()
+    genomes = strategy.ask(state, 0)
+    state = strategy.tell(state, genomes, Results(sphere(genomes.weights)))
+    assert genomes.weights.shape == strategy.ask(state, 1).weights.shape == (64, 100)
+
+
+def test_no_network_and_no_environment_is_imported_for_it():
+    code = "import sys; from evolve.strategies import make; make('ga', genome_size=3).start(); print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert not {"evolve.networks", "evolve.environments", "gymnasium"} & set(loaded)
+
+
+def test_initial_vectors_are_normal_and_complete():
+    genomes = VectorLayout(1000, init_scale=0.25).init(Stream(3, Purpose.INIT))
+    assert genomes.mask.all()
+    expected = np.float32(0.25) * normal_quantile(Stream(3, Purpose.INIT).uniform(1, 1000))
+    assert np.array_equal(genomes.weights, expected)
+
+
+def test_a_layout_in_place_of_a_size():
+    small = make("ga", layout=VectorLayout(7, init_scale=0.01), population=5)
+    assert np.abs(small.ask(small.start(), 0).weights).max() < 0.1
+    network = networks.make({"name": "mlp"}, 4, 2)
+    strategy = make("prune", layout=network, population=5)
+    assert strategy.ask(strategy.start(), 0).weights.shape == (5, network.num_weights)
+
+
+def test_the_seed_decides():
+    one, again, other = (make("ga", 9, seed=seed) for seed in (1, 1, 2))
+    asked = [s.ask(s.start(), 0).weights for s in (one, again, other)]
+    assert np.array_equal(asked[0], asked[1])
+    assert not np.array_equal(asked[0], asked[2])
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "message"),
+    [
+        (("openai",), {"genome_size": 3}, r"strategy\.name: expected a known strategy, got openai\. Did you mean ope"),
+        (("ga",), {"genome_size": 3, "weight_nois": 0.1}, r"strategy\.weight_nois.*Did you mean weight_noise"),
+        (("ga",), {"genome_size": 3, "weight_noise": -1.0}, r"strategy\.weight_noise: expected greater than or equal"),
+        (("ga",), {"genome_size": 0}, r"genome_size: expected at least 1, got 0"),
+        (("ga",), {"genome_size": 3, "population": 1}, r"population: expected at least 2, got 1"),
+        (("ga",), {}, r"genome_size: expected it, or a layout in its place, got neither"),
+        (("ga", 3), {"layout": VectorLayout(3)}, r"genome_size: expected it, or a layout in its place, got both"),
+        (("cma-es", 5000), {}, r"strategy\.name: expected genomes of at most 2,000 connections .*, got 5,000 conn"),
+        (("openai-es", 3), {"sigma": 0.005, "sigma_decay": 0.9}, r"strategy\.smallest_sigma: expected below sigma"),
+        (("openai-es", 3), {"pruning": 0.5, "pruning_by": "trace"}, r"strategy\.pruning_by: expected a network that"),
+        (("ga",), {"layout": networks.make({"name": "binary-mask-mlp"}, 2, 1)}, r"strategy\.name: expected one that"),
+    ],
+)
+def test_what_is_wrong_is_named(words, options, message):
+    with pytest.raises(InputError, match=message):
+        make(*words, **options)
+
+
+def test_results_have_no_traces_unless_they_are_given():
+    assert Results(np.zeros(5)).traces.shape == (5, 0)
+    assert Results(np.zeros(5), np.ones((5, 3), np.float32)).traces.shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((np.zeros((5, 1)),), r"fitness: expected \[P\] float64"),
+        ((np.zeros(5, np.float32),), r"fitness: expected \[P\] float64"),
+        ((np.zeros(5), np.ones((4, 3), np.float32)), r"traces: expected \[P, T\] float32 \(P=5\)"),
+        ((np.zeros(5), np.ones((5, 3))), r"traces: expected \[P, T\] float32"),
+    ],
+)
+def test_results_of_other_shapes_are_refused(arrays, message):
+    with pytest.raises(ValueError, match=message):
+        Results(*arrays)
+
+
+def test_results_of_another_population_are_refused():
+    strategy = make("ga", 3, population=6)
+    genomes = strategy.ask(strategy.start(), 0)
+    with pytest.raises(ValueError, match=r"fitness: expected \[P\] float64 \(P=6\), got \[5\]"):
+        strategy.tell(strategy.start(), genomes, Results(np.zeros(5)))

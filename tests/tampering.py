@@ -1,0 +1,68 @@
+"""Run files changed behind the back of the command that wrote them."""
+
+import json
+
+import h5py
+import numpy as np
+
+
+def tamper(path, place, where, value):
+    """Change one value of a column."""
+    with h5py.File(path, "r+") as file:
+        array = file[place][()]
+        array[where] = value
+        file[place][...] = array
+
+
+def edit_config(path, old, new):
+    """Change one setting."""
+    with h5py.File(path, "r+") as file:
+        text = file.attrs["config"]
+        assert text.count(old) == 1
+        file.attrs["config"] = text.replace(old, new)
+
+
+def edit_manifest(path, **more):
+    """Change entries of the manifest."""
+    with h5py.File(path, "r+") as file:
+        file.attrs["manifest"] = json.dumps(json.loads(file.attrs["manifest"]) | more)
+
+
+def spoil(path, how):  # noqa: PLR0912 - one for each thing
+    """Change one thing of a run file that keeps all genomes and has held-out episodes; return its name."""
+    with h5py.File(path, "r+") as file:
+        best = int(file["champion/candidate"][1])
+        other = (best + 1) % 6
+        match how:
+            case "seed":
+                file.attrs["seed"] = 7
+            case "configuration":
+                file.attrs["config"] = file.attrs["config"].replace("plasticity = 0.0", "plasticity = 0.2")
+            case "champion's fitness":
+                file["champion/fitness"][1] += 1
+            case "step hashes":
+                file["champion/step_hashes"][3, 1] ^= 4
+            case "last step hash":
+                file["champion/step_hashes"][-1, 0] ^= 4
+            case "steps":
+                file["generation/steps"][2] += 1
+            case "connections":
+                file["generation/connections"][1, best] -= 1
+            case "genome fingerprint":
+                file["fingerprint/genomes"][1, other] ^= np.uint64(1)
+            case "initial genome's fingerprint":
+                file["fingerprint/genomes"][0, (int(file["champion/candidate"][0]) + 1) % 6] ^= np.uint64(1)
+            case "action fingerprint":
+                file["fingerprint/episodes"][1, best, 0, 1] ^= np.uint64(1 << 60)
+            case "genome":
+                file["population/mask"][2, other, 0] ^= True
+            case "held-out return":
+                file["evaluation/returns"][1] += 1
+            case "held-out evaluation":
+                del file["evaluation"]
+
+
+SPOILED = ("seed", "configuration", "champion's fitness", "step hashes", "last step hash", "steps", "connections",
+           "genome fingerprint", "initial genome's fingerprint", "action fingerprint", "genome", "held-out return",
+           "held-out evaluation")  # fmt: skip
+"""What `spoil` can change."""

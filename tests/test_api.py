@@ -1,0 +1,351 @@
+"""The Python interface: the examples of the design, alone and under mpirun; and what it must not do."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import environment, launcher
+
+import evolve
+from evolve import store
+from evolve.cli.run import main
+from evolve.numerics.hashing import QUIET_NAN, fold, update
+
+SMALL = {"env": "CartPole-v1", "generations": 3, "population": 8, "episodes": 2, "held_out_episodes": 4}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return evolve.train(
+        **SMALL, network={"name": "elman", "hidden": [4]}, seed=1, output=tmp_path_factory.mktemp("out")
+    )
+
+
+def test_training_gives_the_bits_of_the_command_line(run, here):
+    flags = ["-e", "CartPole-v1", "-a", "elman", "-d", "4", "-p", "8", "-r", "2", "-g", "3", "-s", "1", "-o", "cli"]
+    assert main([*flags, "--set", "held_out_episodes=4"]) == 0
+    assert evolve.load("cli/seed-1.h5").digest == run.digest
+    assert evolve.load("cli/seed-1.h5").held_out.returns.tolist() == run.held_out.returns.tolist()
+
+
+def test_a_run_tells_what_its_file_holds(run):
+    assert run.complete
+    assert run.seed == 1
+    assert run.config.network.name == "elman"
+    assert [generation.number for generation in run.generations] == [0, 1, 2]
+    assert run.generations[-1].digest == run.digest == store.read(run.path).records[-1].digest.decode()
+    assert "3 of 3 generations" in repr(run)
+    table = run.table()
+    assert {len(column) for column in table.values()} == {3}
+    assert table["best_fitness"] == [generation.best for generation in run.generations]
+    assert table["mean_fitness"] == pytest.approx([generation.fitness.mean() for generation in run.generations])
+
+
+def test_a_table_is_ready_for_csv(run, tmp_path):
+    table = run.table()
+    with open(tmp_path / "table.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+    with open(tmp_path / "table.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["best_fitness"]) for row in rows] == table["best_fitness"]
+    assert rows[-1]["digest"] == run.digest
+
+
+def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(run):
+    found = run.evaluate(episodes=9)
+    assert found.returns[:4].tolist() == run.held_out.returns.tolist()
+    assert found.mean == pytest.approx(found.returns.mean())
+    low, high = found.interval
+    assert low < found.mean < high
+    assert found.failed == 0
+    assert run.verify().equal
+
+
+def test_a_policy_acts_in_its_environment(run):
+    policy = run.champion()
+    env = gymnasium.make("CartPole-v1")
+    returned, (seen, _) = [], env.reset(seed=3)
+    policy.reset(seed=3)
+    for _ in range(5):
+        action = policy(seen)
+        assert env.action_space.contains(action)
+        seen, reward, *_ = env.step(action)
+        returned.append(reward)
+    assert sum(returned) == 5
+    assert "elman" in repr(policy)
+
+
+def test_a_policy_refuses_observations_of_another_shape(run):
+    with pytest.raises(ValueError, match="shape"):
+        run.champion()(np.zeros(7))
+
+
+def fingerprint(rows):
+    """Return what the run file has of rows [steps, k] of float32."""
+    state = np.zeros(1, np.uint64)
+    for row in rows:
+        words = np.where(np.isnan(row), np.uint32(QUIET_NAN), row.astype(np.float32).view(np.uint32))
+        state = update(state, fold(words[None]))
+    return int(state[0])
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("network", [*evolve.networks.NETWORKS, "plastic"])
+def test_a_policy_repeats_the_logged_episodes_to_the_bit(network, normalize, here):
+    options = {"name": network}
+    if network == "plastic":
+        options = {"name": "hebbian-dag", "plasticity": 0.3, "neuromodulated": True}
+    env = {"id": "Pendulum-v1", "max_episode_steps": 25}
+    sizes = {"generations": 2, "population": 4, "episodes": 2, "held_out_episodes": 2}
+    made = evolve.train(env=env, network=options, normalize_observations=normalize, seed=5, output="out", **sizes)
+    run = evolve.load(made.path)
+    for number, generation in enumerate(run.generations):
+        policy = run.champion(generation=number)
+        best = generation.record.champion_candidate
+        for episode in range(2):
+            seed = run.environment_seed(number, episode)
+            env = gymnasium.make("Pendulum-v1", max_episode_steps=25)
+            seen, outputs, returned = [env.reset(seed=seed)[0]], [], 0.0
+            policy.reset(seed=seed)
+            ended = False
+            while not ended:
+                outputs.append(policy.outputs(seen[-1]))
+                observation, reward, terminated, truncated, _ = env.step(policy.decode(outputs[-1]))
+                returned += float(reward)
+                ended = terminated or truncated
+                seen.append(observation)
+            logged = generation.record.fingerprints[best, episode].tolist()
+            assert [fingerprint(np.array(seen[:-1])), fingerprint(np.array(outputs))] == logged
+            assert returned == generation.returns[best, episode]
+
+
+def test_generations_can_be_iterated_and_the_loop_be_left(here):
+    for generation in evolve.iterate(**SMALL, seed=2):
+        assert generation.returns.shape == (8, 2)
+        if generation.number == 1:
+            break
+    left = evolve.load("runs/CartPole-v1-hebbian-dag/seed-2.h5")
+    assert (len(left.generations), left.complete) == (2, False)
+    seen = []
+    run = evolve.train(**SMALL, seed=2, resume=True, callbacks=[seen.append])
+    assert [generation.number for generation in seen] == [2]
+    assert run.complete
+    again = evolve.train(**SMALL, seed=2, resume=True)  # a cell of a notebook that is run once more
+    assert again.digest == run.digest
+    longer = evolve.train(run.path, resume=True, generations=4)
+    assert len(longer.generations) == 4
+
+
+def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
+    (here / "small.toml").write_text('seeds = [4, 5]\ngenerations = 2\npopulation = 4\n[env]\nid = "CartPole-v1"\n')
+    by_file = evolve.train("small.toml", output="a")
+    assert by_file.seed == 4
+    table = {"generations": 2, "population": 4, "env": {"id": "CartPole-v1"}}
+    assert evolve.train(table, seed=4, output="b").digest == by_file.digest
+    assert evolve.train(by_file.config, output="c").digest == by_file.digest
+    other = evolve.train("small.toml", seed=4, output="d", strategy={"weight_noise": 0.2})
+    assert other.generations[0].digest == by_file.generations[0].digest
+    assert other.digest != by_file.digest
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"env": "CartPol-v1"}, r"^env\.id: .*CartPole-v1"),
+        ({"network": "elmann"}, r"^network\.name: .*elman"),
+        ({"population": 1}, r"^population: expected"),
+        ({"strategy": {"survivers": 1}}, "strategy.survivers.*survivors"),
+        ({"seed": -1}, "seeds"),
+        ({"sweep": {"population": [2, 3]}}, "sweep"),
+    ],
+)
+def test_errors_name_settings(settings, message, here):
+    with pytest.raises(evolve.InputError, match=message) as caught:
+        evolve.train(**SMALL | settings)
+    assert "--" not in str(caught.value)
+    assert not (here / "runs").exists()
+
+
+def test_an_existing_run_is_not_overwritten(run):
+    with pytest.raises(
+        evolve.InputError, match=r"already exists\. Continue it with resume=True, or choose another output"
+    ):
+        evolve.train(**SMALL, network={"name": "elman", "hidden": [4]}, seed=1, output=run.path.parent)
+
+
+SPHERE = """
+import numpy as np
+import evolve
+
+strategy = evolve.strategies.make("openai-es", genome_size=100, population=20)
+state = strategy.start()
+first = (strategy.champion(state).weights ** 2).sum()
+for generation in range(50):
+    genomes = strategy.ask(state, generation)
+    state = strategy.tell(state, genomes, evolve.strategies.Results(-(genomes.weights**2).sum(axis=1, dtype=float)))
+assert (strategy.champion(state).weights ** 2).sum() < first / 2
+"""
+
+
+def test_a_strategy_needs_no_environment():
+    exec(SPHERE, {})
+
+
+def python(code, tmp_path, ranks=None, mpi="openmpi", **env):
+    (tmp_path / "script.py").write_text(code)
+    words = [*launcher(ranks, mpi), sys.executable, "script.py"]
+    return subprocess.run(
+        words, cwd=tmp_path, env=environment(mpi, **env), capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_importing_changes_nothing(tmp_path):
+    code = """
+import os, signal, sys, warnings
+
+def state():
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    return handlers, list(warnings.filters), dict(os.environ), sys.excepthook, sys.displayhook
+
+before = state()
+import evolve
+assert state() == before and "numpy" not in sys.modules
+import gymnasium, h5py, numpy, pydantic  # what these change is theirs
+before = state()
+for name in evolve.__all__:
+    getattr(evolve, name)
+assert state() == before
+assert not {"mpi4py", "matplotlib", "rich", "scipy"} & set(sys.modules)
+print(sorted(evolve.__all__) == evolve.__all__ == dir(evolve))
+"""
+    done = python(code, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_every_public_name_is_documented():
+    for name in evolve.__all__:
+        assert name.startswith("__") or getattr(evolve, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = evolve.trian
+
+
+SCRIPT = """
+import json
+import evolve
+
+run = evolve.train(env="CartPole-v1", network="hebbian-dag", generations=3, population=8, seed=1, output="out")
+policy = run.champion()
+found = run.evaluate(episodes=10)
+seen = [[g.number, g.best, g.digest] for g in evolve.iterate(env="CartPole-v1", generations=2, seed=2, output="out")]
+for generation in evolve.iterate(env="CartPole-v1", generations=9, seed=3, output="out"):
+    if generation.number == 1:
+        break
+try:
+    evolve.train(env="CartPole-v1", generations=2, seed=2, output="out")
+except evolve.InputError as wrong:
+    refused = str(wrong)
+try:
+    evolve.train(env="toys:Broken-v0", generations=2, seed=2, output="broken", compute={"check": False})
+except evolve.RunError as wrong:
+    broken = "the motor burnt out" in str(wrong)
+again = evolve.load("out/seed-1.h5")
+found = [run.digest, again.digest, int(policy([0.1, 0.2, 0.3, 0.4])), found.returns.tolist(),
+         run.verify().summary, seen, refused, broken, run.table()["best_fitness"]]
+print(json.dumps(found) + "\\n", end="", flush=True)
+"""
+
+
+def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(tmp_path):
+    for folder in ("alone", "three", "mpich"):
+        (tmp_path / folder).mkdir()
+    alone = python(SCRIPT, tmp_path / "alone")
+    assert alone.returncode == 0, alone.stderr
+    expected = json.loads(alone.stdout)
+    assert expected[0] == expected[1]
+    assert "already exists" in expected[6]
+    assert expected[7] is True
+    three = python(SCRIPT, tmp_path / "three", ranks=3)
+    assert three.returncode == 0, three.stderr
+    assert [json.loads(line) for line in three.stdout.splitlines()] == [expected] * 3
+    mpich = python(SCRIPT, tmp_path / "mpich", ranks=2, mpi="mpich")
+    assert [json.loads(line) for line in mpich.stdout.splitlines()] == [expected] * 2, mpich.stderr
+
+
+def test_an_error_that_nobody_catches_ends_the_job(tmp_path):
+    code = "import evolve\nevolve.train(env='toys:Broken-v0', generations=1, compute={'check': False})\n"
+    done = python(code, tmp_path, ranks=3)
+    assert done.returncode != 0
+    assert "the motor burnt out" in done.stderr
+
+
+def test_after_training_in_a_thread_ctrl_c_still_works(tmp_path):
+    code = """
+import threading, time
+import evolve
+
+found = []
+thread = threading.Thread(target=lambda: found.append(evolve.train(env="CartPole-v1", generations=2, population=4)))
+thread.start()
+thread.join()
+try:
+    print(found[0].digest, flush=True)
+    time.sleep(200)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    (tmp_path / "script.py").write_text(code)
+    script = subprocess.Popen(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert len(script.stdout.readline()) == 65
+        script.send_signal(signal.SIGINT)
+        assert script.communicate(timeout=120)[0] == "interrupted\n"
+    finally:
+        script.kill()
+
+
+def test_training_can_be_interrupted_and_resumed(here):
+    """As by a notebook's stop button: KeyboardInterrupt comes through, and complete generations are kept."""
+    before = signal.getsignal(signal.SIGALRM)
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)  # a command run in this process catches it
+
+    def stop(generation):
+        if generation.number == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        evolve.train(**SMALL | {"generations": 30}, seed=7, callbacks=[stop])
+    signal.signal(signal.SIGINT, earlier)
+    assert signal.getsignal(signal.SIGALRM) is before
+    kept = evolve.load("runs/CartPole-v1-hebbian-dag/seed-7.h5")
+    assert len(kept.generations) == 3
+    assert len(evolve.train(kept.path, resume=True, generations=4).generations) == 4
+
+
+def test_two_threads_may_train_at_the_same_time(here):
+    found = {}
+
+    def work(seed):
+        found[seed] = evolve.train(**SMALL, seed=seed, output=f"threads{seed}").digest
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {seed: evolve.train(**SMALL, seed=seed, output="alone").digest for seed in (1, 2)}

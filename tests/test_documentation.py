@@ -1,0 +1,376 @@
+"""README.md and docs/: their Python runs, their commands parse, their links lead to files, their tables are complete.
+
+A block of code may have an HTML comment right above it: `<!-- file: NAME -->` puts it into a file, in the folder in
+which the page is run; `<!-- not run: reason -->` leaves it alone.
+"""
+
+import argparse
+import ast
+import importlib
+import itertools
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from architecture import FILES, LADDER
+from conftest import ROOT, environment, launcher
+
+import evolve
+from evolve import store
+from evolve.cli import COMMANDS
+from evolve.cli.parser import HIDDEN, Answered
+from evolve.cli.run import load
+from evolve.config import read_table
+from evolve.config.sweep import experiments
+from evolve.networks import NETWORKS
+from evolve.store import schema
+from evolve.strategies import STRATEGIES, portable
+from evolve.training import prepare
+
+README = ROOT / "README.md"
+PAGES = {path.name: path for path in (README, *sorted((ROOT / "docs").glob("*.md")))}
+TEXTS = {name: path.read_text() for name, path in PAGES.items()}
+BLOCK = re.compile(r"(?:^<!-- (?P<mark>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+
+
+def blocks(page, *languages):
+    """Return (mark, first line, code) of the blocks of a page that are in some languages, in their order."""
+    text = TEXTS[page]
+    found = [m for m in BLOCK.finditer(text) if m["language"] in languages]
+    return [(m["mark"] or "", text.count("\n", 0, m.start("code")), m["code"]) for m in found]
+
+
+def prose(page):
+    """Return a page without code."""
+    return re.sub(r"`[^`\n]+`", "", BLOCK.sub("", TEXTS[page]))
+
+
+def rows(page, heading):
+    """Return the cells of the rows below a table's heading, "one | two"."""
+    lines = TEXTS[page].splitlines()
+    begin = lines.index(f"| {heading} |") + 2
+    below = itertools.takewhile(lambda line: line.startswith("|"), lines[begin:])
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in below]
+
+
+def names(cell):
+    """Return what is in backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def write_files(page, folder):
+    """Put the files of a page into a folder, beside what a clone has."""
+    for name in ("experiments", "hostfiles", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    for mark, _, code in blocks(page, "python", "toml"):
+        if mark.startswith("file: "):
+            (folder / mark.removeprefix("file: ")).write_text(code)
+
+
+RUNNER = """
+import json, sys
+namespace = {"__name__": "__main__"}
+for page, line, code in json.load(sys.stdin):
+    exec(compile("\\n" * line + code, page, "exec"), namespace)
+"""
+
+
+@pytest.mark.parametrize("page", [name for name in PAGES if blocks(name, "python")])
+def test_python_runs(page, tmp_path):
+    """In a fresh process, the blocks of a page one after another in one namespace."""
+    write_files(page, tmp_path)
+    marked = [mark for mark, _, _ in blocks(page, "python") if mark]
+    assert all(re.match("(file|not run): .+", mark) for mark in marked), marked
+    code = [(str(PAGES[page]), line, code) for mark, line, code in blocks(page, "python") if not mark]
+    words = [sys.executable, "-W", "error", "-c", RUNNER]
+    env = environment(PYTHONPATH=str(ROOT))
+    done = subprocess.run(
+        words, cwd=tmp_path, env=env, input=json.dumps(code), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_script_gives_every_rank_the_same(tmp_path):
+    write_files("python.md", tmp_path)
+    found = []
+    for ranks in (None, 3):
+        words = [*launcher(ranks), sys.executable, "script.py"]
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        found += done.stdout.splitlines()
+        (tmp_path / "many").rename(tmp_path / f"of-{ranks}")
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def calls(page):
+    """Yield (command, arguments) for each call of a command in the shell blocks of a page."""
+    for _, _, code in blocks(page, "sh"):
+        for line in code.splitlines():
+            for part in line.split("&&"):
+                words = shlex.split(part, comments=True)
+                for n, word in enumerate(words):
+                    if word == "evolve":
+                        yield words[n + 1], words[n + 2 :]
+                    elif word == "-m" and words[n + 1].startswith("evolve."):
+                        yield words[n + 1].removeprefix("evolve."), words[n + 2 :]
+                    elif word in ("hostfiles/slurm.sh", "hostfiles/until-complete.sh"):
+                        yield "run", words[n + 1 if "slurm" in word else n + 2 :]
+
+
+def parser(command):
+    """Return the parser of a command."""
+    if command == "bench":
+        return importlib.import_module("evolve.cli.bench.command").parser()
+    return importlib.import_module(f"evolve.cli.{command}")._parser()
+
+
+CALLS = [(page, command, arguments) for page in PAGES for command, arguments in calls(page)]
+
+
+def test_all_commands_are_called():
+    assert {command for _, command, _ in CALLS} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("page", "command", "arguments"), CALLS, ids=lambda value: str(value)[:60])
+def test_commands_parse(page, command, arguments, tmp_path, monkeypatch):
+    """Experiments are read and validated, too; run files are not there to be read."""
+    write_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if command == "run" and not any(word.endswith(".h5") for word in arguments):
+        try:
+            assert load(arguments)[0]
+        except Answered:
+            assert "--settings" in arguments
+    else:
+        parser(command).parse_intermixed_args(arguments)
+
+
+@pytest.mark.parametrize(
+    ("page", "code"), [(page, code) for page in PAGES for _, _, code in blocks(page, "toml") if "[project" not in code]
+)
+def test_experiments_in_pages_are_valid(page, code):
+    assert experiments(read_table(code, page), "page")
+
+
+def test_the_readme_is_short_and_has_the_two_commands():
+    assert len(TEXTS["README.md"].splitlines()) <= 120
+    for mark, end in (("run", "python -m evolve.run experiments/walker.toml -g 8"), ("test", "&& pytest")):
+        (code,) = (code for found, _, code in blocks("README.md", "sh") if found == mark)
+        assert code.count("\n") == 1
+        assert code.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install -e ")
+        assert code.endswith(f"{end}\n")
+
+
+def test_the_test_command_is_what_ci_runs():
+    script = (ROOT / ".ci" / "run").read_text()
+    (line,) = (line for line in script.splitlines() if line.startswith("command="))
+    done = subprocess.run(
+        ["bash", "-c", f'{line}; echo "$command"'], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (code,) = (code for mark, _, code in blocks("README.md", "sh") if mark == "test")
+    assert done.stdout == code
+
+
+def slug(heading):
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page):
+    for target, _, anchor in re.findall(r"\]\(([^)#\s]*)(#([^)\s]+))?\)", TEXTS[page]):
+        if target.startswith("https://"):
+            continue
+        path = (PAGES[page].parent / target).resolve() if target else PAGES[page]
+        assert path.exists(), target
+        assert path.is_relative_to(ROOT)
+        if anchor:
+            assert anchor in {slug(line) for line in re.findall(r"^#+ (.+)$", path.read_text(), re.M)}, anchor
+
+
+def test_every_page_is_linked_from_the_readme():
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", TEXTS["README.md"]))
+    assert linked == set(PAGES) - {"README.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_named_files_exist(page):
+    pattern = r"(?<![\w/.-])(?:evolve|tests|experiments|hostfiles|benchmarks|examples|docs)/[\w./-]*\w/?"
+    for path in re.findall(pattern, TEXTS[page]):
+        assert (ROOT / path).exists(), path
+
+
+OLD_DIALECT = r"told|retold|judge[sd]?|newborns?|births?|floor plan|rooms?|ancestors?|farm|mk1|mk2|trails?|parting"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_use_the_words_of_the_field(page):
+    assert re.findall(rf"\b({OLD_DIALECT})\b", prose(page), re.I) == []
+
+
+def test_every_public_name_is_described():
+    described = {name for row in rows("python.md", "name | what it is") for name in names(row[0])}
+    assert set(evolve.__all__) == described
+    for kind in (evolve.Run, evolve.Generation, evolve.Policy, evolve.Evaluation):
+        for name in dir(kind):
+            if not name.startswith("_"):
+                assert re.search(rf"\b{name}\b", TEXTS["python.md"]), f"{kind.__name__}.{name}"
+
+
+def test_every_option_is_described():
+    for command in COMMANDS:
+        for action in parser(command)._actions:
+            if action.help not in (HIDDEN, argparse.SUPPRESS) and action.option_strings:
+                assert re.search(rf"(?<!\w){action.option_strings[-1]}\b", TEXTS["command-line.md"]), (
+                    f"{command} {action.option_strings[-1]}"
+                )
+
+
+def test_every_network_and_strategy_is_described():
+    table = rows("networks.md", "network | what it is | after | evolves | learns in an episode | traces | hidden")
+    assert [names(row[0])[0] for row in table] == list(NETWORKS)
+    for row in table:
+        (name,) = names(row[0])
+        assert row[6] == " ".join(map(str, NETWORKS.parse({"name": name}).options.hidden))
+        made = evolve.networks.make({"name": name}, 3, 2)
+        assert (row[3] == "mask") == (not getattr(made, "evolves_weights", True))
+        assert (row[5] == "yes") == (made.num_traces > 0)
+    table = rows("strategies.md", "strategy | what it does | after | its champion | bits")
+    assert sorted(names(row[0])[0] for row in table) == sorted(STRATEGIES)
+    for row in table:
+        assert (row[4] == "portable") == portable({"name": names(row[0])[0]})
+
+
+def test_old_spellings_are_accepted():
+    table = rows("command-line.md", "old | now")
+    assert len(table) == 5
+    for old, now in ((names(old)[0], names(now)[0]) for old, now in table):
+        if old.startswith("-"):
+            assert [load([*shlex.split(old)])[0][0]] == load([old.split()[0], now])[0]
+        else:
+            section, option = old.split(".")
+            chosen = ["--strategy", "umda"] if section == "strategy" else []
+            assert load([*chosen, "--set", f"{old}=0.25"])[0] == load([*chosen, "--set", f"{now}=0.25"])[0]
+            assert option not in now
+
+
+def test_the_run_file_is_described():
+    columns = [*schema.COLUMNS.values(), schema.STEP_HASHES, *schema.POPULATION.values(), *schema.HELD_OUT.values()]
+    expected = {c.path: (c.symbols, np.dtype(c.dtype).name.replace("bytes512", "S64")) for c in columns}
+    table = rows("run-file.md", "path | shape | type | unit | meaning")
+    assert {names(row[0])[0]: (row[1], row[2]) for row in table} == expected
+    assert f"Schema {schema.SCHEMA}." in TEXTS["run-file.md"]
+
+
+def test_the_attributes_of_the_run_file_are_described(tmp_path):
+    store.create(tmp_path / "seed-0.h5", store.Header("", {}, 0, "CartPole-v1")).close()
+    with h5py.File(tmp_path / "seed-0.h5") as file:
+        assert {names(row[0])[0] for row in rows("run-file.md", "attribute | type | meaning")} == set(file.attrs)
+        assert set(file["checkpoint"].attrs) == {"num_generations"}
+
+
+def definitions():
+    """Return the functions and classes of each file."""
+    return {
+        str(path.relative_to(ROOT)): {
+            node.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
+        for path in FILES
+    }
+
+
+WAY = """
+import json, sys
+import evolve
+from evolve.cluster.collective import all_ranks
+
+steps = json.loads(sys.argv[1])
+rank = all_ranks().rank
+called = []
+
+def profile(frame, event, _):
+    if event == "call":
+        full = frame.f_code.co_qualname.removeprefix("_Run.")
+        owner, _, name = full.rpartition(".")
+        for step in {full, owner, f"Strategy.{name}"} & set(steps) - set(called):
+            called.append(step)
+
+def watch(generation):  # the second generation: the first makes environments
+    sys.setprofile(profile if generation.number == 0 else None)
+
+if rank:
+    sys.setprofile(profile)
+evolve.train(env="CartPole-v1", generations=2, population=8, episodes=2, held_out_episodes=0, callbacks=[watch])
+sys.setprofile(None)
+print(json.dumps([rank, called]) + "\\n", end="", flush=True)
+"""
+WORKERS = ["Transport.probe", "decode", "WorkerState.receive", "Rollout.submit", "Rollout.tick"]
+"""What a worker does for its first chunk, before it sends anything but signs of life."""
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_the_way_of_a_candidate_is_what_the_code_does(ranks, tmp_path):
+    steps = [name for row in rows("architecture.md", "step | what happens | where") for name in names(row[0])]
+    words = [*launcher(ranks), sys.executable, "-c", WAY, json.dumps(steps)]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    called = dict(json.loads(line) for line in done.stdout.splitlines())
+    if ranks is None:
+        between = ["Scheduler", "encode", "Transport.send", *WORKERS[:3]]
+        assert called == {0: [step for step in steps if step not in between]}
+    else:
+        assert called[0] == [step for step in steps if step not in WORKERS[2:]]
+        assert [step for step in called[1] if step in WORKERS] == WORKERS
+
+
+def test_what_the_architecture_names_is_there():
+    known = definitions()
+    for step, _, where in rows("architecture.md", "step | what happens | where"):
+        (path,) = names(where)
+        assert {name.rpartition(".")[2] for name in names(step)} <= known[path], path
+    (drawing,) = (code for _, _, code in blocks("architecture.md", "text"))
+    named = set(re.findall(r"\.(?!py)([a-z_]+)|\b([a-z]+_\w+|[A-Z][a-z]+[A-Z]\w+)\b", drawing))
+    assert {name for pair in named for name in pair if name} <= set.union(*known.values())
+
+
+def test_the_ladder_is_that_of_the_imports():
+    table = rows("architecture.md", "package | what happens there")
+    assert [set(names(row[0])) for row in table] == LADDER
+
+
+def test_every_door_is_described():
+    doors = importlib.import_module("test_architecture").DOORS
+    described = {
+        library: names(where)
+        for libraries, where in rows("architecture.md", "library | imported by")
+        for library in libraries.split(", ")
+    }
+    for library, paths in doors.items():
+        if library != "cupy":  # is to come
+            assert {path.partition("/")[0] for path in paths} == {described[library][0]}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.name)
+def test_experiments_are_valid_and_ask_a_question(path):
+    assert re.match(r"# [A-Z].*\?$", path.read_text().splitlines()[0])
+    for config in load([str(path)])[0]:
+        prepare(config)
+
+
+def test_the_2020_experiment_is_the_command_in_the_pages():
+    (arguments,) = (words for page, _, words in CALLS if page == "command-line.md" and "41337" in words)
+    preset = [str(ROOT / "experiments/ancestor.toml")]
+    assert prepare(load(arguments)[0][0]).config == prepare(load(preset)[0][0]).config

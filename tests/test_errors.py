@@ -1,0 +1,55 @@
+"""What errors say, and how they are made one line."""
+
+import pytest
+
+from evolve.errors import EpisodeError, InputError, RunError, describe, one_line, pluralize, sanitize
+
+
+def test_an_input_error_has_four_parts():
+    wrong = InputError("env.id", "an environment", 5, "Use another.")
+    assert str(wrong) == "env.id: expected an environment, got 5. Use another."
+    assert (wrong.argument, wrong.exit_code) == ("env.id", 2)
+    assert str(InputError("env.id", "an environment", "\x1b[31m")) == r"env.id: expected an environment, got \x1b[31m."
+
+
+def test_an_input_error_may_be_a_plain_sentence():
+    wrong = InputError.plainly("output.directory", "a.h5 already exists.\nContinue it with resume=True.")
+    assert isinstance(wrong, InputError)
+    assert str(wrong) == r"a.h5 already exists.\nContinue it with resume=True."
+    assert (wrong.argument, wrong.exit_code) == ("output.directory", 2)
+
+
+def test_an_episode_error_knows_its_episode():
+    which = "generation 3, candidate 1, episode 0"
+    wrong = EpisodeError(which, "in step 7:\nit burnt out", (1, 3, 1, 0))
+    assert isinstance(wrong, RunError)
+    assert str(wrong) == f"{which} failed in step 7:\nit burnt out"
+    assert (wrong.which, wrong.message, wrong.key) == (which, "in step 7:\nit burnt out", (1, 3, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("a\tb", r"a\tb"), ([1], "[1]"), ("x" * 1000, f"{'x' * 200} … {'x' * 200}")]
+)
+def test_values_are_shown_in_one_line(value, text):
+    assert sanitize(value) == text
+
+
+def test_what_cannot_be_printed_is_said():
+    assert sanitize(10**6000) == "a int too large to print"
+
+
+def test_counts():
+    assert [pluralize(n, "step") for n in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
+
+
+def test_exceptions_of_others_keep_their_traceback():
+    def theirs():
+        raise ValueError("broken\nin two")
+
+    with pytest.raises(ValueError, match="broken") as wrong:
+        theirs()
+    assert one_line(wrong.value) == "ValueError: broken in two"
+    text = describe(wrong.value)
+    assert "in theirs" in text
+    assert "test_exceptions_of_others" not in text
+    assert describe(InputError.plainly("", "A sentence.")) == "A sentence."

@@ -1,0 +1,63 @@
+"""The examples run: the notebook's cells, one after another in a fresh process, as a kernel would run them."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, environment
+
+NOTEBOOK = json.loads((ROOT / "examples" / "notebook.ipynb").read_text())
+CODE = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+
+KERNEL = """
+import ast, json, sys
+namespace = {"__name__": "__main__"}
+for number, code in enumerate(json.load(sys.stdin)):
+    cell = ast.parse(code)
+    value = cell.body.pop() if isinstance(cell.body[-1], ast.Expr) else None
+    exec(compile(cell, f"cell {number}", "exec"), namespace)
+    if value is not None:
+        found = eval(compile(ast.Expression(value.value), f"cell {number}", "eval"), namespace)
+        print("" if found is None else repr(found))
+"""
+"""Runs cells, and shows the value of a last expression."""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What the notebook shows."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive", "-c", KERNEL],
+        cwd=tmp_path_factory.mktemp("notebook"),
+        env=environment(PYTHONPATH=str(ROOT), MPLBACKEND="Agg"),
+        input=json.dumps(CODE),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_notebook_runs_and_learns(shown):
+    assert re.findall(r"^generation (\d+): best", shown, re.M) == [str(number) for number in range(8)]
+    assert float(re.search(r"^mean ([\d.]+)", shown, re.M)[1]) > 200
+    assert "equal: the champions of 8 generations" in shown
+    assert float(re.search(r"generations ([\d.]+)$", shown, re.M)[1]) < 20
+
+
+def test_what_a_cell_shows_is_short(shown):
+    assert max(map(len, shown.splitlines())) < 200
+
+
+def test_the_notebook_has_no_outputs():
+    assert NOTEBOOK["nbformat"] == 4
+    for cell in NOTEBOOK["cells"]:
+        assert set(cell) == {"cell_type", "id", "metadata", "source"} | (
+            {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
+        )
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None

@@ -1,0 +1,48 @@
+"""What an experiment is refused for before anything is played or written."""
+
+import pytest
+
+from evolve import networks, strategies
+from evolve.config import Config, RacingOptions
+from evolve.errors import InputError
+from evolve.training import experiment, load_config, prepare, validate_new_run
+
+MASKS = networks.make({"name": "binary-mask-mlp"}, 4, 2)
+
+
+@pytest.mark.parametrize("name", ["openai-es", "cma-es", "sep-cma-es"])
+def test_a_cost_that_all_candidates_share_is_refused(name):
+    config = Config(strategy={"name": name}, connection_cost=2.0)
+    with pytest.raises(InputError, match=f"connection_cost: expected 0 with {name}, .* the same connections, got 2.0"):
+        validate_new_run(prepare(config))
+    validate_new_run(prepare(config.model_copy(update={"connection_cost": 0.0})))
+
+
+@pytest.mark.parametrize("rounds", [(4,), (1, 4), (2, 9)])
+def test_a_race_in_which_nobody_leaves_is_refused(rounds):
+    with pytest.raises(InputError, match=r"racing.rounds: expected fewer episodes than a candidate has, 4 \(episodes"):
+        validate_new_run(prepare(Config(episodes=4, racing=RacingOptions(rounds=rounds))))
+    validate_new_run(prepare(Config(episodes=10, racing=RacingOptions(rounds=rounds))))
+
+
+@pytest.mark.parametrize("name", ["openai-es", "cma-es", "sep-cma-es", "ga"])
+def test_a_strategy_that_changes_no_mask_is_refused_where_nothing_else_counts(name):
+    with pytest.raises(InputError, match=f"strategy.name.*expected one that changes masks.* got {name}. Others"):
+        validate_new_run(prepare(Config(network={"name": "binary-mask-mlp"}, strategy={"name": name})))
+
+
+@pytest.mark.parametrize("name", ["prune", "umda", "random"])
+def test_masks_are_searched_by_the_others(name):
+    strategy = strategies.from_table({"name": name}, MASKS, 40, 1)
+    assert len({mask.tobytes() for mask in strategy.ask(strategy.start(), 0).mask}) > 1
+
+
+@pytest.mark.parametrize(
+    "stop", ["held_out_episodes = 2_000_000_000", "[early_stop]\nmean_return = 1.0\nepisodes = 2_000_000_000"]
+)
+def test_champions_are_not_evaluated_in_more_episodes_than_memory_has_room_for(stop, monkeypatch):
+    monkeypatch.setattr(experiment, "_memory", lambda: 16e9)
+    with pytest.raises(InputError, match=r"population × network.hidden: expected what fits into 16.0 GB"):
+        prepare(load_config(stop))
+    few = load_config(stop.replace("2_000_000_000", "2_000"))
+    prepare(few)

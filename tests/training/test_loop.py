@@ -1,0 +1,186 @@
+"""The loop: early stops, validation and held-out episodes; runs that follow one another share nothing."""
+
+import json
+from contextlib import closing
+
+import numpy as np
+from some_results import results
+
+from evolve import store
+from evolve.cluster import Coordinator, Transport
+from evolve.config import Config, EarlyStopOptions, EnvOptions
+from evolve.genome import Genomes
+from evolve.numerics.streams import Purpose, environment_seeds
+from evolve.rollouts.episodes import QUANTITIES
+from evolve.store import Record
+from evolve.training import iterate, make_rollout, prepare
+from evolve.training.champion_evaluation import validation_returns
+from evolve.training.loop import is_good_enough, is_validation_due
+
+CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
+EARLY = (*CART, "--set", "strategy.weight_noise=0.5", "--set", "early_stop.every=2", "--set", "early_stop.episodes=6")
+
+
+def stored(tmp_path, name):
+    return store.read(tmp_path / name / "seed-3.h5")
+
+
+def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
+    good = ("--set", "early_stop.mean_return=60.0")
+    assert call("run", *EARLY, "-g", 12, "-o", "whole").code == 0
+    done = call("run", *EARLY, "-g", 20, *good, "-o", "early")
+    assert done.code == 0, done.err
+    whole, early = stored(tmp_path, "whole"), stored(tmp_path, "early")
+    assert early.complete
+    assert 0 < early.num_generations < 20
+    assert early.num_generations % 2 == 0
+    assert f"stopped early, after {early.num_generations} of 20 generations" in done.out
+    assert "stopped early" not in call("run", *EARLY, "-g", 2, "-o", "short").out
+    assert [r.digest for r in early.records] == [r.digest for r in whole.records[: early.num_generations]]
+    assert len(early.held_out.returns) == 4
+    assert command("run", *EARLY, "-g", 20, *good, "-o", "three", ranks=3).code == 0
+    assert stored(tmp_path, "three").records[-1].digest == early.records[-1].digest
+    assert call("evaluate", "early/seed-3.h5", "--episodes", 9).code == 0
+    again = call("run", *EARLY, "-g", 20, *good, "-o", "early", "--resume")
+    assert "already complete" in again.out
+    assert len(stored(tmp_path, "early").held_out.returns) == 9
+    assert call("verify", "early/seed-3.h5", "--full").code == 0
+    harder = call("run", *EARLY, "-g", 12, "--set", "early_stop.mean_return=501.0", "-o", "early", "--resume")
+    assert harder.code == 0, harder.err
+    assert [r.digest for r in stored(tmp_path, "early").records] == [r.digest for r in whole.records]
+
+
+def test_a_run_stops_once_it_has_taken_its_steps(call, command, tmp_path):
+    budget = (*EARLY, "--set", "early_stop.steps=3000", "-o", "out")
+    assert call("run", *budget, "-g", 2).code == 0
+    between = stored(tmp_path, "out").num_generations
+    done = command("run", *budget, "-g", 50, "--resume", ranks=3)
+    assert done.code == 0, done.err
+    steps = [record.steps for record in stored(tmp_path, "out").records]
+    assert between == 2 < len(steps) < 50
+    assert sum(steps) >= 3000 > sum(steps[:-1])
+    assert f"stopped early, after {len(steps)} of 50 generations and {sum(steps):,} steps" in done.out
+
+
+def test_validation_plays_validation_episodes_of_the_generation():
+    asked = []
+
+    class FakeCoordinator:
+        def evaluate(self, spec, batch):
+            asked.append((spec, batch.purpose, batch.keys.tolist(), batch.rows.tolist(), batch.episodes.tolist()))
+            return results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0])
+
+    stop = EarlyStopOptions(mean_return=2.0, episodes=2, every=3)
+    config = Config(early_stop=stop, evaluation_max_episode_steps=70)
+    experiment = prepare(config)
+    genome = Genomes(np.zeros((1, 4), np.float32), np.ones((1, 4), np.bool_))
+    returns = validation_returns(experiment, FakeCoordinator(), genome, 1, 3, None)
+    assert returns.tolist() == [1.0, 3.0]
+    assert asked == [(experiment.in_evaluation().rollout_spec, Purpose.VALIDATION, [[3, 0]], [0, 0], [0, 1])]
+    assert "max_episode_steps = 70" in asked[0][0].experiment
+    assert [is_validation_due(config, generations) for generations in (0, 3, 4, 6)] == [False, True, False, True]
+    assert not is_validation_due(Config(), 3)
+    assert is_good_enough(config, returns)
+    assert not is_good_enough(Config(), returns)
+    assert not is_good_enough(Config(early_stop=stop.model_copy(update={"mean_return": 2.1})), returns)
+
+
+def new_file(path, experiment, seed=1):
+    return store.create(path, store.Header(experiment.config.to_toml(), {}, seed, experiment.config.env.id))
+
+
+SLOW = EnvOptions(id="toys:Slow-v0", kwargs={"seconds": 0.001})
+
+
+def test_time_is_counted_for_the_run_that_it_was_spent_on(tmp_path):
+    """A coordinator may serve several runs: the held-out episodes of one are not the work of the next."""
+    made = prepare(Config(population=2, episodes=1, generations=1, held_out_episodes=200, env=SLOW))
+    coordinator = Coordinator(Transport(), make_rollout)
+    for seed in (1, 2):
+        with closing(new_file(tmp_path / f"{seed}.h5", made, seed)) as file:
+            (record,) = iterate(made, coordinator, file)
+            assert file.complete
+        assert 0 < record.environment_seconds[0] <= record.busy_seconds[0] <= record.seconds
+
+
+def test_whoever_takes_no_more_generations_leaves_them_all_in_the_file(tmp_path):
+    """A loop over generations may be left at any time."""
+    made = prepare(Config(population=2, episodes=1, generations=9, env=SLOW))
+    path = tmp_path / "run.h5"
+    with closing(new_file(path, made)) as file:
+        file._flush_cost = 1e6  # it need not be flushed for a long time
+        generations = iterate(made, Coordinator(Transport(), make_rollout), file)
+        digests = [next(generations).digest for _ in range(3)]
+        assert store.read(path).num_generations < 3
+        generations.close()
+    run = store.read(path)
+    assert ([record.digest for record in run.records], run.complete) == (digests, False)
+
+
+def test_a_record_has_every_quantity_that_it_declares(tmp_path):
+    """Quantities of episodes get into the file by their names alone."""
+    made = prepare(Config(population=3, episodes=2, generations=1, held_out_episodes=0))
+    with closing(new_file(tmp_path / "run.h5", made)) as file:
+        (record,) = iterate(made, Coordinator(Transport(), make_rollout), file)
+    shared = [name for name in QUANTITIES if name in Record.__dataclass_fields__]
+    assert {"returns", "lengths", "fingerprints"} <= set(shared)
+    for name in shared:
+        assert getattr(record, name).shape[:2] == (3, 2)
+        assert np.array_equal(getattr(store.read(tmp_path / "run.h5").records[0], name), getattr(record, name))
+
+
+def test_champions_are_evaluated_in_episodes_with_a_limit_of_their_own(call, command, tmp_path):
+    short = (*CART, "-g", 3, "--set", "env.max_episode_steps=20")
+    long = ("--set", "evaluation_max_episode_steps=300")
+    assert call("run", *short, "-o", "short").code == 0
+    assert call("run", *short, *long, "-o", "long").code == 0
+    assert command("run", *short, *long, "-o", "three", ranks=3).code == 0
+    runs = [stored(tmp_path, name) for name in ("short", "long", "three")]
+    assert len({run.records[-1].digest for run in runs}) == 1
+    returns = runs[1].held_out.returns.tolist()
+    assert max(returns) > 20 >= runs[0].held_out.returns.max()
+    assert runs[2].held_out.returns.tolist() == returns
+    elsewhere = ("short/seed-3.h5", "--episodes", 4, "--set", "env.max_episode_steps=300", "--json")
+    assert json.loads(call("evaluate", *elsewhere).out)["returns"] == returns
+    assert json.loads(call("evaluate", "long/seed-3.h5", "--episodes", 4, "--json").out)["returns"] == returns
+    assert "equal to the log" in call("replay", "long/seed-3.h5", "--held-out", "--episode", 1).out
+    assert call("verify", "long/seed-3.h5").code == 0
+    assert call("verify", "short/seed-3.h5", "long/seed-3.h5").code == 0
+    again = command("run", *short, *long, "-o", "short", "--resume", ranks=3)
+    assert again.code == 0, again.err
+    assert stored(tmp_path, "short").held_out.returns.tolist() == returns
+    assert "already complete" in call("run", *short, *long, "-o", "short", "--resume").out
+
+
+def test_validation_has_the_limit_of_evaluation(call, command, tmp_path):
+    short = (*CART, "-g", 4, "--set", "env.max_episode_steps=5", "--set", "evaluation_max_episode_steps=300")
+    stop = ("--set", "early_stop={every=2, episodes=3, mean_return=6.0}")  # a pole cannot fall in five steps
+    assert call("run", *short, "-o", "whole").code == 0
+    whole = stored(tmp_path, "whole").records
+    for name, ranks in (("alone", None), ("three", 3)):
+        how = {"ranks": ranks} if ranks else {}
+        assert (command if ranks else call)("run", *short, *stop, "-o", name, **how).code == 0
+        assert [r.digest for r in stored(tmp_path, name).records] == [r.digest for r in whole[:2]]
+    stop = ("--set", "early_stop={every=2, episodes=3, mean_return=301.0}")
+    assert command("run", *short, *stop, "-o", "on", ranks=3).code == 0
+    on = stored(tmp_path, "on").records  # after validation, generations have their own limit again
+    assert [r.digest for r in on] == [r.digest for r in whole]
+
+
+def test_validation_episodes_are_neither_selected_on_nor_held_out():
+    generations, episodes = (part.ravel() for part in np.mgrid[:5, :9])
+    purposes = (Purpose.EPISODE, Purpose.HELD_OUT, Purpose.VALIDATION)
+    seeds = [environment_seeds(3, purpose, generations, 0 * episodes, episodes) for purpose in purposes]
+    assert len(np.unique(seeds)) == 3 * 45
+
+
+def test_a_validation_episode_that_fails_is_named_and_can_be_played_alone(call):
+    seldom = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=0.02", "-p", 2, "-r", 1, "-g", 4, "-d", 2)
+    done = call("run", *seldom, "--set", "early_stop={every=1, episodes=200, mean_return=1e6}", "-o", "out")
+    assert done.code == 1
+    assert "validation episode" in done.err, done.err
+    line = next(line for line in done.err.splitlines() if "evolve.replay" in line)
+    alone = call("replay", *line.split("evolve.replay ")[1].split())
+    assert alone.code == 1
+    assert "the motor burnt out" in alone.err
+    assert "step 3" in alone.err

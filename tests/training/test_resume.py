@@ -1,0 +1,339 @@
+"""Stopped, killed or extended: a resumed run ends with the digests of one that was never interrupted."""
+
+import json
+import os
+import re
+import shutil
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import h5py
+import pytest
+from conftest import make_runs, wait_for
+
+from evolve import store
+from evolve.cli.run import load
+from evolve.config import Config
+from evolve.errors import InputError
+from evolve.training import load_config, prepare
+from evolve.training.resume import open_run, plan_runs
+
+G = 10
+# Each generation takes its time while there is a brake: there is always something to interrupt.
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.004", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
+       "-g", G, "-d", 4, "-s", 5, "--set", "held_out_episodes=3", "-o", "out")  # fmt: skip
+
+
+def num_generations(tmp_path):
+    try:
+        return len(store.read(store.path_of(tmp_path / "out", 5)).records)
+    except Exception:  # not there yet
+        return 0
+
+
+def wait_for_generations(process, tmp_path, generations):
+    """Wait until so many are complete; fail at once when the process has ended before."""
+
+    def ready():
+        there = num_generations(tmp_path) >= generations
+        assert there or process.popen.poll() is None, process.output()
+        return there
+
+    wait_for(ready, process.output)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    where = tmp_path_factory.mktemp("uninterrupted")
+    make_runs(where, *RUN)
+    return store.read(store.path_of(where / "out", 5))
+
+
+def same(tmp_path, expected):
+    run = store.read(store.path_of(tmp_path / "out", 5))
+    assert [r.digest for r in run.records] == [r.digest for r in expected.records]
+    assert run.complete
+    assert run.held_out.returns.tolist() == expected.held_out.returns.tolist()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(("ranks", "mpi", "then"), [(None, "openmpi", 3), (3, "mpich", None), (3, "openmpi", 2)])
+def test_signals_end_with_75_and_a_whole_file(
+    start, call, command, tmp_path, brake, uninterrupted, number, ranks, mpi, then
+):
+    process = start("run", *RUN, ranks=ranks, mpi=mpi)
+    wait_for_generations(process, tmp_path, 2)
+    if mpi == "openmpi" and ranks:
+        # Open MPI's mpirun ends with 1, whatever its ranks do, when it is signalled itself (but forwards SIGUSR1).
+        process.ranks()[1 if number == signal.SIGTERM else 0].send_signal(number)
+    else:
+        process.popen.send_signal(number)
+    done = process.wait()
+    assert done.code == 75, done.err + done.out
+    message = done.err + done.out
+    assert message.count("continue with --resume") == 1
+    assert "Traceback" not in message
+    assert 2 <= num_generations(tmp_path) < G
+    with h5py.File(tmp_path / "out" / "seed-5.h5") as file:
+        assert not file.attrs["complete"]
+    brake.unlink()
+    many = then and number == signal.SIGTERM
+    resumed = command("run", *RUN, "--resume", ranks=then) if many else call("run", *RUN, "--resume")
+    assert resumed.code == 0, resumed.err
+    same(tmp_path, uninterrupted)
+
+
+def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, call, tmp_path, brake, uninterrupted):
+    process = start("run", *RUN, ranks=3)
+    wait_for_generations(process, tmp_path, 1)
+    process.popen.send_signal(signal.SIGTERM)
+    done = process.wait()
+    assert done.code != 0
+    assert "Ctrl-C and the loss of a worker end this run" in done.err  # said at the start: now mpirun lets nobody speak
+    brake.unlink()
+    assert call("run", *RUN, "--resume").code == 0
+    same(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_killed_outright_after_any_generation(start, call, command, tmp_path, brake, uninterrupted, ranks):
+    for generations in (1, 3, 6):
+        process = start("run", *RUN, "--resume", ranks=ranks)
+        wait_for_generations(process, tmp_path, generations)
+        process.kill()
+        process.popen.wait()
+    brake.unlink()
+    resumed = call("run", *RUN, "--resume") if ranks else command("run", *RUN, "--resume", ranks=4)
+    assert resumed.code == 0, resumed.err
+    same(tmp_path, uninterrupted)
+
+
+def test_a_killed_worker_ends_the_job_and_resume_continues(start, call, tmp_path, brake, uninterrupted):
+    process = start("run", *RUN, ranks=3)
+    wait_for_generations(process, tmp_path, 1)
+    process.ranks()[2].kill()
+    assert process.wait().code != 0
+    brake.unlink()
+    assert call("run", *RUN, "--resume").code == 0
+    same(tmp_path, uninterrupted)
+
+
+def test_the_time_limit_ends_with_75(call, tmp_path, brake, uninterrupted):
+    done = call("run", *RUN, "--time-limit", "1s")
+    assert done.code == 75
+    assert "stopped by the time limit: " in done.err
+    assert "in out/seed-5.h5; continue with --resume." in done.err
+    brake.unlink()
+    assert call("run", *RUN, "--resume").code == 0
+    same(tmp_path, uninterrupted)
+
+
+def shorter(generations):
+    return [generations if word is G else word for word in RUN]
+
+
+def test_a_run_file_is_all_that_resuming_needs(call, command, tmp_path, uninterrupted):
+    assert call("run", *shorter(3), "--set", "compute.slots=3", "--time-limit", "1h").code == 0
+    path = (tmp_path / "out" / "seed-5.h5").rename(tmp_path / "of another name.h5")
+    assert call("run", path.name, "-g", 5, "--resume").code == 0
+    done = command("run", "--resume", path, "-g", G, ranks=3)
+    assert (done.code, f"{path}: best of the last generation ({G - 1}) " in done.out) == (0, True), done.err
+    assert [p.name for p in tmp_path.glob("**/*.h5")] == [path.name]
+    config = load_config(store.read(path).header.config)
+    assert (config.generations, config.compute.time_limit) == (G, None)
+    (tmp_path / "out" / "seed-5.h5").write_bytes(path.read_bytes())
+    same(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("a.h5",),
+            "expected a TOML file, got a.h5, by its name a run file. To continue it: python -m evolve.run --resu",
+        ),
+        (
+            ("a.h5", "--resume", "-s", "4"),
+            "seeds, resuming a.h5: expected (3,) as in the run file",
+        ),
+        (("a.h5", "--resume", "-o", "there"), "output.directory, resuming a.h5: expected '.' as in the run file"),
+        (("a.h5", "--resume", "-a", "mlp"), "network.name, resuming a.h5: expected 'hebbian-dag' as in the run file"),
+        (("a.h5", "--resume", "--set", "sweep.episodes=[2]"), "resuming a.h5"),
+        (("b.h5", "--resume"), "b.h5: expected a readable run file, got a truncated or foreign file"),
+        (("c.h5", "--resume"), "c.h5: expected a run file, got no such file"),
+    ],
+)
+def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    header = store.Header(Config().to_toml(), {}, 3, "CartPole-v1")
+    store.create(Path("a.h5"), header).close()
+    Path("b.h5").write_text("no run file")
+    with pytest.raises(InputError) as wrong:
+        load(list(words))
+    assert message in str(wrong.value)
+    (config,), file, resume = load(["a.h5", "--resume", "-g", "7", "-o", "./"])
+    assert (config.generations, config.seeds, file, resume) == (7, (3,), Path("a.h5"), True)
+
+
+def test_a_finished_run_can_be_extended(call, command, tmp_path, uninterrupted):
+    assert call("run", *shorter(3)).code == 0
+    again = call("run", *shorter(3), "--resume")
+    assert (again.code, "already complete" in again.out) == (0, True)
+    assert command("run", *RUN, "--resume", ranks=3).code == 0
+    same(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("-p", 17), "population (-p/--population), resuming"),
+        (("-d", 5), "network.hidden (-d/--hidden), resuming"),
+        (
+            ("-a", "elman"),
+            "network.name (-a/--agent), resuming out/seed-0.h5: expected 'hebbian-dag' as in the run file, got elman",
+        ),
+        (("--strategy", "ga"), "strategy.name (--strategy), resuming"),
+        (("--set", "strategy.weight_noise=0.5"), "strategy.weight_noise, resuming"),
+        (("-e", "Pendulum-v1"), "env.id (-e/--env), resuming"),
+        (("-g", 1), "generations (-g/--generations): expected at least 2, the generations already complete in out/"),
+    ],
+)
+def test_resuming_something_else_is_refused(call, tmp_path, change, message):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *quick).code == 0
+    before = (tmp_path / "out" / "seed-0.h5").read_bytes()
+    done = call("run", *quick, *change, "--resume")
+    assert done.code == 2
+    assert message in done.err
+    assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+
+
+def test_a_task_that_was_changed_meanwhile_is_refused(call, tmp_path):
+    task = ("-e", "toys:Elsewhere-v0", "-p", 4, "-r", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *task, "-g", 2).code == 0
+    before = (tmp_path / "out" / "seed-0.h5").read_bytes()
+    longer = (*task, "-g", 3, "--resume")
+    done = call("run", *longer, "-s", 9, 0, TOY_GRAVITY="12")
+    assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), done.err
+    assert re.search(
+        r"generation 1, candidate \d, episode 0, which goes on here after step \d+ \(in the log ", done.err
+    )
+    for words in ("code or version", "python -m evolve.verify out/seed-0.h5", "--set compute.check=false"):
+        assert words in done.err
+    assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-0.h5"]
+    assert call("run", *task, "-g", 2, "--resume", TOY_GRAVITY="12").code == 0  # it is complete: nothing is played
+    assert call("run", *longer, "--set", "compute.check=false", TOY_GRAVITY="12").code == 0
+
+
+def test_used_environments_need_not_repeat_themselves(call, tmp_path):
+    walk = ("-e", "BipedalWalker-v3", "-p", 4, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
+    used = ("--set", "env.reuse=true", "--set", "env.max_episode_steps=60")
+    assert call("run", *walk, *used, "-g", 2).code == 0
+    done = call("run", *walk, *used, "-g", 3, "--resume")
+    assert done.code == 0, done.err
+
+
+def test_a_stop_is_noticed_before_any_episode_is_played_again(call, tmp_path):
+    task = ("-e", "toys:Elsewhere-v0", "-p", 4, "-r", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *task, "-g", 1).code == 0
+    done = call("run", *task, "-g", 2, "--resume", "--time-limit", "0s", TOY_GRAVITY="12")
+    assert (done.code, "stopped by the time limit" in done.err) == (75, True), done.err
+
+
+def test_it_is_said_that_other_code_has_written_what_is_there(call, tmp_path):
+    task = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *task).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        known = json.loads(file.attrs["manifest"])
+        file.attrs["manifest"] = json.dumps(known | {"evolve": "0.0.9"})
+    done = call("run", *task[:4], "-g", 2, *task[6:], "--resume")
+    assert (done.code, done.err.count("\n")) == (0, 1), done.err
+    assert "out/seed-0.h5 was written by evolve 0.0.9" in done.err
+    assert "python -m evolve.verify --full out/seed-0.h5" in done.err
+
+
+def test_another_seeds_file_is_refused(call, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *quick, "-s", 1).code == 0
+    shutil.copy(tmp_path / "out" / "seed-1.h5", tmp_path / "out" / "seed-7.h5")
+    done = call("run", *quick, "-s", 7, "-g", 3, "--resume")
+    assert done.code == 2
+    assert "seed (-s/--seed), resuming out/seed-7.h5: expected 1 as in the run file, got 7" in done.err
+
+
+def test_a_damaged_checkpoint_is_refused(call, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *quick).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        del file["checkpoint/leaderboard_total"]
+    done = call("run", *quick, "-g", 3, "--resume")
+    assert done.code == 2
+    assert "expected a whole checkpoint" in done.err
+
+
+def test_more_held_out_episodes_may_be_asked_for_later(call, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
+    anew = call("run", *quick, "--set", "held_out_episodes=2", "--resume")
+    assert (anew.code, anew.err) == (0, "evolve.run: nothing to resume, a new run begins: out/seed-0.h5\n")
+    again = call("run", *quick, "--set", "held_out_episodes=7", "--resume")
+    assert (again.code, again.err) == (0, "")
+    assert len(store.read(store.path_of(tmp_path / "out", 0)).held_out.returns) == 7
+
+
+def test_what_cannot_reach_a_fitness_may_change(call):
+    quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
+    assert call("run", *quick, "--set", "held_out_episodes=0").code == 0
+    assert (
+        call("run", *quick, "-g", 3, "--resume", "--set", "compute.slots=2", "--set", "held_out_episodes=5").code == 0
+    )
+
+
+def test_the_second_signal_kills(start, tmp_path):
+    endless = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=300", "--set", f"env.kwargs.mark='{tmp_path}/now'")
+    process = start("run", *endless, "-p", 4, "-r", 1, "--set", "compute.check=false", "--set", "compute.slots=4")
+    wait_for((tmp_path / "now").exists, process.output)
+    caught = Path(f"/proc/{process.popen.pid}/status")
+
+    def catches_sigterm():
+        line = next(line for line in caught.read_text().splitlines() if line.startswith("SigCgt:"))
+        return bool(int(line.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+
+    assert catches_sigterm()
+    os.kill(process.popen.pid, signal.SIGTERM)
+    wait_for(lambda: not catches_sigterm(), process.output)
+    os.kill(process.popen.pid, signal.SIGTERM)
+    assert process.wait().code == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("section", ["network", "strategy"])
+def test_settings_that_are_younger_than_a_file_have_their_defaults(call, tmp_path, section):
+    small = ("-p", 4, "-r", 1, "-d", 2, "--strategy", "openai-es", "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *small, "-g", 1).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        young = {"network": "init_scale = 1.0\n", "strategy": "constant_generations = 0\n"}[section]
+        assert young in file.attrs["config"]
+        file.attrs["config"] = file.attrs["config"].replace(young, "")
+    done = call("verify", "out/seed-0.h5")
+    assert (done.code, done.out) == (0, "equal: the champions of 1 generation, 1 episode evaluated again\n")
+    done = call("run", *small, "-g", 2, "--resume")
+    assert done.code == 0, done.err
+
+
+def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(call, tmp_path, monkeypatch):
+    """As `evolve evaluate` may have kept them: they are of a champion that will be none any more."""
+    quick = ("-p", 4, "-r", 1, "-d", 3, "--set", "held_out_episodes=3", "-o", "out")
+    assert call("run", *quick, "-g", 2).code == 0
+    path = store.path_of(tmp_path / "out", 0)
+    with closing(store.reopen(path)) as file:
+        file.complete = False
+        file.flush()
+    assert len(store.read(path).held_out.returns) == 3
+    monkeypatch.chdir(tmp_path)
+    (config,), _, _ = load([str(word) for word in (*quick, "-g", 4)])
+    (run,) = plan_runs([prepare(config)])
+    with closing(open_run(run)) as file:
+        assert (file.complete, file.held_out, file.num_generations) == (False, None, 2)
+    assert call("run", *quick, "-g", 4, "--resume").code == 0
+    assert call("verify", path).code == 0

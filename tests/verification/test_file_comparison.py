@@ -1,0 +1,93 @@
+"""Two run files against each other: everything that is stored is compared, and the first difference explained."""
+
+import pytest
+from tampering import edit_manifest, tamper
+
+from evolve import store
+
+ELSEWHERE = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
+QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
+
+
+def test_the_first_difference_is_named_with_both_values(call, runs):
+    tamper(runs["b"], "generation/returns", (1, 4, 1), 7.25)
+    tamper(runs["b"], "generation/digest", 1, b"f" * 64)
+    done = call("verify", runs["a"], runs["b"])
+    assert done.code == 1
+    assert "generation 1: candidate 4, episode 1: return " in done.out
+    assert "against 7.25 in" in done.out
+    assert "configurations are the same" in done.out
+
+
+def test_a_difference_in_the_genomes_alone_is_named(call, runs):
+    tamper(runs["b"], "generation/digest", 2, b"f" * 64)
+    done = call("verify", runs["a"], runs["b"])
+    assert done.code == 1
+    assert "generation 2: the digests differ, though all that is stored is equal" in done.out
+
+
+def test_a_longer_run_is_not_equal(call, runs):
+    assert call("run", *QUICK, "-g", 4, "-s", 1, "-o", "b", "--resume").code == 0
+    done = call("verify", runs["a"], runs["b"])
+    assert done.code == 1
+    assert "equal for 3 generations, but" in done.out
+
+
+def test_everything_stored_is_compared_not_digests_alone(call, runs):
+    tamper(runs["b"], "generation/returns", (0, 0, 0), -1.0)
+    done = call("verify", runs["a"], runs["b"])
+    assert done.code == 1
+    assert "generation 0: candidate 0, episode 0" in done.out
+
+
+def test_times_may_differ(call, runs):
+    for column in ("generation/seconds", "rank/busy_seconds"):
+        tamper(runs["b"], column, 1, 99.0)
+    assert call("verify", runs["a"], runs["b"]).code == 0
+
+
+@pytest.mark.parametrize("other", ["e", "f"])
+def test_two_files_of_one_configuration_are_distinguished_by_their_step_hashes(verdict, runs, other):
+    """One was made here, so its observation can be shown; the other's cannot."""
+    found = verdict(runs["d"], runs[other])
+    assert (found["cause"], found["what"], found["step"]) == ("environment", "observations", 6)
+    assert found["configuration"] == []
+    ours, theirs = found["sides"]
+    assert len(ours["step_observation"]) == 4
+    assert theirs["step_observation"] is None
+
+
+def test_two_configurations_are_both_played_here(call, verdict, runs):
+    other = ("--set", "network.trace_rate=1.5", "-s", 1, "-o", "g")
+    assert call("run", *ELSEWHERE, *QUICK, *other).code == 0
+    found = verdict(runs["d"], "g/seed-1.h5")
+    assert (found["cause"], found["what"], found["step"]) == ("configuration", "actions", 1)
+    assert found["configuration"] == [["network.trace_rate", 1.0, 1.5]]
+    ours, theirs = found["sides"]
+    assert ours["step_observation"] == theirs["step_observation"]
+    assert ours["step_action"] != theirs["step_action"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "generation", "cpu", "cause"),
+    [
+        ("sep-cma-es", 2, "another", "strategy"),
+        ("sep-cma-es", 2, None, "random stream"),  # on one machine the strategy repeats itself
+        ("sep-cma-es", 0, "another", "random stream"),  # no generation is complete yet
+        ("openai-es", 2, "another", "random stream"),  # its arithmetic is ours
+    ],
+)
+def test_other_genomes_on_another_machine_may_be_the_strategy(
+    call, verdict, tmp_path, strategy, generation, cpu, cause
+):
+    for name in "ab":
+        assert call("run", *QUICK, "--strategy", strategy, "-o", name).code == 0
+    ours, theirs = (store.path_of(tmp_path / name, 0) for name in "ab")
+    tamper(theirs, "fingerprint/genomes", (generation, 3), 1)
+    if cpu:
+        edit_manifest(theirs, cpu=cpu)
+    for words in ((ours, theirs), (theirs, "--full")):
+        found = verdict(*words)
+        assert (found["cause"], found["generation"], found["candidate"]) == (cause, generation, 3)
+    assert ("linear algebra is not portable" in found["why"]) == (cause == "strategy")
+    assert found["manifests"][0]["strategy"].startswith("portable" if strategy == "openai-es" else "not portable")

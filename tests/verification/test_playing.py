@@ -1,0 +1,70 @@
+"""Episodes of a run played again, alone: they are those of the log, to the bit."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import LONG, environment, launcher
+
+from evolve import environments, store
+from evolve.environments import Recorder
+from evolve.errors import EpisodeError
+from evolve.training import reload
+from evolve.verification import choose, environment_seed, make_engine, play
+
+
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory):
+    """A BipedalWalker run, made by three ranks, that keeps every genome."""
+    folder = tmp_path_factory.mktemp("everybody")
+    words = ("-e", "BipedalWalker-v3", "-p", 12, "-r", 3, "-g", 4, "-d", 8, 8, "--set", "output.genomes=all",
+             "--set", "held_out_episodes=0", "-o", folder)  # fmt: skip
+    run = [*launcher(3), sys.executable, "-m", "evolve.run", *map(str, words)]
+    subprocess.run(run, env=environment(), cwd=folder, check=True, timeout=LONG, capture_output=True)
+    return store.read(store.path_of(folder, 0))
+
+
+def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(everybody):
+    experiment = reload(everybody)
+    places = np.random.Generator(np.random.Philox(7)).integers(0, [4, 12, 3], (50, 3)).tolist()
+    for generation, candidate, episode in places:
+        chosen = choose(everybody, experiment, generation, candidate, episode)
+        engine = make_engine(experiment, chosen)
+        results = play(everybody, experiment, chosen, engine)
+        engine.close()
+        record = everybody.records[generation]
+        assert results.returns[0] == record.returns[candidate, episode] == chosen.logged
+        assert results.lengths[0] == record.lengths[candidate, episode]
+        assert (results.fingerprints[0] == record.fingerprints[candidate, episode]).all()
+
+
+def test_a_stored_candidate_is_replayed_by_the_command(call, everybody):
+    best = everybody.records[2].champion_candidate
+    done = call("replay", everybody.path, "--generation", 2, "--candidate", (best + 1) % 12, "--episode", 1)
+    assert (done.code, done.out.endswith("equal to the log, to the bit\n")) == (0, True)
+    returned = everybody.records[2].returns[(best + 1) % 12, 1]
+    assert done.out.startswith(f"return {float(returned)!r} in ")
+
+
+def test_an_episode_can_be_played_through_a_recorder(record):
+    run = store.read(record("CartPole-v1"))
+    experiment = reload(run)
+    chosen = choose(run, experiment, 0)
+    engine, seen = Recorder(make_engine(experiment, chosen), slots=1, observations=True), []
+    results = play(run, experiment, chosen, engine, lambda step, returned: seen.append((step, returned)))
+    recorded = engine.finished[0]
+    assert recorded.returned == chosen.logged == float(results.returns[0])
+    assert recorded.seed == environment_seed(run, experiment, chosen)
+    assert seen == [(n, float(n)) for n in range(len(recorded.rewards) + 1)]
+
+
+def test_a_step_that_fails_is_not_shown(record):
+    run = store.read(record("toys:Slow-v0"))
+    experiment = reload(run)
+    broken = experiment.config.env.model_copy(update={"id": "toys:Broken-v0"})
+    chosen = choose(run, experiment, 0)
+    seen = []
+    with pytest.raises(EpisodeError, match="in step 5"):
+        play(run, experiment, chosen, environments.make(broken, 1), lambda step, _: seen.append(step))
+    assert seen == [0, 1, 2, 3, 4]

@@ -1,0 +1,121 @@
+"""One run file against this machine: a change, here, elsewhere or in the file, is reported with its first step."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from tampering import edit_config, tamper
+
+from evolve import store
+from evolve.cluster import Coordinator, Transport
+from evolve.training import make_rollout, reload
+from evolve.verification import reevaluate, tolerant
+
+
+def test_one_file_is_evaluated_again(call, command, runs):
+    done = call("verify", runs["a"])
+    assert (done.code, done.out) == (0, "equal: the champions of 3 generations, 6 episodes evaluated again\n")
+    many = command("verify", runs["a"], ranks=3)
+    assert (many.code, many.out) == (0, done.out)
+
+
+def test_some_generations_may_be_enough(runs):
+    champion = int(store.read(runs["b"]).records[1].champion_candidate)
+    tamper(runs["b"], "generation/returns", (1, champion, 0), -3.0)
+    run = store.read(runs["b"])
+    coordinator = Coordinator(Transport(), make_rollout)
+    found = reevaluate(run, tolerant(reload(run)), coordinator, {}, (0, 2))
+    assert str(found) == "equal: the champions of 2 of 3 generations, 4 episodes evaluated again"
+    assert reevaluate(run, tolerant(reload(run)), coordinator, {}, (0, 1)).generation == 1
+
+
+def test_a_changed_weight_is_found(call, runs):
+    with h5py.File(runs["a"]) as file:
+        candidate = int(file["champion/candidate"][1])
+        weights = file["champion/weights"][()]
+    tamper(runs["a"], "champion/weights", 1, -weights[1])
+    done = call("verify", runs["a"])
+    assert done.code == 1
+    assert f"different: generation 1: candidate {candidate}, episode 0: return " in done.out
+
+
+def test_a_changed_return_is_found_to_the_last_bit(call, runs):
+    with h5py.File(runs["a"]) as file:
+        candidate = int(file["champion/candidate"][2])
+        value = file["generation/returns"][2, candidate, 1]
+    tamper(runs["a"], "generation/returns", (2, candidate, 1), np.nextafter(value, np.inf))
+    done = call("verify", runs["a"])
+    assert done.code == 1
+    assert f"generation 2: candidate {candidate}, episode 1" in done.out
+
+
+def test_one_changed_weight_is_distinguished_from_a_changed_network(verdict, runs):
+    with h5py.File(runs["d"]) as file:
+        mask, weights = file["champion/mask"][1], file["champion/weights"][1]
+    some = int(np.flatnonzero(mask)[0])
+    tamper(runs["d"], "champion/weights", (1, some), -weights[some])
+    found = verdict(runs["d"])
+    assert (found["cause"], found["what"], found["generation"]) == ("network", "weights", 1)
+    assert "the stored genome is not the one that was evaluated" in found["why"]
+    assert found["step"] == 0  # the first observation has no zeros
+    assert len(found["sides"][1]["step_observation"]) == 4
+
+
+def test_a_changed_seed_is_reported(command, verdict, runs):
+    with h5py.File(runs["d"], "r+") as file:
+        file.attrs["seed"] = 5
+    found = verdict(runs["d"], how=command, ranks=3)
+    assert (found["cause"], found["generation"], found["step"]) == ("random stream", 0, 0)
+    assert "seed 5" in found["why"]
+
+
+def test_a_changed_constant_of_the_environment_is_found_with_its_step(call, verdict, runs):
+    """The run was made elsewhere, under the same name: its first five steps are ours, and what they lead to."""
+    found = verdict(runs["e"])
+    assert (found["cause"], found["what"], found["step"]) == ("environment", "observations", 6)
+    here = found["sides"][1]
+    assert len(here["step_observation"]) == 4
+    assert len(here["step_action"]) == 2
+    assert found["manifests"][0]["packages.numpy"] == np.__version__
+    text = call("verify", runs["e"]).out
+    assert "environment: the observations differ in step 6; before it they and the actions are equal" in text
+    assert "cpu features" in text
+
+
+def test_a_changed_constant_of_the_network_is_found_with_its_step(verdict, runs):
+    edit_config(runs["d"], "trace_rate = 1.0", "trace_rate = 1.5")
+    found = verdict(runs["d"])
+    assert (found["cause"], found["what"], found["step"]) == ("network", "actions", 1)  # the first step has no traces
+    edit_config(runs["a"], "trace_rate = 1.0", "trace_rate = 1.5")
+    found = verdict(runs["a"])  # without plasticity traces act on nobody
+    assert (found["cause"], found["what"], found["step"]) == ("network", "traces", None)
+
+
+def test_kept_genomes_prove_the_digests(call, verdict, runs):
+    assert call("verify", runs["a"]).code == 0
+    tamper(runs["a"], "population/weights", (1, 2, 3), 7.0)
+    found = verdict(runs["a"])
+    assert (found["cause"], found["generation"]) == ("log", 1)
+
+
+def test_held_out_episodes_are_played_again(call, verdict, runs):
+    assert call("evaluate", runs["a"], "--episodes", 5).code == 0
+    done = call("verify", runs["a"])
+    assert (done.code, "and 5 held-out ones" in done.out) == (0, True)
+    tamper(runs["a"], "evaluation/returns", 3, -7.0)
+    assert verdict(runs["a"])["what"] == "held-out"
+
+
+def test_what_fails_here_only_is_reported(call, runs):
+    """Elsewhere the third observation was a number."""
+    done = call("verify", runs["d"], "--json", TOY_GRAVITY="nan")
+    found = json.loads(done.out)
+    assert (done.code, found["cause"], found["what"]) == (1, "environment", "end")
+    assert 5 <= found["step"] <= 7
+
+
+@pytest.mark.parametrize("candidate", [77, -3])
+def test_a_champion_outside_the_population_is_refused(call, runs, candidate):
+    tamper(runs["a"], "champion/candidate", 0, candidate)
+    assert call("verify", runs["a"]).code == 2

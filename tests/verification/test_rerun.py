@@ -1,0 +1,37 @@
+"""All of a run, made again on this machine."""
+
+import json
+
+import pytest
+from tampering import tamper
+
+
+def test_all_of_it_can_be_run_again(call, command, runs):
+    done = command("verify", runs["a"], "--full", ranks=3)
+    assert (done.code, "equal: 3 generations, digest" in done.out) == (0, True)
+    tamper(runs["a"], "generation/returns", (2, 5, 1), -1.0)
+    done = call("verify", runs["a"], "--full")
+    assert done.code == 1
+    assert "generation 2: candidate 5, episode 1: return -1.0" in done.out
+
+
+def test_the_generations_before_the_difference_are_shown(call, runs):
+    tamper(runs["a"], "generation/returns", (2, 5, 1), -1.0)
+    shown = [line for line in call("verify", runs["a"], "--full").out.splitlines() if line.startswith("seed 1 ")]
+    assert [line.split("  ")[1] for line in shown] == ["generation 0 (1 of 3)", "generation 1 (2 of 3)"]
+
+
+@pytest.mark.parametrize("candidate", [0, 5])
+def test_an_episode_that_no_champion_played_is_explained_too(verdict, runs, candidate):
+    """Its genome is the one that the strategy asks for."""
+    tamper(runs["d"], "fingerprint/episodes", (2, candidate, 1, 0), 1)
+    found = verdict(runs["d"], "--full")
+    assert (found["generation"], found["candidate"], found["episode"]) == (2, candidate, 1)
+    assert found["cause"] in ("environment", "log")
+
+
+def test_nothing_is_written(call, runs, tmp_path):
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.h5")}
+    done = call("verify", runs["a"], "--full", "--json")
+    assert (done.code, json.loads(done.out)["equal"]) == (0, True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.h5")} == before

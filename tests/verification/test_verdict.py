@@ -1,0 +1,46 @@
+"""Verdicts as text, for terminals of any width, and as JSON."""
+
+import json
+
+from evolve.verification import Verdict
+from evolve.verification.verdict import Side
+
+
+def test_a_narrow_terminal_shows_what_differs_and_whole_words():
+    manifests = (
+        {"cpu": "AMD EPYC 7B13, 64 cores", "numpy": "2.1.0"},
+        {"cpu": "Apple M3, 16 cores", "numpy": "2.1.0"},
+    )
+    sides = Side("runs/here/seed-1.h5"), Side("runs/there/seed-1.h5")
+    why = "the actions differ " * 5
+    found = Verdict(False, "they differ in step 3", "network", why, sides=sides, manifests=manifests)
+    wide, narrow = (found.to_text(width).splitlines() for width in (None, 50))
+    assert len(wide) == 6
+    assert wide[4] == "  cpu    AMD EPYC 7B13, 64 cores  ≠ Apple M3, 16 cores"
+    assert found.to_text(79).splitlines()[-3:] == wide[-3:]
+    assert narrow[-3:] == [
+        "  cpu", "    runs/here/seed-1.h5: AMD EPYC 7B13, 64 cores", "    runs/there/seed-1.h5: Apple M3, 16 cores",
+    ]  # fmt: skip
+    assert max(map(len, narrow)) <= 50
+    assert " ".join(" ".join(narrow).split()).startswith(f"different: they differ in step 3 network: {found.why}")
+
+
+def test_the_values_of_both_sides_are_shown_and_where_they_differ():
+    sides = Side("a", 1.0, 3, (0.5, 1.0, 2.0), (0.1,)), Side("b", 2.0, 4, (0.5, 1.5, 3.0), (0.1,))
+    text = Verdict(False, "they differ", "environment", "so", 0, 1, 2, 3, "observations", sides).to_text()
+    assert "  a\n    observation  0.5 1 2\n    action       0.1\n" in text
+    assert "  observations differ at 1, 2 of 0 to 2" in text
+    assert "actions differ" not in text
+
+
+def test_a_verdict_comes_back_from_json():
+    sides = Side("a", 1.0, 3, (0.5,), (0.1,)), Side("b")
+    manifests = ({"cpu": "x"}, {"cpu": "y"})
+    configuration = (("population", 3, 4),)
+    for found in (
+        Verdict(True, "3 generations"),
+        Verdict(False, "no", "log", "why", 1, 2, 0, 5, "end", sides, configuration, manifests),
+    ):
+        assert Verdict.from_json(json.loads(json.dumps(found.to_json()))) == found
+    lost = Verdict(False, "no", sides=(Side("a", float("nan")),))
+    assert lost.to_json()["sides"][0]["returned"] is None
