@@ -149,7 +149,8 @@ class EpisodeResults:
     genomes, episodes: the key of each. lengths: environment steps. fingerprints: 64 bits each for the observations and
     the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 where these are not
     normalized. step_hashes: a byte of both fingerprints after each step, the episodes end to end, L = Σ min(length,
-    MAX_HASHED_STEPS).
+    MAX_HASHED_STEPS). episode_seconds: wall time in its environment, that of a tick shared equally by
+    all that are stepped in it.
     traces: whole multiples of 2⁻²⁰ [K, T], of the genomes `traced` [K]; rows of one genome are to be
     added up, in any order, since integers have none.
     """
@@ -160,6 +161,7 @@ class EpisodeResults:
     lengths: Int32 = quantity("N", np.int32)
     fingerprints: UInt64 = quantity("N 2", np.uint64)
     moments: Float64 = quantity("N 2 O", np.float64)
+    episode_seconds: Float32 = quantity("N", np.float32)
     step_hashes: UInt8 = quantity("L 2", np.uint8)
     traced: Int32 = quantity("K", np.int32)
     traces: Int64 = quantity("K T", np.int64)

@@ -62,6 +62,7 @@ class Rollout:
         self._seeds = np.zeros(slots, np.int64)
         self._returns = np.zeros(slots)
         self._lengths = np.zeros(slots, np.int32)
+        self._seconds = np.zeros(slots, np.float32)
         self._look()
 
     @property
@@ -116,6 +117,7 @@ class Rollout:
         rewards, ended = self._engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
         self.environment_seconds += now - begin
+        self._seconds[self._rows] += (now - begin) / len(self._live)
         self._detector.advance(now)
         return rewards, ended
 
@@ -150,6 +152,7 @@ class Rollout:
             lengths=lengths,
             fingerprints=fingerprints,
             moments=np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots),
+            episode_seconds=self._seconds[slots],
             step_hashes=step_hashes,
             traced=genomes,
             traces=quantize_traces(self._batch.traces(slots)),
@@ -176,7 +179,9 @@ class Rollout:
         self._detector.begin(slots)
         begin = time.perf_counter()
         self._engine.reset(slots, self._seeds[slots], self._observations)
-        self.environment_seconds += time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        self.environment_seconds += seconds
+        self._seconds[slots] = seconds / len(slots)
         self._detector.after_reset(slots)
         self._lengths[list(self._engine.faults)] = -1  # the next tick ends them, with no step taken
 
@@ -206,7 +211,8 @@ class Rollout:
         for part in (self._batch, self._engine, self._hashes, self._normalizer, self._detector):
             if part is not None:
                 part.move(sources, targets)
-        for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths):
+        for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths,
+                      self._seconds):  # fmt: skip
             array[targets] = array[sources]
         self._free[sources] = True
         self._free[targets] = False

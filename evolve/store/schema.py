@@ -53,6 +53,8 @@ class Record:
 
     returns: Float64 = column("generation/returns", "G P E", np.float64)
     lengths: Int32 = column("generation/lengths", "G P E", np.int32)
+    episode_seconds: Float32 = column("generation/episode_seconds", "G P E", np.float32)
+    """The wall time that each episode took in its environment."""
     fitness: Float64 = column("generation/fitness", "G P", np.float64)
     connections: Int32 = column("generation/connections", "G P", np.int32)
     digest: bytes = column("generation/digest", "G", "S64")

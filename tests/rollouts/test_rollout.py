@@ -140,6 +140,19 @@ def test_return_is_the_sum_of_rewards():
     assert all(row[2] == row[3] for row in rows)  # CartPole pays 1 a step
 
 
+def test_the_time_of_environments_is_shared_by_their_episodes():
+    rollout, batch = setting("toys:Slow-v0")
+    ours = rollout(4)
+    ours.submit(batch)
+    seconds = 0.0
+    while ours.pending:
+        results = ours.tick()
+        if results is not None:
+            assert (results.episode_seconds > 0.1).all()  # ten steps of 10 ms, at least
+            seconds += float(results.episode_seconds.sum(dtype=np.float64))
+    assert seconds == pytest.approx(ours.environment_seconds, rel=0.05)
+
+
 def test_what_is_cleared_leaves_no_faults_behind():
     rollout, batch = setting("toys:Faulty-v0")
     ours = rollout(2)

@@ -22,7 +22,7 @@ Z = np.uint64(2**64 - 1)
 def record(g, ranks=R):
     return store.Record(
         returns=np.full((P, E), g + 0.5), lengths=np.full((P, E), g, np.int32),
-        fitness=np.arange(P) + g * 1.0,
+        episode_seconds=np.full((P, E), 0.5, np.float32), fitness=np.arange(P) + g * 1.0,
         connections=np.full(P, 4, np.int32), digest=f"{g:064x}".encode(), seconds=0.5, steps=7,
         busy_seconds=np.full(ranks, 0.25), champion_weights=np.full(W, g, np.float32),
         champion_mask=np.ones(W, np.bool_), champion_candidate=1, champion_fitness=2.0,
@@ -67,6 +67,7 @@ def test_layout_is_the_contract(path):
         )
     assert shapes == {
         "generation/returns": ((2, P, E), "<f8"), "generation/lengths": ((2, P, E), "<i4"),
+        "generation/episode_seconds": ((2, P, E), "<f4"),
         "generation/fitness": ((2, P), "<f8"), "generation/connections": ((2, P), "<i4"),
         "generation/digest": ((2,), "|S64"), "generation/seconds": ((2,), "<f8"), "generation/steps": ((2,), "<i8"),
         "rank/busy_seconds": ((2, R), "<f8"), "rank/environment_seconds": ((2, R), "<f8"),
