@@ -334,7 +334,8 @@ def iterate(
 
 def _ranks() -> Collective:
     """Return the ranks of this script, for one call: rollouts are not shared, for threads may call at the same time."""
-    return Collective(lru_cache(maxsize=2)(make_rollout))  # of generations, and of held-out episodes
+    # Two rollouts are kept: of generations, and of held-out episodes.
+    return Collective(lru_cache(maxsize=2)(make_rollout))
 
 
 def _generations(ranks: Collective, coordinator: Coordinator, plan: PlannedRun, resume: bool) -> Iterator[Generation]:

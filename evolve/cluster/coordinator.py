@@ -110,7 +110,7 @@ class Coordinator:
         """Evaluate on the workers, until all is done; return the episodes [n] that are left when no worker is."""
         scheduler = Scheduler(self._transport, self._workers, batch, self._serial, self._setup, self._chunk_sizes)
         self._report = FailureReporter(spec, batch, self._transport)
-        losses = LossHandler(self._transport, self._workers, self._ready, batch, spec.episode_seconds,
+        losses = LossHandler(self._transport, self._workers, self._ready, batch, spec.max_episode_seconds,
                              scheduler, collector, self._report)  # fmt: skip
         scheduler.start()
         while self._workers and scheduler.unfinished:
@@ -146,7 +146,7 @@ class Coordinator:
         begin = time.perf_counter()
         submitted = 0
         done = 0
-        with Watchdog(spec.episode_seconds, fatal=self._exit_on_hang) as watchdog:
+        with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
             while done < len(indices):
                 self._check_stop()
                 watchdog.pat()

@@ -28,7 +28,7 @@ class LossHandler:
         workers: Their ranks; modified: lost workers are removed.
         ready: Those that have sent a message; the others may still be making their environments.
         batch: What is evaluated.
-        episode_seconds: How long an episode may take.
+        max_episode_seconds: How long an episode may take.
         scheduler: Who keeps the books.
         collector: Where episodes that are given up count as failed.
         reporter: Who says so.
@@ -40,7 +40,7 @@ class LossHandler:
         workers: list[int],
         ready: Collection[int],
         batch: EpisodeBatch,
-        episode_seconds: float,
+        max_episode_seconds: float,
         scheduler: Scheduler,
         collector: ResultsCollector,
         reporter: FailureReporter,
@@ -49,7 +49,7 @@ class LossHandler:
         self._workers = workers
         self._ready = ready
         self._batch = batch
-        self._episode_seconds = episode_seconds
+        self._max_episode_seconds = max_episode_seconds
         self._scheduler = scheduler
         self._collector = collector
         self._reporter = reporter
@@ -82,14 +82,14 @@ class LossHandler:
         self._kill(worker)
         again, blamed = self._scheduler.remove(worker, hung=True)
         self._say_lost(worker, "no longer answers, and is given up", again)
-        hangs = f"it hangs in native code, for longer than {self._episode_seconds:g} s"
+        hangs = f"it hangs in native code, for longer than {self._max_episode_seconds:g} s"
         self._mark_failed(blamed, worker, f"{hangs} (env.max_episode_seconds)")
         if self._scheduler.unfinished and not self._workers:
             left = self._scheduler.unfinished
             raise RunError(f"no worker is left but hanging ones, and {left} episodes; rank 0 must not hang")
 
     def _patience(self, worker: int) -> float:
-        usual = patience(self._episode_seconds) + 1.0  # it says where it hangs before
+        usual = patience(self._max_episode_seconds) + 1.0  # it says where it hangs before
         return usual if worker in self._ready else max(usual, _LONGEST_SETUP)
 
     def _kill(self, worker: int) -> None:

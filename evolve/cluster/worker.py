@@ -81,8 +81,8 @@ class WorkerState:
         self._rollout = rollout
         self._begin(-1)
         self._busy = 0.0
-        self._watchdog = Watchdog(rollout.episode_seconds, fatal=False)
-        self._silence = rollout.episode_seconds / 4
+        self._watchdog = Watchdog(rollout.max_episode_seconds, fatal=False)
+        self._silence = rollout.max_episode_seconds / 4
         # Several episodes that hang are interrupted one after another, with nothing else in between.
         rollout.call_on_fault(self.show_life)
         self.show_life()

@@ -22,15 +22,15 @@ from evolve.shapes import Float32, Float64, Int32, Int64, UInt8, UInt64, check_s
 class RolloutSpec:
     """What plays a batch: from `experiment` (TOML text) any rank makes the rollout, its network and its environments.
 
-    slots: B, how many episodes run side by side. num_traces: T, the traces that an episode leaves. episode_seconds: the
-    wall time that an episode may take. on_failure: whether an episode that fails ends the evaluation ("stop") or has a
-    return of NaN ("worst"). chunk_seconds: how much work is worth handing out at a time.
+    slots: B, how many episodes run side by side. num_traces: T, the traces that an episode leaves.
+    max_episode_seconds: the wall time that an episode may take. on_failure: whether an episode that fails ends the
+    evaluation ("stop") or has a return of NaN ("worst"). chunk_seconds: how much work is worth handing out at a time.
     """
 
     experiment: str
     slots: int
     num_traces: int
-    episode_seconds: float
+    max_episode_seconds: float
     on_failure: Literal["stop", "worst"] = "stop"
     chunk_seconds: float = 0.01
 

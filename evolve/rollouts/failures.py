@@ -12,13 +12,13 @@ from evolve.shapes import Float32, Float64, Slots
 class FailureDetector:
     """Notes in `engine.faults` which of B slots have failed, beside what the engine has noted itself.
 
-    observations: [B, O], the array in which slots see. episode_seconds: how long an episode may take.
+    observations: [B, O], the array in which slots see. max_episode_seconds: how long an episode may take.
     """
 
-    def __init__(self, engine: Engine, observations: Float32, episode_seconds: float) -> None:
+    def __init__(self, engine: Engine, observations: Float32, max_episode_seconds: float) -> None:
         self._engine = engine
         self._observations = observations
-        self._episode_seconds = episode_seconds
+        self._max_episode_seconds = max_episode_seconds
         self._clock = 0.0
         self._looked = time.perf_counter()
         self._begun = np.zeros(len(observations))
@@ -28,7 +28,7 @@ class FailureDetector:
         """Note that episodes begin in slots [k]."""
         self.advance(time.perf_counter())
         self._begun[slots] = self._clock
-        self._deadline = min(self._deadline, self._clock + self._episode_seconds)
+        self._deadline = min(self._deadline, self._clock + self._max_episode_seconds)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`."""
@@ -36,7 +36,7 @@ class FailureDetector:
 
     def advance(self, now: float) -> None:
         """Let the clock of episodes go on; it hardly sees that the process was suspended, or a neighbour hung."""
-        self._clock += min(now - self._looked, self._episode_seconds / 10)
+        self._clock += min(now - self._looked, self._max_episode_seconds / 10)
         self._looked = now
 
     def after_reset(self, slots: Slots) -> None:
@@ -63,8 +63,9 @@ class FailureDetector:
             self._observations[slot] = 0
 
     def _check_time(self, live: Slots) -> None:
-        latest = self._clock - self._episode_seconds
+        latest = self._clock - self._max_episode_seconds
         for slot in live[self._begun[live] < latest].tolist():
-            self._engine.faults.setdefault(slot, f"it has taken {self._episode_seconds:g} s (env.max_episode_seconds)")
+            taken = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
+            self._engine.faults.setdefault(slot, taken)
         begun = self._begun[live]
-        self._deadline = float(begun[begun >= latest].min(initial=math.inf)) + self._episode_seconds
+        self._deadline = float(begun[begun >= latest].min(initial=math.inf)) + self._max_episode_seconds

@@ -31,7 +31,7 @@ class Rollout:
         network: Whose batches step B genomes.
         slots: B.
         backend: By which the network computes; the bits are the same.
-        episode_seconds: How long an episode may take, wall time.
+        max_episode_seconds: How long an episode may take, wall time.
         normalize: Whether networks see normalized observations.
     """
 
@@ -41,10 +41,10 @@ class Rollout:
         network: Network,
         slots: int,
         backend: Backend,
-        episode_seconds: float = math.inf,
+        max_episode_seconds: float = math.inf,
         normalize: bool = False,
     ) -> None:
-        self.episode_seconds = episode_seconds
+        self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """How long environments have been at work."""
         self._engine = engine
@@ -52,7 +52,7 @@ class Rollout:
         self._observations = np.zeros((slots, engine.observation_size), np.float32)
         self._hashes = StepHashes(self._observations, engine.action_size, backend)
         self._normalizer = ObservationNormalizer(self._observations, backend) if normalize else None
-        self._detector = FailureDetector(engine, self._observations, episode_seconds)
+        self._detector = FailureDetector(engine, self._observations, max_episode_seconds)
         self._failures: list[EpisodeFailure] = []
         self._queue: deque[tuple[EpisodeBatch, Int64, int]] = deque()  # with environment seeds, and how many have begun
         self._queued = 0

@@ -36,7 +36,7 @@ from evolve.genome import GenomeLayout, Genomes
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float64, Int64
-from evolve.strategies.elite import stored_array
+from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes, need_weights, ranking
 
 _FEWEST = 4  # candidates: with fewer, one parent only

@@ -14,14 +14,15 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, concatenate
-from evolve.strategies.elite import Elite, empty_elite, evaluated, from_arrays, join, to_arrays
+from evolve.strategies.scored_genomes import ScoredGenomes, evaluated, from_arrays, join, no_scored_genomes, to_arrays
 from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes
 
 
 class ElitistOptions(Options):
     """Settings of `[strategy]` that elitist strategies share.
 
-    survivors: how many are kept unchanged and evaluated again; at most P - 1. prior_evaluations: see strategies.elite.
+    survivors: how many are kept unchanged and evaluated again; at most P - 1.
+    prior_evaluations: see strategies.scored_genomes.
     """
 
     survivors: int = Field(4, ge=1)
@@ -44,11 +45,11 @@ class Elitist:
         self._survivors = min(options.survivors, size, population - 1)
         self._prior = options.prior_evaluations
 
-    def start(self) -> Elite:
+    def start(self) -> ScoredGenomes:
         """Return the state before generation 0: the elite is empty."""
-        return empty_elite(self._layout.num_weights)
+        return no_scored_genomes(self._layout.num_weights)
 
-    def ask(self, state: Elite, generation: int) -> Genomes:
+    def ask(self, state: ScoredGenomes, generation: int) -> Genomes:
         """Return P candidates: initial genomes in generation 0, later the survivors and then the children."""
         known = self._known(state)
         if not known:
@@ -56,7 +57,7 @@ class Elitist:
         survivors = state.genomes.take(np.arange(known))
         return concatenate(survivors, self._children(state, generation, range(known, self._P)))
 
-    def tell(self, state: Elite, genomes: Genomes, results: Results) -> Elite:
+    def tell(self, state: ScoredGenomes, genomes: Genomes, results: Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
         P = self._P
         check_population(genomes, results, P, self._layout.num_weights)
@@ -66,22 +67,22 @@ class Elitist:
         new = generation.take(np.arange(known, P)).best(self._size).with_prior(self._prior, results.fitness)
         return join(survivors, new).best(self._size)
 
-    def champion(self, state: Elite) -> Genomes:
+    def champion(self, state: ScoredGenomes) -> Genomes:
         """Return the leader of the elite."""
         return state.genomes.take(np.zeros(1, np.intp))
 
-    def to_arrays(self, state: Elite) -> dict[str, NDArray[Any]]:
+    def to_arrays(self, state: ScoredGenomes) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
         return to_arrays("elite", state)
 
-    def from_arrays(self, arrays: Arrays) -> Elite:
+    def from_arrays(self, arrays: Arrays) -> ScoredGenomes:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         return from_arrays(arrays, "elite", self._layout.num_weights)
 
-    def _known(self, state: Elite) -> int:
+    def _known(self, state: ScoredGenomes) -> int:
         """Return how many candidates of the next generation are survivors: members of the elite."""
         return min(self._survivors, len(state))
 
-    def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
+    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
         """Return the children of an elite that is not empty, one for each of the candidates."""
         raise NotImplementedError

@@ -13,8 +13,8 @@ from pydantic import Field
 from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
-from evolve.strategies.elite import Elite
 from evolve.strategies.elitist import Elitist, ElitistOptions
+from evolve.strategies.scored_genomes import ScoredGenomes
 from evolve.strategies.strategy import need_weights
 
 
@@ -38,7 +38,7 @@ class Ga(Elitist):
         """Raise InputError for a layout of which nothing would change."""
         need_weights(layout, "ga")
 
-    def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
+    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
         T = min(self._parents, len(state))
         chosen = Stream(self._seed, Purpose.PARENTS, generation).below(T, len(candidates))
         children = state.genomes.take(chosen)

@@ -36,7 +36,7 @@ from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics import normal_quantile, ordered_sum
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, check_shape
-from evolve.strategies.elite import stored_array
+from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
 from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes, need_weights
 

@@ -34,7 +34,7 @@ from evolve.genome import GenomeLayout, Genomes, concatenate, pruned
 from evolve.numerics import exp, normal_quantile, ordered_sum
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, check_shape
-from evolve.strategies.elite import Elite, empty_elite, evaluated, from_arrays, join, to_arrays
+from evolve.strategies.scored_genomes import ScoredGenomes, evaluated, from_arrays, join, no_scored_genomes, to_arrays
 from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes
 
 
@@ -63,14 +63,14 @@ class PruneOptions(Options):
 class PruneState:
     """What the strategy remembers: the best ever, best first, and the best of the last generation."""
 
-    leaderboard: Elite
-    recent: Elite
+    leaderboard: ScoredGenomes
+    recent: ScoredGenomes
 
 
 _ADAPTIVE = 0.001, 0.0125  # the least and the greatest rate
 
 
-def _adaptive_rate(pool: Elite) -> float:
+def _adaptive_rate(pool: ScoredGenomes) -> float:
     """Return the relative standard deviation of the connections of a pool, inside the limits."""
     connections = pool.genomes.connections().astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
@@ -112,7 +112,7 @@ class Prune:
 
     def start(self) -> PruneState:
         """Return the state before generation 0: nothing has been evaluated."""
-        none = empty_elite(self._layout.num_weights, self._layout.num_weights)
+        none = no_scored_genomes(self._layout.num_weights, self._layout.num_weights)
         return PruneState(leaderboard=none, recent=none)
 
     def ask(self, state: PruneState, generation: int) -> Genomes:
@@ -163,7 +163,7 @@ class Prune:
         draws = Stream(self._seed, Purpose.PARENTS, generation).below(int(shares[-1]), children)
         return np.searchsorted(shares, draws, side="right")
 
-    def _vary(self, children: Elite, generation: int, first: int, uniform_pruning: float) -> Genomes:
+    def _vary(self, children: ScoredGenomes, generation: int, first: int, uniform_pruning: float) -> Genomes:
         """Return the children after swaps, pruning, regrowth and noise; `first` is the first child's candidate."""
         weights = children.genomes.weights
         mask = children.genomes.mask

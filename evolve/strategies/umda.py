@@ -19,8 +19,8 @@ from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float32, Float64
-from evolve.strategies.elite import Elite
 from evolve.strategies.elitist import Elitist, ElitistOptions
+from evolve.strategies.scored_genomes import ScoredGenomes
 
 
 class UmdaOptions(Options):
@@ -43,7 +43,7 @@ class Umda(Elitist):
         super().__init__(shared, layout, population, seed, size=K)
         self._options = options
 
-    def _children(self, state: Elite, generation: int, candidates: range) -> Genomes:
+    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
         probability = self._probability(state, generation)
         chosen = Stream(self._seed, Purpose.PARENTS, generation).below(len(state), len(candidates))
         parents = state.genomes.take(chosen)
@@ -56,7 +56,7 @@ class Umda(Elitist):
             self._add_noise(parents.weights[child], generation, candidate)
         return pruned(parents.weights, parents.mask)
 
-    def _probability(self, state: Elite, generation: int) -> Float64:
+    def _probability(self, state: ScoredGenomes, generation: int) -> Float64:
         """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
         noise = normal_quantile(Stream(self._seed, Purpose.MASKS, generation).uniform(self._layout.num_weights))
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)

@@ -35,7 +35,7 @@ class Experiment:
             experiment=self.config.to_toml(),
             slots=self.config.compute.slots or 1,
             num_traces=self.network.num_traces,
-            episode_seconds=env.max_episode_seconds,
+            max_episode_seconds=env.max_episode_seconds,
             on_failure=env.on_failure,
             chunk_seconds=environments.chunk_seconds(env),
         )

@@ -103,6 +103,6 @@ def test_joined_results_lie_end_to_end():
 
 def test_equal_specs_are_one_rollout():
     """A coordinator sets its workers up anew only for another spec."""
-    spec = RolloutSpec("seeds = [1]", slots=2, num_traces=3, episode_seconds=1.0)
-    assert spec == RolloutSpec("seeds = [1]", slots=2, num_traces=3, episode_seconds=1.0)
+    spec = RolloutSpec("seeds = [1]", slots=2, num_traces=3, max_episode_seconds=1.0)
+    assert spec == RolloutSpec("seeds = [1]", slots=2, num_traces=3, max_episode_seconds=1.0)
     assert spec != replace(spec, slots=3)

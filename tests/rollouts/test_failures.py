@@ -13,7 +13,7 @@ def scene():
     """A detector with a clock in hand: two slots of two observations, and a limit of ten seconds."""
     engine = SimpleNamespace(faults={})
     observations = np.zeros((2, 2), np.float32)
-    return engine, observations, FailureDetector(engine, observations, episode_seconds=10.0)
+    return engine, observations, FailureDetector(engine, observations, max_episode_seconds=10.0)
 
 
 def step(detector, live=(0, 1), rewards=(1.0, 1.0)):

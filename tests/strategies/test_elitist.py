@@ -7,8 +7,8 @@ from evolve import networks
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.elite import empty_elite, evaluated, from_arrays, to_arrays
 from evolve.strategies.random_search import Random, RandomOptions
+from evolve.strategies.scored_genomes import evaluated, from_arrays, no_scored_genomes, to_arrays
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 W = NETWORK.num_weights
@@ -77,4 +77,4 @@ def test_traces_are_stored_only_where_there_are_any():
     assert "e_traces" not in to_arrays("e", without)
     assert from_arrays(to_arrays("e", without), "e", W).traces.shape == (2, 0)
     assert (from_arrays(to_arrays("e", with_traces), "e", W, W).traces == 1).all()
-    assert len(from_arrays(to_arrays("e", empty_elite(W, W)), "e", W, W).count) == 0
+    assert len(from_arrays(to_arrays("e", no_scored_genomes(W, W)), "e", W, W).count) == 0

@@ -8,8 +8,8 @@ from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.elite import evaluated
 from evolve.strategies.prune import Prune, PruneOptions, _adaptive_rate
+from evolve.strategies.scored_genomes import evaluated
 
 QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
 

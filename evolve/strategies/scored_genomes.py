@@ -1,4 +1,4 @@
-"""Elites: genomes that have been evaluated, their scores, and how they are stored.
+"""Genomes that have been evaluated: their scores, and how they are stored.
 
 The score of a genome is its mean fitness over all generations in which it was evaluated. A genome that is kept is
 evaluated again in the next generation, so a lucky score does not last. In addition a new genome may be counted as if it
@@ -23,7 +23,7 @@ _PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": (
 
 
 @dataclass(frozen=True)
-class Elite:
+class ScoredGenomes:
     """N evaluated genomes.
 
     traces: [N, T] float32, Hebbian trace of each connection in the newest evaluation; T = 0 where these are not used.
@@ -44,21 +44,21 @@ class Elite:
         """Mean fitness over all evaluations, [N]."""
         return self.total / self.count
 
-    def take(self, which: NDArray[np.intp]) -> "Elite":
+    def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
         """Return the chosen members, in that order."""
-        return Elite(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
+        return ScoredGenomes(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
 
-    def best(self, n: int) -> "Elite":
+    def best(self, n: int) -> "ScoredGenomes":
         """Return the n best by score, best first."""
         return self.take(ranking(self.score)[:n])
 
-    def with_prior(self, prior: int, fitness: Float64) -> "Elite":
+    def with_prior(self, prior: int, fitness: Float64) -> "ScoredGenomes":
         """Return them as if evaluated `prior` times more, each with the mean of a generation's finite fitness [P]."""
         finite = fitness[np.isfinite(fitness)]
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
-    def with_evaluation(self, generation: "Elite", known: int) -> "Elite":
+    def with_evaluation(self, generation: "ScoredGenomes", known: int) -> "ScoredGenomes":
         """Return them with one more evaluation of the first `known` members: they led that generation, too."""
         total = self.total.copy()
         total[:known] += generation.total[:known]
@@ -66,10 +66,10 @@ class Elite:
         count[:known] += 1
         traces = self.traces.copy()
         traces[:known] = generation.traces[:known]
-        return Elite(self.genomes, traces, total, count)
+        return ScoredGenomes(self.genomes, traces, total, count)
 
 
-def evaluated(genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> Elite:
+def evaluated(genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> ScoredGenomes:
     """Return genomes that have been evaluated once.
 
     Args:
@@ -80,37 +80,37 @@ def evaluated(genomes: Genomes, fitness: Float64, traces: Float32 | None = None)
     P = len(genomes)
     if traces is None:
         traces = np.zeros((P, 0), np.float32)
-    return Elite(genomes, traces, fitness, np.ones(P, np.int64))
+    return ScoredGenomes(genomes, traces, fitness, np.ones(P, np.int64))
 
 
-def empty_elite(W: int, T: int = 0) -> Elite:
-    """Return an elite of N = 0 members, of W weights and T trace values."""
+def no_scored_genomes(W: int, T: int = 0) -> ScoredGenomes:
+    """Return N = 0 genomes, of W weights and T trace values."""
     none = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
-    return Elite(none, np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
+    return ScoredGenomes(none, np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
 
 
-def join(*elites: Elite) -> Elite:
-    """Return the members of all elites, end to end."""
-    return Elite(
-        concatenate(*(e.genomes for e in elites)),
-        np.concatenate([e.traces for e in elites]),
-        np.concatenate([e.total for e in elites]),
-        np.concatenate([e.count for e in elites]),
+def join(*parts: ScoredGenomes) -> ScoredGenomes:
+    """Return the genomes of all parts, end to end."""
+    return ScoredGenomes(
+        concatenate(*(part.genomes for part in parts)),
+        np.concatenate([part.traces for part in parts]),
+        np.concatenate([part.total for part in parts]),
+        np.concatenate([part.count for part in parts]),
     )
 
 
-def to_arrays(name: str, elite: Elite) -> dict[str, NDArray[Any]]:
-    """Return an elite as arrays for a checkpoint, `<name>_weights` and so on; without traces where T = 0."""
-    genomes = elite.genomes
-    parts: list[NDArray[Any]] = [genomes.weights, genomes.mask, elite.traces, elite.total, elite.count]
+def to_arrays(name: str, scored: ScoredGenomes) -> dict[str, NDArray[Any]]:
+    """Return scored genomes as arrays for a checkpoint, `<name>_weights` and so on; without traces where T = 0."""
+    genomes = scored.genomes
+    parts: list[NDArray[Any]] = [genomes.weights, genomes.mask, scored.traces, scored.total, scored.count]
     named = {f"{name}_{part}": array for part, array in zip(_PARTS, parts, strict=True)}
-    if not elite.traces.shape[1]:
+    if not scored.traces.shape[1]:
         del named[f"{name}_traces"]
     return named
 
 
-def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str, W: int, T: int = 0) -> Elite:
-    """Return the elite that `to_arrays` stored.
+def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str, W: int, T: int = 0) -> ScoredGenomes:
+    """Return the genomes that `to_arrays` stored.
 
     Args:
         arrays: A checkpoint.
@@ -126,7 +126,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str, W: int, T: int = 
     for part, (symbols, dtype) in _PARTS.items():
         if part != "traces" or T:
             parts[part] = stored_array(arrays, f"{name}_{part}", symbols, dtype, **sizes)
-    return Elite(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
+    return ScoredGenomes(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
 
 
 def stored_array(arrays: Mapping[str, NDArray[Any]], name: str, symbols: str, dtype: Any, **sizes: int) -> NDArray[Any]:
