@@ -6,6 +6,7 @@ and all get the same objects. Nothing here prints, catches signals or changes th
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from copy import deepcopy
@@ -18,6 +19,7 @@ import numpy as np
 
 from evolve import store
 from evolve.analysis import statistics
+from evolve.analysis.exports import export_champion, table
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config, parse, read_file, set_key
@@ -25,10 +27,11 @@ from evolve.config.sweep import experiments
 from evolve.errors import InputError
 from evolve.numerics import backend
 from evolve.shapes import Float64
-from evolve.store import Record, StoredRun
+from evolve.store import Record, Stored, StoredChampion, StoredRun
 from evolve.training import (
     Experiment,
     evaluate_champion,
+    final_champion,
     is_portable,
     load_config,
     make_rollout,
@@ -48,9 +51,10 @@ from evolve.training.resume import (
     open_run,
     plan_runs,
 )
-from evolve.verification import Verdict, choose, environment_seed, reevaluate, spot_check, tolerant
+from evolve.verification import Verdict, choose, environment_seed, reevaluate, reevaluate_champion, spot_check, tolerant
 
 __all__ = [
+    "ChampionFile",
     "Config",
     "Evaluation",
     "Experiment",
@@ -130,26 +134,20 @@ class Evaluation:
         return self.returns[np.isfinite(self.returns)]
 
 
-class Run:
-    """A run, complete or not: what its file holds, and what can be done with its champion."""
+class _Evolved:
+    """What a run and a champion file have in common: an experiment, and a final champion of it."""
 
-    def __init__(self, stored: StoredRun) -> None:
-        self._stored = stored
+    _stored: Stored
 
     @property
     def path(self) -> Path:
-        """The run file."""
+        """The file."""
         return self._stored.path
 
     @property
     def seed(self) -> int:
         """The seed."""
         return self._stored.header.seed
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to do."""
-        return self._stored.complete
 
     @cached_property
     def config(self) -> Config:
@@ -162,6 +160,99 @@ class Run:
         return reload(self._stored)
 
     @property
+    def held_out(self) -> Evaluation | None:
+        """The evaluation of the final champion that is in the file."""
+        kept = self._stored.held_out
+        return None if kept is None else Evaluation(kept.returns, kept.seeds)
+
+    def evaluate(self, episodes: int = 100) -> Evaluation:
+        """Return an evaluation of the final champion on held-out episodes, which training never meets.
+
+        The same episodes come first, however many are asked for; nothing is written.
+        """
+        self._check_champion()
+        if episodes < 1:
+            raise InputError("episodes", "at least 1", episodes)
+
+        def work(coordinator: Coordinator) -> bytes:
+            found = evaluate_champion(self._stored, self.experiment, coordinator, episodes)
+            return _pack(returns=found.returns, seeds=found.seeds)
+
+        return Evaluation(**_unpack(_ranks().call(work)))
+
+    def verify(self) -> Verdict:
+        """Evaluate here again what is known of the champions; return whether all is equal, to the bit.
+
+        Those of a run are the best candidates of every generation; of a champion file it is the final champion.
+        """
+        self._check_champion()
+        ranks = _ranks()
+        experiment = tolerant(self.experiment)
+
+        def work(coordinator: Coordinator) -> bytes:
+            config = experiment.config
+            here = manifest(ranks.transport, backend(config.compute.backend), is_portable(config))
+            stored = self._stored
+            if isinstance(stored, StoredRun):
+                verdict = reevaluate(stored, experiment, coordinator, here)
+            else:
+                verdict = reevaluate_champion(stored, experiment, coordinator, here)
+            return json.dumps(verdict.to_json()).encode()
+
+        return Verdict.from_json(json.loads(ranks.call(work)))
+
+    def _check_champion(self) -> None:
+        """Raise InputError where there is no champion yet."""
+
+
+class ChampionFile(_Evolved):
+    """The final champion of a run in a small file of its own, which `Run.export` or `evolve export` has written."""
+
+    def __init__(self, stored: StoredChampion) -> None:
+        self._stored = stored
+
+    @property
+    def digest(self) -> str:
+        """The digest of the last generation of its run."""
+        return self._champion.digest
+
+    @property
+    def num_generations(self) -> int:
+        """How many generations its run had."""
+        return self._champion.num_generations
+
+    @property
+    def steps(self) -> int:
+        """How many environment steps these took."""
+        return self._champion.steps
+
+    @property
+    def _champion(self) -> StoredChampion:
+        assert isinstance(self._stored, StoredChampion)
+        return self._stored
+
+    def champion(self) -> Policy:
+        """Return the champion as a policy. Raises InputError where its environment cannot be made here."""
+        return Policy(self.experiment, *final_champion(self.experiment, self._stored))
+
+    def __repr__(self) -> str:
+        return f"<ChampionFile {self.path}: {self.config.env.id}, {self.config.network.name}>"
+
+
+class Run(_Evolved):
+    """A run, complete or not: what its file holds, and what can be done with its champion."""
+
+    _stored: StoredRun
+
+    def __init__(self, stored: StoredRun) -> None:
+        self._stored = stored
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do."""
+        return self._stored.complete
+
+    @property
     def generations(self) -> list[Generation]:
         """The complete generations."""
         return [Generation(number, record) for number, record in enumerate(self._stored.records)]
@@ -170,12 +261,6 @@ class Run:
     def digest(self) -> str:
         """The digest of the last generation. Raises InputError where there is none."""
         return self._last().digest
-
-    @property
-    def held_out(self) -> Evaluation | None:
-        """The evaluation of the final champion that is in the file."""
-        kept = self._stored.held_out
-        return None if kept is None else Evaluation(kept.returns, kept.seeds)
 
     def champion(self, generation: int | None = None) -> Policy:
         """Return a policy: the final champion, or the best candidate of a generation.
@@ -198,50 +283,27 @@ class Run:
         chosen = choose(self._stored, self.experiment, generation, episode=episode)
         return environment_seed(self._stored, self.experiment, chosen)
 
-    def evaluate(self, episodes: int = 100) -> Evaluation:
-        """Return an evaluation of the final champion on held-out episodes, which training never meets.
+    def export(self, path: str | Path) -> Path:
+        """Write the final champion to a small file (`NAME.champion`), which `load` reads; return its path.
 
-        The same episodes come first, however many are asked for; nothing is written.
+        In a script of several ranks, rank 0 writes. Raises InputError without held-out returns (`evolve evaluate` keeps
+        them in the run file), or when the file cannot be written.
         """
-        self._last()
-        if episodes < 1:
-            raise InputError("episodes", "at least 1", episodes)
 
-        def work(coordinator: Coordinator) -> bytes:
-            found = evaluate_champion(self._stored, self.experiment, coordinator, episodes)
-            return _pack(returns=found.returns, seeds=found.seeds)
+        def work(_: Coordinator) -> bytes:
+            return bytes(export_champion(self._stored, Path(path)).path)
 
-        return Evaluation(**_unpack(_ranks().call(work)))
-
-    def verify(self) -> Verdict:
-        """Evaluate the champion of every generation again, here; return whether all is equal, to the bit."""
-        self._last()
-        ranks = _ranks()
-        experiment = tolerant(self.experiment)
-
-        def work(coordinator: Coordinator) -> bytes:
-            config = experiment.config
-            here = manifest(ranks.transport, backend(config.compute.backend), is_portable(config))
-            return json.dumps(reevaluate(self._stored, experiment, coordinator, here).to_json()).encode()
-
-        return Verdict.from_json(json.loads(ranks.call(work)))
+        return Path(os.fsdecode(_ranks().call(work)))
 
     def table(self) -> dict[str, list[Any]]:
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
         Fitness and connections say whose they are: the best candidate's, or over all candidates.
         """
-        records = self._stored.records
-        return {
-            "generation": list(range(len(records))),
-            "best_fitness": [float(record.champion_fitness) for record in records],
-            "mean_fitness": [generation.mean for generation in self.generations],
-            "best_connections": [int(np.count_nonzero(record.champion_mask)) for record in records],
-            "median_connections": [float(np.median(record.connections)) for record in records],
-            "steps": [int(record.steps) for record in records],
-            "seconds": [float(record.seconds) for record in records],
-            "digest": [record.digest.decode() for record in records],
-        }
+        return table(self._stored)
+
+    def _check_champion(self) -> None:
+        self._last()
 
     def _last(self) -> Generation:
         if not self._stored.records:
@@ -253,9 +315,10 @@ class Run:
         return f"<Run {self.path}: {self.config.env.id}, {self.config.network.name}, {of}>"
 
 
-def load(path: str | Path) -> Run:
-    """Return the run of a run file. Raises InputError when it cannot be read."""
-    return Run(store.read(Path(path)))
+def load(path: str | Path) -> Run | ChampionFile:
+    """Return the run of a run file, or what a champion file holds. Raises InputError when it cannot be read."""
+    stored = store.read_any(Path(path))
+    return Run(stored) if isinstance(stored, StoredRun) else ChampionFile(stored)
 
 
 def train(

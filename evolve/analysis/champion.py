@@ -9,8 +9,8 @@ from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
 from evolve.shapes import Bool, Float32
-from evolve.store import StoredRun
-from evolve.training import Experiment, normalizer_of
+from evolve.store import Stored, StoredChampion, StoredRun
+from evolve.training import Experiment, final_champion, normalizer_of
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,13 @@ class Champion:
         return "held-out champion" if self.generation is None else f"best of generation {self.generation}"
 
 
-def champion_of(run: StoredRun, generation: int | None = None) -> Champion:
-    """Return the best of a completed generation; without one, the held-out champion of a complete run.
+def champion_of(run: Stored, generation: int | None = None) -> Champion:
+    """Return the best of a completed generation; without one, the held-out champion of a complete run or its file.
 
     A run without a held-out evaluation is represented by the best of its last generation.
     """
+    if isinstance(run, StoredChampion):
+        return Champion(run.held_out.weights, run.held_out.mask, None)
     if generation is None and run.complete and run.held_out is not None:
         return Champion(run.held_out.weights, run.held_out.mask, None)
     generation = run.num_generations - 1 if generation is None else generation
@@ -45,7 +47,7 @@ def champion_of(run: StoredRun, generation: int | None = None) -> Champion:
     return Champion(record.champion_weights, record.champion_mask, generation)
 
 
-def mean_traces(run: StoredRun, experiment: Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
+def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
     """Return [W]: a champion's mean traces over the episodes of its generation, or its held-out episodes.
 
     Args:
@@ -54,21 +56,23 @@ def mean_traces(run: StoredRun, experiment: Experiment, champion: Champion, coor
         champion: One of the run (`champion_of`).
         coordinator: Who has the episodes played.
     """
-    config = experiment.config
-    generation = run.num_generations if champion.generation is None else champion.generation
     if champion.generation is None and run.held_out is not None:
         experiment = experiment.in_evaluation()
         purpose = Purpose.HELD_OUT
         episodes = len(run.held_out.returns)
         candidate = 0
         keys = generation_keys(0, population=1)
+        _, normalizer = final_champion(experiment, run)
     else:
+        assert isinstance(run, StoredRun)
+        generation = run.num_generations if champion.generation is None else champion.generation
+        config = experiment.config
         purpose = Purpose.EPISODE
         episodes = config.episodes
         candidate = run.records[generation].champion_candidate
         keys = generation_keys(generation, candidate + 1, config.common_random_numbers)[-1:]
+        normalizer = normalizer_of(experiment, run, generation)
     genome = Genomes(champion.weights[None], champion.mask[None])
-    normalizer = normalizer_of(experiment, run, generation)
     batch = EpisodeBatch.of(
         run.header.seed, purpose, genome, keys, range(episodes), normalizer, candidates=np.array([candidate])
     )

@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": "a run's champion on held-out episodes, with a 95 % interval",
     "plot": "curves of runs, or the network of a champion, as PNG, SVG or PDF",
     "report": "everything about runs on one HTML page",
+    "export": "take a run's champion along in a small file; or its numbers as CSV, or for TensorBoard",
     "bench": "speed, as a ratio to bare environments",
 }
 

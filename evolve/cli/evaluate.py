@@ -19,7 +19,7 @@ from evolve.cli.parser import Parser
 from evolve.config import EnvOptions, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float64
-from evolve.store import HeldOut, StoredRun
+from evolve.store import HeldOut, Stored, StoredChampion
 from evolve.training import evaluate_champion, load_config, reload
 
 
@@ -31,7 +31,12 @@ def _parser() -> Parser:
         "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # elsewhere; not kept",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a run file that no run is writing")
+    add(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="a run file that no run is writing, or a champion file, which stays as it is",
+    )
     add("--episodes", type=int, default=100, metavar="N", help="how many (100)")
     add("-e", "--env", metavar="ID", help="in another environment")
     add("--engine", metavar="NAME", help="by another environment engine")
@@ -54,9 +59,9 @@ def _elsewhere(options: argparse.Namespace, own: EnvOptions) -> EnvOptions | Non
     return parse(EnvOptions, table["env"], "env") if given else None
 
 
-def _evaluate(app: App, run: StoredRun, episodes: int, env: EnvOptions | None) -> HeldOut:
+def _evaluate(app: App, run: Stored, episodes: int, env: EnvOptions | None) -> HeldOut:
     """Evaluate the champion; keep its returns in the run file, unless they are elsewhere's. Raises InputError."""
-    if env is not None:
+    if env is not None or isinstance(run, StoredChampion):
         return evaluate_champion(run, reload(run, env), app.coordinator(), episodes)
     with closing(store.reopen(run.path)) as file:
         evaluated = evaluate_champion(run, reload(run), app.coordinator(), episodes)
@@ -66,7 +71,7 @@ def _evaluate(app: App, run: StoredRun, episodes: int, env: EnvOptions | None) -
         return evaluated
 
 
-def _as_json(run: StoredRun, env: EnvOptions, returns: Float64) -> str:
+def _as_json(run: Stored, env: EnvOptions, returns: Float64) -> str:
     numbers = [value if math.isfinite(value) else None for value in returns.tolist()]
     known = returns[np.isfinite(returns)]
     about = {
@@ -82,7 +87,7 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if not 1 <= options.episodes < 2**31:
         raise InputError("--episodes", "at least 1", options.episodes)
-    run = store.read(options.file)
+    run = store.read_any(options.file)
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is no champion")
     own = load_config(run.header.config, str(run.path)).in_evaluation().env
@@ -92,6 +97,8 @@ def _body(app: App, argv: list[str]) -> int:
         print(_as_json(run, other or own, returns))
         return 0
     where = f" in another environment, {other.id}: not kept" if other else ""
+    if isinstance(run, StoredChampion):
+        where = where.removesuffix(": not kept")
     print(
         f"{run.path}: champion after generation {run.num_generations - 1}, {options.episodes} held-out episodes{where}"
     )

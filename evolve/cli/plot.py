@@ -82,7 +82,9 @@ def _deduplicated(groups: list[RunGroup]) -> list[RunGroup]:
 
 def _draw_network(app: App, file: Path, generation: int | None, traces: bool, output: Path) -> None:
     """Draw a champion's network (`champion_of`), its connections as strong as its weights, or as its traces."""
-    run = store.read(file)
+    run = store.read_any(file)
+    if generation is not None and isinstance(run, store.StoredChampion):
+        raise InputError("--generation", "a run file with it", f"{file}, a champion file")
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to draw")
     if generation is not None and not 0 <= generation < run.num_generations:

@@ -19,7 +19,7 @@ from evolve.environments import Mode
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
-from evolve.store import StoredRun
+from evolve.store import Stored, StoredChampion
 from evolve.training import Experiment, reload
 from evolve.verification import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
 
@@ -33,7 +33,7 @@ def _parser() -> Parser:
         "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a run file")
+    add("file", type=Path, metavar="FILE", help="a run file, or a champion file")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--generation", type=int, metavar="G", help="a complete one, or the next (the last)")
     several = "the champions of several complete ones, one after another: 0,10,50,last"
@@ -71,8 +71,10 @@ def _check(options: argparse.Namespace) -> Mode | None:
     return "human" if options.window else None
 
 
-def _chosen(options: argparse.Namespace, run: StoredRun, experiment: Experiment) -> list[Episode]:
+def _chosen(options: argparse.Namespace, run: Stored, experiment: Experiment) -> list[Episode]:
     if options.generations is not None:
+        if isinstance(run, StoredChampion):
+            raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
         return choose_champions(run, experiment, options.generations, options.episode)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
     return [choose(run, experiment, *one)]
@@ -90,7 +92,7 @@ def _interruptible(stop: StopFlag, show: EachStep | None) -> EachStep:
     return each_step
 
 
-def _unlogged(run: StoredRun, chosen: Episode) -> str:
+def _unlogged(run: Stored, chosen: Episode) -> str:
     """Return why the log has nothing that an episode could be compared with."""
     if chosen.purpose is not Purpose.EPISODE:
         return f"no such {chosen.purpose.title} episode is in the log"
@@ -100,7 +102,7 @@ def _unlogged(run: StoredRun, chosen: Episode) -> str:
     return f"generation {chosen.generation} is not complete yet: {asked}; nothing in the log"
 
 
-def _compare(run: StoredRun, experiment: Experiment, chosen: Episode, results: EpisodeResults) -> str | None:
+def _compare(run: Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults) -> str | None:
     """Print the return of an episode; return how it differs from the log, None for not."""
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
@@ -115,7 +117,7 @@ def _compare(run: StoredRun, experiment: Experiment, chosen: Episode, results: E
 
 
 def _play_all(
-    run: StoredRun,
+    run: Stored,
     experiment: Experiment,
     episodes: list[Episode],
     output: Path | None,
@@ -143,7 +145,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     mode = _check(options)
-    run = store.read(options.file)
+    run = store.read_any(options.file)
     experiment = reload(run)
     differences = _play_all(run, experiment, _chosen(options, run, experiment), options.video, mode, app.stop)
     if options.video is not None:

@@ -5,7 +5,9 @@ champion of each of its generations again, on the very episodes it was selected 
 or, with --full, by running all of it again. The first difference and its cause are named: see `evolve.verification`.
 """
 
+import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from evolve import store
@@ -14,9 +16,9 @@ from evolve.cli.parser import Parser
 from evolve.cli.progress import ProgressReporter, width
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
-from evolve.store import StoredRun
+from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.training import is_portable, manifest, reload
-from evolve.verification import Verdict, compare, reevaluate, rerun, tolerant
+from evolve.verification import Verdict, compare, reevaluate, reevaluate_champion, rerun, rerun_champion, tolerant
 
 
 def _parser() -> Parser:
@@ -29,31 +31,58 @@ def _parser() -> Parser:
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
     )
     add = parser.add_argument
-    add("files", type=Path, nargs="+", metavar="FILE", help="a run file, to be evaluated again; or two, to be compared")
-    add("--full", action="store_true", help="with one file: run all of it again and compare everything")
+    files = "a run file, to be evaluated again; or two, to be compared; or champion files, each to be evaluated again"
+    add("files", type=Path, nargs="+", metavar="FILE", help=files)
+    add(
+        "--full",
+        action="store_true",
+        help="with one run file, or champion files: run all of it again and compare everything",
+    )
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     return parser
 
 
-def _check(app: App, run: StoredRun, full: bool, quiet: bool) -> Verdict:
-    """Evaluate a run again on this machine."""
+def _check(app: App, run: Stored, full: bool, quiet: bool) -> Verdict:
+    """Evaluate a run, or a champion, again on this machine."""
     experiment = tolerant(reload(run))
     config = experiment.config
     here = manifest(app.transport, backend(config.compute.backend), is_portable(config))
     coordinator = app.coordinator()
-    if not full:
+    if not full and isinstance(run, StoredRun):
         return reevaluate(run, experiment, coordinator, here)
+    if not full and isinstance(run, StoredChampion):
+        return reevaluate_champion(run, experiment, coordinator, here)
     with ProgressReporter(run.header.seed, 0, run.num_generations, quiet) as reporter:
         coordinator.progress = reporter.update
+        if isinstance(run, StoredChampion):
+            return rerun_champion(run, experiment, coordinator, here, reporter)
         return rerun(run, experiment, coordinator, here, reporter)
+
+
+def _check_champions(app: App, champions: Sequence[StoredChampion], arguments: argparse.Namespace) -> int:
+    """Print the verdict on each champion file; return 0 if all are equal."""
+    verdicts = {}
+    for champion in champions:
+        found = verdicts[str(champion.path)] = _check(app, champion, arguments.full, arguments.json)
+        if not arguments.json:
+            print(f"{champion.path}: {found.to_text(width())}", flush=True)
+    if arguments.json:
+        print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()}, indent=2))
+    return 0 if all(verdict.equal for verdict in verdicts.values()) else 1
 
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_intermixed_args(argv)
+    files = [store.read_any(path) for path in arguments.files]
+    champions = [file for file in files if isinstance(file, StoredChampion)]
+    if len(champions) == len(files):
+        return _check_champions(app, champions, arguments)
+    if champions:
+        raise InputError("FILE", "run files, or champion files", "some of both")
     if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):
         expected = "one run file with --full" if arguments.full else "one run file, or two"
         raise InputError("FILE", expected, f"{len(arguments.files)} of them")
-    run, *others = (store.read(path) for path in arguments.files)
+    run, *others = (file for file in files if isinstance(file, StoredRun))
     other = others[0] if others else None
     if not run.records and (other is None or not other.records):
         what = "verify" if other is None else "compare"

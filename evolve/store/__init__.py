@@ -16,6 +16,7 @@ shapes and stored sizes: no pickles, no objects, no links to elsewhere, no compr
 the file is long.
 """
 
+from evolve.store.champion_file import Stored, StoredChampion, read_any, read_champion, write_champion
 from evolve.store.reading import exists, population, read, read_image
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
 from evolve.store.writing import RunFile, create, reopen
@@ -26,12 +27,17 @@ __all__ = [
     "HeldOut",
     "Record",
     "RunFile",
+    "Stored",
+    "StoredChampion",
     "StoredRun",
     "create",
     "exists",
     "path_of",
     "population",
     "read",
+    "read_any",
+    "read_champion",
     "read_image",
     "reopen",
+    "write_champion",
 ]

@@ -4,7 +4,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,27 +63,36 @@ def is_empty(path: Path) -> bool:
 
 def read(path: Path) -> StoredRun:
     """Read a run file. Raises InputError when it is missing, truncated, not a run file, or of another schema."""
-    if not exists(path) or not path.is_file():
-        came = "a directory" if path.is_dir() else "no such file"
-        cure = f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir()
-        raise InputError(str(path), "a run file", came, cure)
-    return _read(path, path)
+    with open_file(path, "run file") as reader:
+        return reader.run(path)
 
 
 def read_image(path: Path, image: bytes) -> StoredRun:
     """Read the bytes of the run file that is at `path`, perhaps on another host. Raises InputError as `read` does."""
-    return _read(path, io.BytesIO(image))
+    with _opened(str(path), io.BytesIO(image), "run file") as reader:
+        return reader.run(path)
 
 
-def _read(path: Path, source: Path | io.BytesIO) -> StoredRun:
-    argument = str(path)
+@contextmanager
+def open_file(path: Path, kind: str) -> Iterator["Reader"]:
+    """Yield a reader of a file of some kind; what the block finds damaged raises InputError, as a missing file does."""
+    if not exists(path) or not path.is_file():
+        came = "a directory" if path.is_dir() else "no such file"
+        cure = f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir()
+        raise InputError(str(path), f"a {kind}", came, cure)
+    with _opened(str(path), path, kind) as reader:
+        yield reader
+
+
+@contextmanager
+def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator["Reader"]:
     try:
         with h5py.File(source, "r") as file:
-            return _Reader(file, _size(file, source)).run(path)
+            yield Reader(file, _size(file, source))
     except (OSError, RuntimeError) as error:
-        raise InputError(argument, "a readable run file", f"a truncated or foreign file ({error})") from None
+        raise InputError(argument, f"a readable {kind}", f"a truncated or foreign file ({error})") from None
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
-        raise InputError(argument, "a complete run file", f"a damaged one ({error})") from None
+        raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})") from None
 
 
 def _size(file: h5py.File, source: Path | io.BytesIO) -> int:
@@ -96,7 +106,7 @@ def population(path: Path, generation: int) -> Genomes:
     """Return the P candidates of a generation of a run that keeps them. Raises InputError when they cannot be read."""
     try:
         with h5py.File(path, "r") as file:
-            reader = _Reader(file, _size(file, path))
+            reader = Reader(file, _size(file, path))
             G, P = reader.shape("generation/fitness")
             sizes = {"G": G, "P": P, "W": reader.shape("champion/weights")[1]}
             return Genomes(*(reader.generation(place, generation, sizes) for place in POPULATION.values()))
@@ -105,34 +115,45 @@ def population(path: Path, generation: int) -> Genomes:
         raise InputError(str(path), expected, f"none, or damaged ones ({error})") from None
 
 
-class _Reader:
+class Reader:
     """Takes plain arrays and texts out of an open file, no more bytes of them in all than the file is long."""
 
     def __init__(self, file: h5py.File, size: int) -> None:
         self._file, self._left = file, size
 
     def run(self, path: Path) -> StoredRun:
+        """Return all of a run file, which is at `path`."""
         self._check_schema(path)
-        manifest = json.loads(self._text("manifest"))
-        if not isinstance(manifest, dict):
-            raise ValueError("manifest: not a JSON object")
-        header = Header(self._text("config"), manifest, self._integer(self._file, "seed"), self._text("env"))
-        if not 0 <= header.seed < 2**63:
-            raise ValueError("seed: not in [0, 2**63)")
-        columns: dict[str, Any] = self._columns(COLUMNS) if "generation" in self._file else {}
+        header = self.header()
+        columns: dict[str, Any] = self.columns(COLUMNS) if "generation" in self._file else {}
         _check(columns)
         if columns:
             columns["champion_step_hashes"] = self._step_hashes(columns)
         records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
         checkpoint = self._checkpoint(len(records))
-        held_out = HeldOut(**self._columns(HELD_OUT)) if "evaluation" in self._file else None
-        _check_held_out(held_out, records)
+        held_out = HeldOut(**self.columns(HELD_OUT)) if "evaluation" in self._file else None
+        if held_out is not None:
+            check_held_out(held_out, len(records[0].champion_weights) if records else 0)
         complete = bool(self._number(self._file, "complete", "b"))
         return StoredRun(path, header, complete, records, checkpoint, held_out, "population" in self._file)
 
+    def header(self) -> Header:
+        """Return what does not change while a run goes on."""
+        manifest = json.loads(self.text("manifest"))
+        if not isinstance(manifest, dict):
+            raise ValueError("manifest: not a JSON object")
+        header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"))
+        if not 0 <= header.seed < 2**63:
+            raise ValueError("seed: not in [0, 2**63)")
+        return header
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has an attribute."""
+        return name in self._file.attrs
+
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the step hashes of each champion."""
-        whole, lengths = self._columns({"step_hashes": STEP_HASHES})["step_hashes"], columns["lengths"]
+        whole, lengths = self.columns({"step_hashes": STEP_HASHES})["step_hashes"], columns["lengths"]
         parts = [num_step_hashes(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
         if sum(parts) != len(whole):
             raise ValueError(f"{STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
@@ -153,9 +174,12 @@ class _Reader:
         return rows
 
     def _check_schema(self, path: Path) -> None:
-        if "schema" not in self._file.attrs:
+        if self.has("champion_schema"):
+            cure = "The generations of its run are not in it."
+            raise InputError(str(path), "a run file", "a champion file", cure)
+        if not self.has("schema"):
             raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else")
-        schema = self._integer(self._file, "schema")
+        schema = self.integer("schema")
         if schema != SCHEMA:
             cure = (
                 "Read it with a newer evolve."
@@ -164,7 +188,7 @@ class _Reader:
             )
             raise InputError(str(path), f"a run file of schema {SCHEMA}", f"schema {schema}", cure)
 
-    def _columns(self, places: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
+    def columns(self, places: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
         """Return whole columns, of the types and shapes of the layout and in agreement with one another."""
         sizes: dict[str, int] = {}
         columns = {}
@@ -178,7 +202,7 @@ class _Reader:
 
     def _checkpoint(self, num_generations: int) -> dict[str, NDArray[Any]]:
         group = self._item("checkpoint", h5py.Group)
-        if self._integer(group, "num_generations") != num_generations:
+        if self._number(group, "num_generations", "iu") != num_generations:
             raise ValueError("its checkpoint belongs to another generation")
         if len(group) > _MOST_ENTRIES:
             raise ValueError(f"checkpoint: {len(group)} entries")
@@ -218,15 +242,21 @@ class _Reader:
         if size > stored or self._left < 0:
             raise ValueError(f"{what}: {size} bytes claimed, more than the file holds")
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Return an attribute of the file that is a text."""
         attribute = self._file.attrs.get_id(name)
         if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
             raise TypeError(f"{name}: not a text")
         text = self._file.attrs[name]
         return text.decode() if isinstance(text, bytes) else str(text)
 
-    def _integer(self, item: Any, name: str) -> int:
-        return int(self._number(item, name, "iu"))
+    def integer(self, name: str) -> int:
+        """Return an attribute of the file that is a whole number."""
+        return int(self._number(self._file, name, "iu"))
+
+    def real(self, name: str) -> float:
+        """Return an attribute of the file that is a real number."""
+        return float(self._number(self._file, name, "f"))
 
     @staticmethod
     def _number(item: Any, name: str, kinds: str) -> Any:
@@ -252,10 +282,9 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
             raise ValueError("generation/digest: not 64 hexadecimal characters")
 
 
-def _check_held_out(held_out: HeldOut | None, records: tuple[Record, ...]) -> None:
-    if held_out is None:
-        return
-    if not (len(held_out.returns) and records):
+def check_held_out(held_out: HeldOut, num_weights: int) -> None:
+    """Raise ValueError unless a held-out evaluation is one of a champion with so many weights."""
+    if not (len(held_out.returns) and num_weights):
         raise ValueError("evaluation/returns: empty, or of no champion")
-    if len(held_out.weights) != len(records[0].champion_weights):
+    if len(held_out.weights) != num_weights:
         raise ValueError("evaluation/weights: not of the champions' size")

@@ -18,7 +18,7 @@ from evolve.training.experiment import (
 from evolve.training.fitness import connection_costs, evaluate_population, mean_return
 from evolve.training.loop import iterate
 from evolve.training.manifest import manifest
-from evolve.training.run_log import RunLog, RunState, normalizer_of, restore
+from evolve.training.run_log import RunLog, RunState, final_champion, normalizer_of, restore
 
 __all__ = [
     "Experiment",
@@ -27,6 +27,7 @@ __all__ = [
     "connection_costs",
     "evaluate_champion",
     "evaluate_population",
+    "final_champion",
     "held_out",
     "is_portable",
     "iterate",

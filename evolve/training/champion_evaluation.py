@@ -11,9 +11,9 @@ from evolve.rollouts import (
     generation_keys,
 )
 from evolve.shapes import Float32, Float64, Int64
-from evolve.store import HeldOut, StoredRun
+from evolve.store import HeldOut, Stored
 from evolve.training.experiment import Experiment
-from evolve.training.run_log import normalizer_of, restore
+from evolve.training.run_log import final_champion
 
 
 def held_out(
@@ -40,18 +40,17 @@ def held_out(
     return HeldOut(returns, seeds, champion.weights[0], champion.mask[0])
 
 
-def evaluate_champion(run: StoredRun, experiment: Experiment, coordinator: Coordinator, episodes: int) -> HeldOut:
+def evaluate_champion(run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int) -> HeldOut:
     """Evaluate the final champion of a run on N held-out episodes.
 
     Args:
-        run: The run file.
+        run: The run file, or a champion file.
         experiment: That of the run (`reload`), or the same one in another environment.
         coordinator: Who has the episodes played.
         episodes: N.
     """
-    strategy, state = restore(experiment, run)
-    normalizer = normalizer_of(experiment, run, run.num_generations)
-    return held_out(experiment, coordinator, strategy.champion(state), run.header.seed, episodes, normalizer)
+    champion, normalizer = final_champion(experiment, run)
+    return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
 
 
 def validation_returns(

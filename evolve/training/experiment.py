@@ -149,8 +149,8 @@ def _memory() -> float:
         return math.inf
 
 
-def reload(run: store.StoredRun, env: EnvOptions | None = None) -> Experiment:
-    """Return the experiment of a run file, to be computed in whatever way suits this machine.
+def reload(run: store.Stored, env: EnvOptions | None = None) -> Experiment:
+    """Return the experiment of a run file or a champion file, to be computed in whatever way suits this machine.
 
     env: another environment in place of its own. Raises InputError when the configuration cannot be used here, or does
     not fit what was recorded.
@@ -158,11 +158,21 @@ def reload(run: store.StoredRun, env: EnvOptions | None = None) -> Experiment:
     config = load_config(run.header.config, str(run.path))
     compute = ComputeOptions(check=config.compute.check)
     experiment = prepare(config.model_copy(update={"compute": compute}))
-    if run.records:
-        first, shape = run.records[0], (config.population, config.episodes)
-        if first.returns.shape != shape or len(first.champion_weights) != experiment.network.num_weights:
-            raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
+    if not _fits(run, experiment):
+        raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
     return experiment if env is None else _elsewhere(experiment, env)
+
+
+def _fits(run: store.Stored, experiment: Experiment) -> bool:
+    """Return whether what was recorded has the sizes of an experiment."""
+    W = experiment.network.num_weights
+    if isinstance(run, store.StoredChampion):
+        return len(run.held_out.weights) == W
+    if not run.records:
+        return True
+    first = run.records[0]
+    shape = (experiment.config.population, experiment.config.episodes)
+    return first.returns.shape == shape and len(first.champion_weights) == W
 
 
 def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:

@@ -78,6 +78,26 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
         raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
 
 
+def final_champion(experiment: Experiment, run: store.Stored) -> tuple[Genomes, Float32 | None]:
+    """Return the final champion (P = 1) and its normalizer [2, O], None where observations are not normalized.
+
+    Args:
+        experiment: That of the run.
+        run: A run with a complete generation, or a champion file.
+
+    Raises:
+        InputError: The file is damaged.
+    """
+    if isinstance(run, store.StoredRun):
+        strategy, state = restore(experiment, run)
+        return strategy.champion(state), normalizer_of(experiment, run, run.num_generations)
+    genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
+    O = experiment.network.observation_size if experiment.config.normalize_observations else None
+    if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
+        raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
+    return genome, run.normalizer
+
+
 def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:
     """Return [2, O]: with what a generation's observations are normalized, up to the next one; None for not at all.
 

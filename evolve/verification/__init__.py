@@ -2,12 +2,14 @@
 
 A run's log is compared with another's (`compare`), or with what this machine makes of it: its champions evaluated again
 (`reevaluate`), or all of it (`rerun`). At the first difference the episode is played again here; its step hashes give
-the step, and whether the observations or the actions differ first: an environment, or a network.
+the step, and whether the observations or the actions differ first: an environment, or a network. A champion file, which
+has no log, is compared by its held-out episodes, and by the digest of its run.
 """
 
 from dataclasses import replace
 
 from evolve.training import Experiment
+from evolve.verification.champion_check import reevaluate_champion, rerun_champion
 from evolve.verification.file_comparison import compare
 from evolve.verification.playing import EachStep, environment_seed, make_engine, play
 from evolve.verification.reevaluation import reevaluate
@@ -27,7 +29,9 @@ __all__ = [
     "make_engine",
     "play",
     "reevaluate",
+    "reevaluate_champion",
     "rerun",
+    "rerun_champion",
     "spot_check",
     "tolerant",
 ]

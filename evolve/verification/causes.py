@@ -34,6 +34,7 @@ _WHY: dict[str, tuple[Cause, str]] = {
     "weights": ("network", "the stored genome is not the one that was evaluated: a weight or a connection was changed"),
     "shape": ("configuration", "the numbers of candidates or episodes differ"),
     "held-out": ("environment", "held-out episodes have other returns, or what was logged of them was changed"),
+    "digest": ("environment", "the run was another one; its run file, if it was kept, tells where they differ first"),
     "log": ("log", "what was evaluated is equal, so what was logged of it was changed afterwards"),
 }
 

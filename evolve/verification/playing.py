@@ -19,8 +19,8 @@ from evolve.rollouts import (
     Rollout,
     generation_keys,
 )
-from evolve.store import StoredRun
-from evolve.training import Experiment, normalizer_of
+from evolve.store import Stored, StoredRun
+from evolve.training import Experiment, final_champion, normalizer_of
 from evolve.verification.selection import Episode
 
 _LOG = logging.getLogger("evolve")
@@ -36,7 +36,7 @@ def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = Non
 
 
 def play(
-    run: StoredRun, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
+    run: Stored, experiment: Experiment, chosen: Episode, engine: Engine, each_step: EachStep | None = None
 ) -> EpisodeResults:
     """Play an episode in slot 0 of an engine; return its results (N = 1).
 
@@ -75,17 +75,19 @@ def play(
     return results
 
 
-def episode_batch(run: StoredRun, experiment: Experiment, chosen: Episode) -> EpisodeBatch:
+def episode_batch(run: Stored, experiment: Experiment, chosen: Episode) -> EpisodeBatch:
     """Return the batch (N = 1) of an episode of a run."""
     common = experiment.config.common_random_numbers
     keys = generation_keys(chosen.generation, chosen.candidate + 1, common)[-1:]
-    generation = chosen.generation if chosen.purpose is Purpose.EPISODE else run.num_generations
-    normalizer = normalizer_of(experiment, run, generation)
+    if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
+        normalizer = normalizer_of(experiment, run, chosen.generation)
+    else:
+        _, normalizer = final_champion(experiment, run)
     episodes = range(chosen.episode, chosen.episode + 1)
     return EpisodeBatch.of(run.header.seed, chosen.purpose, chosen.genome, keys, episodes, normalizer)
 
 
-def environment_seed(run: StoredRun, experiment: Experiment, chosen: Episode) -> int:
+def environment_seed(run: Stored, experiment: Experiment, chosen: Episode) -> int:
     """Return the seed of an episode's environment."""
     return int(episode_batch(run, experiment, chosen).environment_seeds()[0])
 

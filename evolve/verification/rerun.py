@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import store
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, flatten
 from evolve.errors import pluralize
@@ -17,6 +16,7 @@ from evolve.training import Experiment, iterate, restore
 from evolve.verification.causes import explain, genome_cause
 from evolve.verification.diagnosis import HERE, diagnose
 from evolve.verification.logs import FirstDifference, first_difference, log_of_record, same_arrays
+from evolve.verification.newest_generation import NewestGeneration
 from evolve.verification.reevaluation import check_rest
 from evolve.verification.verdict import Side, Verdict, as_texts
 
@@ -53,19 +53,12 @@ def rerun(
     return check_rest(run, experiment, coordinator) or equal
 
 
-class _ComparingLog:
-    """Takes the place of a run file: compares each generation with the log, and keeps the newest state only."""
+class _ComparingLog(NewestGeneration):
+    """Compares each generation with the log."""
 
     def __init__(self, run: StoredRun) -> None:
-        self.path = run.path
-        self.header = run.header
+        super().__init__(run.path, run.header)
         self._log = run
-        self.num_generations = 0
-        self.steps = 0
-        self.last: Record | None = None
-        self.checkpoint: Mapping[str, NDArray[Any]] = {}
-        self.held_out: store.HeldOut | None = None
-        self.complete = False
         self.difference: tuple[FirstDifference, Record] | None = None
 
     def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None) -> None:
@@ -74,12 +67,7 @@ class _ComparingLog:
         if found is not None:
             self.difference = found, record
             raise _DifferenceFound
-        self.num_generations += 1
-        self.last = record
-        self.checkpoint = checkpoint
-
-    def flush(self) -> None:
-        """Keep nothing."""
+        super().append(record, checkpoint, genomes)
 
 
 class _DifferenceFound(Exception):  # noqa: N818 - what was looked for

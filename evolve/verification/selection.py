@@ -14,8 +14,8 @@ from evolve import store
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.store import StoredRun
-from evolve.training import Experiment, restore
+from evolve.store import Stored, StoredChampion, StoredRun
+from evolve.training import Experiment, final_champion, restore
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Episode:
 
 
 def choose(
-    run: StoredRun,
+    run: Stored,
     experiment: Experiment,
     generation: int | None = None,
     candidate: int | None = None,
@@ -53,7 +53,7 @@ def choose(
     """Return an episode of a run.
 
     Args:
-        run: The run.
+        run: The run, or a champion file, whose episodes are held out unless they are for validation.
         experiment: That of the run.
         generation: A complete one, or the one that comes next; by default the last complete one.
         candidate: Whose episode it is; by default the champion's.
@@ -63,11 +63,14 @@ def choose(
     Raises:
         InputError: The file does not have it.
     """
+    if isinstance(run, StoredChampion):
+        _check_is_final(run, generation, candidate)
+        purpose = Purpose.HELD_OUT if purpose is Purpose.EPISODE else purpose
     num_generations = run.num_generations
     most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # there is no end of the others
     if not 0 <= episode < most:
         raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})", episode)
-    if purpose is not Purpose.EPISODE:
+    if isinstance(run, StoredChampion) or purpose is not Purpose.EPISODE:
         return _of_final_champion(run, experiment, episode, purpose)
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
@@ -84,6 +87,13 @@ def choose(
         raise InputError("candidate", expected, candidate, cure)
     logged = _logged_return(run.records[generation], chosen, episode)
     return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
+
+
+def _check_is_final(champion: StoredChampion, generation: int | None, candidate: int | None) -> None:
+    """Raise InputError where another than the final champion is asked for."""
+    for name, given in (("generation", generation), ("candidate", candidate)):
+        if given is not None:
+            raise InputError(name, f"none with {champion.path}, which has the final champion alone", given)
 
 
 def _logged_return(record: store.Record, candidate: int, episode: int) -> float | None:
@@ -125,16 +135,16 @@ def _of_next_generation(
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 
-def _of_final_champion(run: StoredRun, experiment: Experiment, episode: int, purpose: Purpose) -> Episode:
-    if not run.records:
+def _of_final_champion(run: Stored, experiment: Experiment, episode: int, purpose: Purpose) -> Episode:
+    if not run.num_generations:
         came = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", came)
-    strategy, state = restore(experiment, run)
+    champion, _ = final_champion(experiment, run)
     if purpose is Purpose.VALIDATION:
-        return Episode(strategy.champion(state), purpose, run.num_generations, 0, episode, None)
+        return Episode(champion, purpose, run.num_generations, 0, episode, None)
     known = () if run.held_out is None else run.held_out.returns
     logged = float(known[episode]) if episode < len(known) else None
-    return Episode(strategy.champion(state), purpose, 0, 0, episode, logged)
+    return Episode(champion, purpose, 0, 0, episode, logged)
 
 
 def choose_champions(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:

@@ -1,0 +1,64 @@
+"""evolve export: a run's champion in a small file of its own, or the run's numbers for other tools."""
+
+import argparse
+from pathlib import Path
+
+from evolve import store
+from evolve.analysis import exports
+from evolve.cli.app import App, launch
+from evolve.cli.parser import Parser
+from evolve.errors import RunError
+from evolve.store.disk import check_writable
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "evolve.export",
+        "Write the final champion of a run to a small file, which replay, evaluate, verify, plot --network and "
+        "evolve.load take; or the run's numbers by generation.",
+        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 -o pole.champion",
+        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --csv",
+        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --tensorboard -o logs/pole",
+    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a run file")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
+    kinds.add_argument("--tensorboard", action="store_true", help="the same as an event file, in a directory")
+    out = f"by default the name of FILE with {exports.CHAMPION_SUFFIX} or .csv, or -tensorboard, beside it"
+    add("-o", "--output", type=Path, metavar="OUT", help=out)
+    return parser
+
+
+def _output(options: argparse.Namespace) -> Path:
+    """Return where to write. Raises InputError where that cannot be, before any work."""
+    file: Path = options.file
+    given: Path | None = options.output
+    if options.tensorboard:
+        exports.check_tensorboard()
+        return given or file.with_name(f"{file.stem}-tensorboard")
+    suffix = ".csv" if options.csv else exports.CHAMPION_SUFFIX
+    output = given or file.with_suffix(suffix)
+    check_writable(output, (suffix,))
+    return output
+
+
+def _body(app: App, argv: list[str]) -> int:
+    options = _parser().parse_args(argv)
+    run = store.read(options.file)
+    if not run.num_generations:
+        raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to export")
+    output = _output(options)
+    if options.csv:
+        exports.write_csv(run, output)
+    elif options.tensorboard:
+        exports.write_tensorboard(run, output)
+    else:
+        exports.export_champion(run, output)
+    print(output)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("export", _body, argv)

@@ -1,0 +1,181 @@
+"""The export command, and what takes the champion files that it writes."""
+
+import csv
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from conftest import make_runs
+
+import evolve
+from evolve import store
+
+QUICK = (
+    "-e",
+    "Pendulum-v1",
+    "--set",
+    "env.max_episode_steps=20",
+    "-p",
+    6,
+    "-r",
+    2,
+    "-g",
+    3,
+    "--set",
+    "held_out_episodes=4",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A plain network, and one with normalized observations; and one that has no held-out returns."""
+    where = tmp_path_factory.mktemp("export")
+    make_runs(where, *QUICK, "-d", 3, "-s", 1, "-o", "plain")
+    make_runs(where, *QUICK, "-a", "mlp", "-d", 3, "-s", 2, "-o", "normalized", "--set", "normalize_observations=true")
+    make_runs(where, *QUICK[:-2], "-d", 3, "-s", 3, "-o", "bare", "--set", "held_out_episodes=0")
+    return where
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(params=["plain", "normalized"])
+def champion(request, here, call):
+    """The run file and the champion file of a run."""
+    run = next((here / request.param).glob("*.h5"))
+    assert call("export", run).out.strip() == str(run.with_suffix(".champion"))
+    return run, run.with_suffix(".champion")
+
+
+def test_a_champion_file_has_what_its_run_has(champion):
+    run, file = map(evolve.load, champion)
+    assert file.digest == run.digest
+    assert file.config == run.config
+    assert file.num_generations == 3
+    assert file.steps == sum(record.steps for record in store.read(run.path).records)
+    assert file.held_out.returns.tolist() == run.held_out.returns.tolist()
+    assert file.evaluate(6).returns.tolist() == run.evaluate(6).returns.tolist()
+    assert "<ChampionFile " in repr(file)
+
+
+def test_its_policy_acts_as_that_of_the_run(champion):
+    run, file = map(evolve.load, champion)
+    one, other = run.champion(), file.champion()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        observation = rng.normal(size=one.experiment.network.observation_size)
+        assert one.outputs(observation).tobytes() == other.outputs(observation).tobytes()
+
+
+def test_every_command_takes_it(champion, call):
+    run, file = champion
+    assert call("verify", file).out.startswith(f"{file}: equal: the champion of 3 generations, 4 held-out episodes")
+    full = call("verify", file, "--full", "--json")
+    assert (full.code, json.loads(full.out)[str(file)]["equal"]) == (0, True)
+    before = file.read_bytes()
+    assert call("evaluate", file, "--episodes", 6, "--json").code == 0
+    assert file.read_bytes() == before
+    done = call("replay", file, "--episode", 2)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "equal to the log, to the bit")
+    assert done.out == call("replay", run, "--held-out", "--episode", 2).out
+    assert call("plot", file, "--network", "-o", "network.svg").code == 0
+
+
+def test_many_champions_are_verified_by_one_command(here, call):
+    files = []
+    for name in ("plain", "normalized"):
+        files.append(next((here / name).glob("*.h5")).with_suffix(".champion"))
+        assert call("export", files[-1].with_suffix(".h5")).code == 0
+    assert call("verify", *files).out.count(": equal: ") == 2
+    with h5py.File(files[0], "r+") as file:
+        file["evaluation/returns"][2] += 1.0
+    done = call("verify", *files)
+    assert done.code == 1
+    assert "different: 1 of 4 held-out episodes have other returns, the first is episode 2" in done.out
+    assert done.out.count(": equal: ") == 1
+    assert call("verify", files[0], next((here / "plain").glob("*.h5"))).code == 2
+
+
+@pytest.mark.parametrize("what", ["evaluation/weights", "digest"])
+def test_a_champion_that_was_changed_does_not_verify(champion, call, what):
+    _, path = champion
+    with h5py.File(path, "r+") as file:
+        if what == "digest":
+            file.attrs["digest"] = "00" * 32
+        else:
+            file[what][...] = -file[what][...]
+    done = call("verify", path, "--full")
+    assert done.code == 1
+    assert "different: " in done.out
+
+
+def test_what_a_champion_file_lacks_is_refused(champion, call):
+    _, file = champion
+    network = ("plot", file, "--network", "--generation", 0)
+    generations = ("replay", file, "--generations", "0")
+    for words in (("replay", file, "--generation", 1), generations, network, ("plot", file), ("run", "--resume", file)):
+        done = call(*words)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+
+
+def test_a_run_without_held_out_returns_says_what_to_do(here, call):
+    run = next((here / "bare").glob("*.h5"))
+    done = call("export", run)
+    assert done.code == 2
+    assert f"Evaluate its champion first: python -m evolve.evaluate {run}" in done.err
+    assert call("evaluate", run, "--episodes", 3).code == 0
+    assert call("export", run, "-o", "ours.champion").code == 0
+    assert evolve.load("ours.champion").held_out.returns.shape == (3,)
+    assert evolve.load(run).export("again.champion").read_bytes()
+
+
+def test_columns_as_csv(here, call):
+    run = next((here / "plain").glob("*.h5"))
+    assert call("export", run, "--csv", "-o", "numbers.csv").code == 0
+    with open("numbers.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    table = evolve.load(run).table()
+    assert [row["digest"] for row in rows] == table["digest"]
+    assert [float(row["best_fitness"]) for row in rows] == table["best_fitness"]
+
+
+def test_columns_for_tensorboard(here, call):
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event
+
+    run = next((here / "plain").glob("*.h5"))
+    assert call("export", run, "--tensorboard", "-o", "logs").code == 0
+    found: dict[str, list[float]] = {}
+    data = next((here / "logs").iterdir()).read_bytes()
+    while data:  # a record: its length (8 bytes), a checksum (4), the event, a checksum (4)
+        length = int.from_bytes(data[:8], "little")
+        event = Event.FromString(data[12 : 12 + length])
+        data = data[16 + length :]
+        for value in event.summary.value:
+            found.setdefault(value.tag, []).append(value.simple_value)
+    table = evolve.load(run).table()
+    assert found["best_fitness"] == pytest.approx(table["best_fitness"])
+    assert found["steps"] == table["steps"]
+
+
+def test_without_the_library_for_tensorboard(here, call, absent):
+    run = next((here / "plain").glob("*.h5"))
+    absent("tensorboardX")
+    done = call("export", run, "--tensorboard", "-o", "logs")
+    assert done.code == 2
+    assert "pip install 'evolve[tensorboard]'" in done.err
+    assert not (here / "logs").exists()
+
+
+def test_outputs_are_refused_before_any_work(here, call):
+    run = next((here / "plain").glob("*.h5"))
+    for output in ("wrong.txt", "nowhere/a.champion"):
+        done = call("export", run, "-o", output)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+    assert call("export", run, "--csv", "--tensorboard").code == 2
