@@ -417,7 +417,9 @@ def _plan(experiment: Any, seed: int | None, output: str | Path | None, settings
     if isinstance(experiment, Config):
         table: dict[str, Any] = experiment.model_dump(mode="json", exclude_none=True)
     elif isinstance(experiment, Mapping):
-        table = deepcopy(dict(experiment))
+        table = {}
+        for key, value in deepcopy(dict(experiment)).items():
+            _override(table, key, value)
     elif experiment is not None and Path(experiment).suffix == ".h5":
         file = Path(experiment)
         table = experiment_table(file)

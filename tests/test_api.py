@@ -154,8 +154,9 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
     (here / "small.toml").write_text('seeds = [4, 5]\ngenerations = 2\npopulation = 4\n[env]\nid = "CartPole-v1"\n')
     by_file = evolve.train("small.toml", output="a")
     assert by_file.seed == 4
-    table = {"generations": 2, "population": 4, "env": {"id": "CartPole-v1"}}
-    assert evolve.train(table, seed=4, output="b").digest == by_file.digest
+    for env in ({"id": "CartPole-v1"}, "CartPole-v1"):
+        table = {"generations": 2, "population": 4, "env": env}
+        assert evolve.train(table, seed=4, output=f"b{len(env)}").digest == by_file.digest
     assert evolve.train(by_file.config, output="c").digest == by_file.digest
     other = evolve.train("small.toml", seed=4, output="d", strategy={"weight_noise": 0.2})
     assert other.generations[0].digest == by_file.generations[0].digest

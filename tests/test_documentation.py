@@ -111,6 +111,17 @@ def test_the_script_gives_every_rank_the_same(tmp_path):
     assert len(set(found)) == 1
 
 
+def test_weights_and_biases_gets_every_generation(tmp_path):
+    pytest.importorskip("wandb")
+    write_files("other-tools.md", tmp_path)
+    words = [sys.executable, "live_wandb.py"]
+    env = environment(PYTHONPATH=str(ROOT))
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "held_out_mean" in done.stderr
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
 def calls(page):
     """Yield (command, arguments) for each call of a command in the shell blocks of a page."""
     for _, _, code in blocks(page, "sh"):

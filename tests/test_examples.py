@@ -8,6 +8,8 @@ import sys
 import pytest
 from conftest import ROOT, environment
 
+import evolve
+
 NOTEBOOK = json.loads((ROOT / "examples" / "notebook.ipynb").read_text())
 CODE = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
@@ -47,6 +49,20 @@ def test_the_notebook_runs_and_learns(shown):
     assert float(re.search(r"^mean ([\d.]+)", shown, re.M)[1]) > 200
     assert "equal: the champions of 8 generations" in shown
     assert float(re.search(r"generations ([\d.]+)$", shown, re.M)[1]) < 20
+
+
+def test_a_study_chooses_settings_and_its_runs_are_whole(tmp_path):
+    pytest.importorskip("optuna")
+    words = [sys.executable, "-W", "error", str(ROOT / "examples" / "optuna_study.py")]
+    few = ["--trials", "2", "--seeds", "1", "--generations", "2"]
+    env = environment(PYTHONPATH=str(ROOT))
+    done = subprocess.run(
+        [*words, *few], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert re.search(r"^best: trial [01] with .*weight_noise", done.stdout, re.M)
+    runs = [evolve.load(path) for path in tmp_path.glob("runs/study/trial-*/seed-1.h5")]
+    assert [run.complete for run in runs] == [True, True]
+    assert len({run.config.to_toml() for run in runs}) == 2
 
 
 def test_what_a_cell_shows_is_short(shown):
