@@ -185,7 +185,7 @@ def test_plastic_networks_and_all_of_the_strategy(digests):
 
 
 def test_the_seed_has_an_effect(digests):
-    # In the ancestor it had none.
+    # In the 2020 script it had none.
     assert digests(*QUICK)[0][0] != digests(*QUICK, "-s", 14)[0][0]
 
 

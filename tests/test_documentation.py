@@ -383,5 +383,5 @@ def test_experiments_are_valid_and_ask_a_question(path):
 
 def test_the_2020_experiment_is_the_command_in_the_pages():
     (arguments,) = (words for page, _, words in CALLS if page == "command-line.md" and "41337" in words)
-    preset = [str(ROOT / "experiments/ancestor.toml")]
+    preset = [str(ROOT / "experiments/script-2020.toml")]
     assert prepare(load(arguments)[0][0]).config == prepare(load(preset)[0][0]).config

@@ -79,7 +79,7 @@ def test_flags_override_the_experiment_and_set_overrides_flags(tmp_path):
     assert (config.network.name, config.network.options.hidden) == ("hebbian-dag", (4, 4))
 
 
-def test_the_ancestors_letters():
+def test_the_letters_of_the_2020_script():
     words = "-e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337"
     (config,), _, resume = load(words.split())
     assert not resume

@@ -97,7 +97,7 @@ def test_largest_bounds_do_not_overflow():
 
 
 def test_discrete_actions_are_integers():
-    # In the ancestor discrete actions received floats.
+    # In the 2020 script discrete actions received floats.
     space = spaces.Discrete(3, start=5)
     actions = separate(space, decode(space, [[0, 1, 0], [2, 2, 1], [-1, -1, 0]]))
     assert actions == [6, 5, 7]

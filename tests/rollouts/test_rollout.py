@@ -99,7 +99,7 @@ def test_arrival_does_not_matter():
 
 @pytest.mark.parametrize("network", REMEMBERING, ids=lambda n: n["name"])
 def test_nothing_leaks_from_one_candidate_to_the_next(network):
-    # In the ancestor traces did: with plasticity, the second episode of a slot would differ.
+    # In the 2020 script traces did: with plasticity, the second episode of a slot would differ.
     rollout, batch = setting("toys:Switches-v0", **network)
     together = rollout(1)
     together.submit(batch)

@@ -23,7 +23,7 @@ BY_TRACES = (*SMALL, "--set", "strategy.trace_pruning=0.3", "--set", "strategy.u
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Runs of seed 13 by one rank and by three, and one of seed 41337, pruned by traces alone."""
-    place = tmp_path_factory.mktemp("ancestor")
+    place = tmp_path_factory.mktemp("script-2020")
     words = (*BY_TRACES, "--set", "held_out_episodes=7")
     for name, seed in (("one", 13), ("other", 41337)):
         make_runs(place, *words, "-s", seed, "-o", name)
