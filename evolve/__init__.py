@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from evolve.environments import register_task
     from evolve.errors import EpisodeError, EvolveError, InputError, RunError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+"""The one place of the version: pyproject.toml reads it, and the changelog's newest heading is compared with it."""
 
 __all__ = [
     "ChampionFile",

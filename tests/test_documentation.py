@@ -1,4 +1,4 @@
-"""README.md and docs/: their Python runs, their commands parse, their links lead to files, their tables are complete.
+"""The pages: their Python runs, their commands parse, their links lead to files, their tables are complete.
 
 A block of code may have an HTML comment right above it: `<!-- file: NAME -->` puts it into a file, in the folder in
 which the page is run; `<!-- not run: reason -->` leaves it alone.
@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import h5py
 import numpy as np
@@ -32,8 +33,8 @@ from evolve.store import schema
 from evolve.strategies import STRATEGIES, portable
 from evolve.training import prepare
 
-README = ROOT / "README.md"
-PAGES = {path.name: path for path in (README, *sorted((ROOT / "docs").glob("*.md")))}
+LOOSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = {path.name: path for path in (*LOOSE, *sorted((ROOT / "docs").glob("*.md")))}
 TEXTS = {name: path.read_text() for name, path in PAGES.items()}
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 
@@ -191,6 +192,16 @@ def test_the_test_command_is_what_ci_runs():
     assert done.stdout == code
 
 
+def test_the_version_stands_in_one_place():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "evolve.__version__"}
+    assert re.findall(r"^## (\S+)$", TEXTS["CHANGELOG.md"], re.M)[0] == evolve.__version__
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert not re.search("^version:", citation, re.M)
+    assert f"license: {project['project']['license']}\n" in citation
+
+
 def slug(heading):
     """Return the anchor of a heading, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -210,7 +221,7 @@ def test_links_lead_to_files(page):
 
 def test_every_page_is_linked_from_the_readme():
     linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", TEXTS["README.md"]))
-    assert linked == set(PAGES) - {"README.md"}
+    assert linked == set(PAGES) - {path.name for path in LOOSE}
 
 
 @pytest.mark.parametrize("page", PAGES)
