@@ -6,7 +6,7 @@ which the page is run; `<!-- not run: reason -->` leaves it alone.
 
 import argparse
 import ast
-import importlib
+import importlib.util
 import itertools
 import json
 import re
@@ -16,7 +16,6 @@ import sys
 import tomllib
 
 import h5py
-import numpy as np
 import pytest
 from architecture import FILES, LADDER
 from conftest import ROOT, environment, launcher
@@ -285,12 +284,23 @@ def test_old_spellings_are_accepted():
             assert option not in now
 
 
-def test_the_run_file_is_described():
-    columns = [*schema.COLUMNS.values(), schema.STEP_HASHES, *schema.POPULATION.values(), *schema.HELD_OUT.values()]
-    expected = {c.path: (c.symbols, np.dtype(c.dtype).name.replace("bytes512", "S64")) for c in columns}
-    table = rows("run-file.md", "path | shape | type | unit | meaning")
-    assert {names(row[0])[0]: (row[1], row[2]) for row in table} == expected
+@pytest.fixture(scope="module")
+def generate():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_follows_from_the_code_is_up_to_date(generate):
+    for path, text in generate.pages():
+        assert path.read_text() == text, f"{path.name}: run `python docs/generate.py`"
     assert f"Schema {schema.SCHEMA}." in TEXTS["run-file.md"]
+
+
+def test_a_page_without_its_place_is_refused(generate):
+    with pytest.raises(ValueError, match="expected one place <!-- columns -->, got 0"):
+        generate.filled("nothing", "columns", "")
 
 
 def test_the_attributes_of_the_run_file_are_described(tmp_path):

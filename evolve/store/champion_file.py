@@ -14,12 +14,21 @@ import numpy as np
 
 from evolve.errors import InputError
 from evolve.shapes import Float32
+from evolve.store.columns import Column, write
 from evolve.store.disk import atomic_write, naming_output
 from evolve.store.reading import check_held_out, open_file, read
-from evolve.store.schema import HELD_OUT, Column, Header, HeldOut, StoredRun
+from evolve.store.schema import HELD_OUT, Header, HeldOut, StoredRun
 
 CHAMPION_SCHEMA = 1
-_NORMALIZER = {"normalizer": Column("evaluation/normalizer", "2 O", np.float32, optional=True)}
+_NORMALIZER = {
+    "normalizer": Column(
+        "evaluation/normalizer",
+        "2 O",
+        np.float32,
+        "what is subtracted from observations, and what the difference is multiplied by",
+        optional=True,
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -61,9 +70,9 @@ def write_champion(champion: StoredChampion) -> None:
                               num_generations=champion.num_generations, steps=champion.steps,
                               seconds=champion.seconds)  # fmt: skip
             for name, column in HELD_OUT.items():
-                file[column.path] = getattr(champion.held_out, name)
+                write(file, column, getattr(champion.held_out, name))
             if champion.normalizer is not None:
-                file[_NORMALIZER["normalizer"].path] = champion.normalizer
+                write(file, _NORMALIZER["normalizer"], champion.normalizer)
         with open(partial, "rb") as disk:
             os.fsync(disk.fileno())
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.shapes import check_shape
+from evolve.store.columns import Column
 from evolve.store.schema import (
     COLUMNS,
     HELD_OUT,
     POPULATION,
     SCHEMA,
     STEP_HASHES,
-    Column,
     Header,
     HeldOut,
     Record,

@@ -1,15 +1,19 @@
-"""What a run file holds: the one table of its columns, each declared where the record has its field."""
+"""What a run file holds: the one table of its columns, each declared where the record has its field.
+
+Shape, unit and meaning of a column go into the file as attributes of its dataset, and into docs/run-file.md.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
+from evolve.store.columns import Column, column, columns_of
 
 SCHEMA = 3
 
@@ -20,62 +24,92 @@ def path_of(directory: Path, seed: int) -> Path:
 
 
 @dataclass(frozen=True)
-class Column:
-    """Where an array lies in the file, its type, and its shape in the project's alphabet.
-
-    chunk: how many bytes are stored together, about. optional: whether some runs have none.
-    """
-
-    path: str
-    symbols: str
-    dtype: Any
-    chunk: int = 2048
-    optional: bool = False
-
-
-def column(path: str, symbols: str, dtype: DTypeLike, chunk: int = 2048, optional: bool = False) -> Any:
-    """Declare a field that is a column of the run file."""
-    declared = Column(path, symbols, np.dtype(dtype), chunk, optional)
-    return field(default=None, metadata={"column": declared}) if optional else field(metadata={"column": declared})
-
-
-def columns_of(record: type[Any]) -> dict[str, Column]:
-    """Return the columns that the fields of a record declare, by name."""
-    return {f.name: f.metadata["column"] for f in fields(record)}
-
-
-@dataclass(frozen=True)
 class Record:
     """One generation; its columns have G, the generations, as their first axis.
 
     Fields named as a quantity of `rollouts.EpisodeResults` are filled with that quantity, for every episode.
     """
 
-    returns: Float64 = column("generation/returns", "G P E", np.float64)
-    lengths: Int32 = column("generation/lengths", "G P E", np.int32)
-    episode_seconds: Float32 = column("generation/episode_seconds", "G P E", np.float32)
-    """The wall time that each episode took in its environment."""
-    fitness: Float64 = column("generation/fitness", "G P", np.float64)
-    connections: Int32 = column("generation/connections", "G P", np.int32)
-    digest: bytes = column("generation/digest", "G", "S64")
-    """64 hexadecimal characters."""
-    seconds: float = column("generation/seconds", "G", np.float64)
-    steps: int = column("generation/steps", "G", np.int64)
-    busy_seconds: Float64 = column("rank/busy_seconds", "G R", np.float64)
-    environment_seconds: Float64 = column("rank/environment_seconds", "G R", np.float64)
-    """The part of busy_seconds that was spent in environments."""
-    champion_weights: Float32 = column("champion/weights", "G W", np.float32)
-    champion_mask: Bool = column("champion/mask", "G W", np.bool_)
-    champion_candidate: int = column("champion/candidate", "G", np.int64)
-    champion_fitness: float = column("champion/fitness", "G", np.float64)
-    champion_step_hashes: UInt8 = column("champion/step_hashes", "L 2", np.uint8, chunk=2**14)
-    """[Σ min(length, MAX_HASHED_STEPS), 2], its episodes end to end; in the file those of all champions."""
-    fingerprints: UInt64 = column("fingerprint/episodes", "G P E 2", np.uint64)
-    """Of observations and of network outputs."""
-    genome_fingerprints: UInt64 = column("fingerprint/genomes", "G P", np.uint64)
-    trace_fingerprints: UInt64 = column("fingerprint/traces", "G P", np.uint64)
-    normalizer: Float32 | None = column("generation/normalizer", "G 2 O", np.float32, optional=True)
-    """[2, O], with which this generation was evaluated, where observations are normalized."""
+    returns: Float64 = column(
+        "generation/returns",
+        "G P E",
+        np.float64,
+        "return of each episode; NaN where it failed, or was not played (racing)",
+        "reward",
+    )
+    lengths: Int32 = column(
+        "generation/lengths", "G P E", np.int32, "environment steps of each episode; 0 where it was not played", "steps"
+    )
+    episode_seconds: Float32 = column(
+        "generation/episode_seconds",
+        "G P E",
+        np.float32,
+        "wall time of each episode in its environment; environments stepped together share it equally",
+        "s",
+    )
+    fitness: Float64 = column(
+        "generation/fitness",
+        "G P",
+        np.float64,
+        "what selection saw: the mean return, less the cost of connections",
+        "reward",
+    )
+    connections: Int32 = column(
+        "generation/connections", "G P", np.int32, "connections left of each candidate", "connections"
+    )
+    digest: bytes = column(
+        "generation/digest", "G", "S64", "sha256 that stands for all generations up to this one", "hex"
+    )
+    seconds: float = column("generation/seconds", "G", np.float64, "wall time of the generation", "s")
+    steps: int = column("generation/steps", "G", np.int64, "environment steps of the generation", "steps")
+    busy_seconds: Float64 = column("rank/busy_seconds", "G R", np.float64, "wall time that each rank was at work", "s")
+    environment_seconds: Float64 = column(
+        "rank/environment_seconds", "G R", np.float64, "the part of busy_seconds that was spent in environments", "s"
+    )
+    champion_weights: Float32 = column(
+        "champion/weights", "G W", np.float32, "weights of the best candidate of each generation"
+    )
+    champion_mask: Bool = column(
+        "champion/mask", "G W", np.bool_, "connections left of the best candidate of each generation"
+    )
+    champion_candidate: int = column(
+        "champion/candidate", "G", np.int64, "number of the best candidate of each generation"
+    )
+    champion_fitness: float = column(
+        "champion/fitness", "G", np.float64, "fitness of the best candidate of each generation", "reward"
+    )
+    champion_step_hashes: UInt8 = column(
+        "champion/step_hashes",
+        "L 2",
+        np.uint8,
+        "a byte for the observations and one for the outputs after each step of the best candidates (4,096 at most "
+        "of an episode), all episodes end to end, generation after generation",
+        "hash",
+        chunk=2**14,
+    )
+    """[Σ min(length, MAX_HASHED_STEPS), 2]; in the file those of all champions."""
+    fingerprints: UInt64 = column(
+        "fingerprint/episodes",
+        "G P E 2",
+        np.uint64,
+        "fingerprints of all observations, and of all network outputs, of each episode",
+        "hash",
+    )
+    genome_fingerprints: UInt64 = column(
+        "fingerprint/genomes", "G P", np.uint64, "fingerprint of weights and mask of each candidate", "hash"
+    )
+    trace_fingerprints: UInt64 = column(
+        "fingerprint/traces", "G P", np.uint64, "fingerprint of the traces of each candidate", "hash"
+    )
+    normalizer: Float32 | None = column(
+        "generation/normalizer",
+        "G 2 O",
+        np.float32,
+        "what is subtracted from observations, and what the difference is multiplied by; only where observations are "
+        "normalized",
+        optional=True,
+    )
+    """[2, O], with which this generation was evaluated."""
 
 
 COLUMNS = columns_of(Record)
@@ -89,8 +123,20 @@ def num_step_hashes(lengths: Int32) -> int:
 
 
 POPULATION = {
-    "weights": Column("population/weights", "G P W", np.float32, chunk=2**16),
-    "mask": Column("population/mask", "G P W", np.bool_, chunk=2**16),
+    "weights": Column(
+        "population/weights",
+        "G P W",
+        np.float32,
+        'weights of every candidate; only with output.genomes = "all"',
+        chunk=2**16,
+    ),
+    "mask": Column(
+        "population/mask",
+        "G P W",
+        np.bool_,
+        "connections left of every candidate; only where their weights are",
+        chunk=2**16,
+    ),
 }
 """Every genome, where the experiment says that they are kept."""
 
@@ -99,13 +145,22 @@ POPULATION = {
 class HeldOut:
     """The final champion (weights, mask [W]) on N held-out episodes: returns, environment seeds [N]."""
 
-    returns: Float64 = column("evaluation/returns", "N", np.float64)
-    seeds: Int64 = column("evaluation/seeds", "N", np.int64)
-    weights: Float32 = column("evaluation/weights", "W", np.float32)
-    mask: Bool = column("evaluation/mask", "W", np.bool_)
+    returns: Float64 = column(
+        "evaluation/returns",
+        "N",
+        np.float64,
+        "returns of the final champion on held-out episodes; only once it was evaluated; NaN where one failed",
+        "reward",
+    )
+    seeds: Int64 = column("evaluation/seeds", "N", np.int64, "seeds of the environments of these episodes")
+    weights: Float32 = column("evaluation/weights", "W", np.float32, "weights of the champion that played them")
+    mask: Bool = column("evaluation/mask", "W", np.bool_, "connections left of the champion that played them")
 
 
 HELD_OUT = columns_of(HeldOut)
+
+EVERY_COLUMN = (*columns_of(Record).values(), *POPULATION.values(), *HELD_OUT.values())
+"""All that a run file may hold, beside its checkpoint."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes
-from evolve.store.columns import extend, put, stack
+from evolve.store.columns import extend, put, stack, write
 from evolve.store.disk import DeferredErrorFile, atomic_write, sync
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, is_empty, read, unwritable
@@ -151,7 +151,7 @@ class RunFile:
             del file["evaluation"]
         if self.held_out is not None:
             for name, column in HELD_OUT.items():
-                file[column.path] = getattr(self.held_out, name)
+                write(file, column, getattr(self.held_out, name))
 
 
 def create(path: Path, header: Header) -> RunFile:

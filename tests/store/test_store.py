@@ -14,6 +14,8 @@ import pytest
 from evolve import store
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes
+from evolve.store import schema
+from evolve.store.columns import LETTERS
 
 P, E, W, R = 3, 2, 4, 2
 Z = np.uint64(2**64 - 1)
@@ -80,6 +82,26 @@ def test_layout_is_the_contract(path):
         "evaluation/returns": ((5,), "<f8"), "evaluation/seeds": ((5,), "<i8"),
         "evaluation/weights": ((W,), "<f4"), "evaluation/mask": ((W,), "|b1"),
     }  # fmt: skip
+
+
+def test_datasets_say_what_they_are(path):
+    kept = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
+    file = store.create(path, header())
+    file.append(replace(record(0), normalizer=np.zeros((2, 3), np.float32)), {}, kept)
+    file.held_out = store.HeldOut(np.zeros(5), np.arange(5), np.zeros(W, np.float32), np.ones(W, np.bool_))
+    file.flush()
+    columns = {column.path: column for column in schema.EVERY_COLUMN}
+    described = {}
+    with h5py.File(path) as f:
+        f.visititems(lambda name, item: described.update({name: dict(item.attrs)}) if item.attrs else None)
+    assert described == {"checkpoint": {"num_generations": 1}} | {p: c.attributes for p, c in columns.items()}
+    assert columns["generation/returns"].attributes == {
+        "shape": "generations, candidates, episodes of each candidate",
+        "unit": "reward",
+        "meaning": "return of each episode; NaN where it failed, or was not played (racing)",
+    }
+    letters = "".join(column.symbols for column in columns.values())
+    assert set(LETTERS) == set(letters) - set(" 2")
 
 
 def test_what_was_written_is_read(path):
