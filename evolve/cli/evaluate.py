@@ -16,6 +16,7 @@ from evolve import store
 from evolve.analysis.statistics import interval, mean, summary
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
+from evolve.cli.run_files import one_run_file
 from evolve.config import EnvOptions, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float64
@@ -31,12 +32,8 @@ def _parser() -> Parser:
         "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # elsewhere; not kept",
     )
     add = parser.add_argument
-    add(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="a run file that no run is writing, or a champion file, which stays as it is",
-    )
+    what = "a run file that no run is writing, or its directory; or a champion file, which stays as it is"
+    add("file", type=Path, metavar="FILE", help=what)
     add("--episodes", type=int, default=100, metavar="N", help="how many (100)")
     add("-e", "--env", metavar="ID", help="in another environment")
     add("--engine", metavar="NAME", help="by another environment engine")
@@ -87,7 +84,7 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if not 1 <= options.episodes < 2**31:
         raise InputError("--episodes", "at least 1", options.episodes)
-    run = store.read_any(options.file)
+    run = store.read_any(one_run_file(options.file))
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is no champion")
     own = load_config(run.header.config, str(run.path)).in_evaluation().env

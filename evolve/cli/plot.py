@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from evolve import store
@@ -13,6 +14,7 @@ from evolve.analysis.formatting import between, number
 from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
+from evolve.cli.run_files import one_run_file, run_files
 from evolve.cli.signals import StopFlag
 from evolve.errors import InputError, RunError, pluralize
 from evolve.store.disk import check_writable
@@ -30,7 +32,7 @@ def _parser() -> Parser:
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
     )
     add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
+    add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not, or directories")
     names = "curves.png, final.png or network.png; or .svg, or .pdf"
     add("-o", "--output", type=Path, metavar="OUT", help=names)
     add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")
@@ -97,10 +99,13 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
     figures.save(figures.draw_champion(champion, experiment, shown), output)
 
 
-def _follow(files: list[Path], output: Path, over: str, stop: StopFlag) -> None:
-    """Draw run files whenever one changes, until all are complete or the user stops it."""
+def _follow(paths: list[Path], output: Path, over: str, stop: StopFlag) -> None:
+    """Draw run files, which may be those of directories, whenever one changes, until all are complete."""
     seen: list[int] = []
     while stop.reason() is None:
+        files: list[Path] = []
+        with suppress(InputError):  # a directory that is still empty
+            files = run_files(paths)
         now = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
         if all(now) and now != seen and any(store.read(path).num_generations for path in files):
             seen = now
@@ -124,6 +129,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         found.output = Path("network.png" if found.network else "final.png" if found.final else "curves.png")
     check_writable(found.output, figures.FORMATS)
     figures.check_library()
+    if not found.live:
+        found.files = [one_run_file(found.files[0])] if found.network else run_files(found.files)
     found.over = found.over or "generation"
     return found
 

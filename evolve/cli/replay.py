@@ -14,6 +14,7 @@ from evolve.analysis import video
 from evolve.analysis.video.camera import Camera
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
+from evolve.cli.run_files import one_run_file
 from evolve.cli.signals import StopFlag
 from evolve.environments import Mode
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize
@@ -33,7 +34,7 @@ def _parser() -> Parser:
         "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a run file, or a champion file")
+    add("file", type=Path, metavar="FILE", help="a run file, or its directory; or a champion file")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--generation", type=int, metavar="G", help="a complete one, or the next (the last)")
     several = "the champions of several complete ones, one after another: 0,10,50,last"
@@ -145,7 +146,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     mode = _check(options)
-    run = store.read_any(options.file)
+    run = store.read_any(one_run_file(options.file))
     experiment = reload(run)
     differences = _play_all(run, experiment, _chosen(options, run, experiment), options.video, mode, app.stop)
     if options.video is not None:

@@ -12,6 +12,7 @@ from evolve.analysis.groups import deduplicate_seeds, read_groups
 from evolve.analysis.run_summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
+from evolve.cli.run_files import run_files
 from evolve.store.disk import check_writable
 
 _QUICK = "No film was made (--quick)."
@@ -24,7 +25,9 @@ def _parser() -> Parser:
         "configuration. The page needs no network connection to be read.",
         "python -m evolve.report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not, or directories"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
     quick = "play no episode: no film, no verification, only what the files hold"
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -36,7 +39,7 @@ def _body(app: App, argv: list[str]) -> int:
     check_writable(arguments.output, html.FORMATS)
     html.check_libraries()
     environments.without_display()
-    runs, groups = read_groups(arguments.files)
+    runs, groups = read_groups(run_files(arguments.files))
     if left_out := deduplicate_seeds(groups)[1]:
         print(f"evolve.report: {left_out}", file=sys.stderr)
     begun = [run for group in groups for run in group.runs]

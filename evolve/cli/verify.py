@@ -14,6 +14,7 @@ from evolve import store
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.progress import ProgressReporter, width
+from evolve.cli.run_files import one_run_file
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
 from evolve.store import Stored, StoredChampion, StoredRun
@@ -31,13 +32,13 @@ def _parser() -> Parser:
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
     )
     add = parser.add_argument
-    files = "a run file, to be evaluated again; or two, to be compared; or champion files, each to be evaluated again"
-    add("files", type=Path, nargs="+", metavar="FILE", help=files)
-    add(
-        "--full",
-        action="store_true",
-        help="with one run file, or champion files: run all of it again and compare everything",
+    files = (
+        "a run file, to be evaluated again; or two, to be compared; or champion files, each to be evaluated again; a "
+        "directory stands for the run file in it"
     )
+    add("files", type=Path, nargs="+", metavar="FILE", help=files)
+    full = "with one run file, or champion files: run all of it again and compare everything"
+    add("--full", action="store_true", help=full)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     return parser
 
@@ -73,7 +74,7 @@ def _check_champions(app: App, champions: Sequence[StoredChampion], arguments: a
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_intermixed_args(argv)
-    files = [store.read_any(path) for path in arguments.files]
+    files = [store.read_any(one_run_file(path)) for path in arguments.files]
     champions = [file for file in files if isinstance(file, StoredChampion)]
     if len(champions) == len(files):
         return _check_champions(app, champions, arguments)

@@ -1,0 +1,63 @@
+"""Run files as arguments: by name, or by a directory that holds them."""
+
+from pathlib import Path
+
+import pytest
+from conftest import make_runs
+
+from evolve.cli.run_files import one_run_file, run_files
+from evolve.errors import InputError
+
+QUICK = ("-p", 4, "-r", 1, "-g", 2, "-d", 2, "--set", "held_out_episodes=2")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A directory of two experiments: one of two seeds, one of a single one."""
+    where = tmp_path_factory.mktemp("run-files")
+    make_runs(where, *QUICK, "-s", 9, 10, "-o", "runs/two")
+    make_runs(where, *QUICK, "-p", 5, "-s", 1, "-o", "runs/one")
+    return where / "runs"
+
+
+def test_a_directory_stands_for_its_run_files_in_the_order_of_their_seeds(tmp_path):
+    for name in ("b/seed-10.h5", "b/seed-9.h5", "a/deep/seed-1.h5", "b/.seed-9.h5.partial.h5", "b/other.h5"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "b" / "seed-7.h5").mkdir()
+    expected = [tmp_path / name for name in ("a/deep/seed-1.h5", "b/seed-9.h5", "b/seed-10.h5")]
+    assert run_files([tmp_path]) == expected
+    assert run_files([tmp_path / "b", tmp_path]) == [*expected[1:], expected[0]]
+    assert run_files([Path("x.h5"), Path("x.h5")]) == [Path("x.h5")] * 2
+    assert one_run_file(tmp_path / "a") == expected[0]
+    with pytest.raises(InputError, match=r"expected one run file, or a directory that holds one, got 2 of them\. Name"):
+        one_run_file(tmp_path / "b")
+
+
+def test_commands_take_directories(call, runs, tmp_path):
+    assert call("plot", runs, "-o", "curves.svg").code == 0
+    assert "2 experiments, 3 runs" in (tmp_path / "curves.svg").read_text()
+    assert call("plot", runs, "-o", "live.svg", "--live").code == 0  # all are complete
+    assert call("plot", runs / "one", "--network", "-o", "network.svg").code == 0
+    assert call("report", runs, "--quick", "-o", "all.html").code == 0
+    page = (tmp_path / "all.html").read_text()
+    assert all(f"seed-{seed}.h5" in page for seed in (1, 9, 10))
+    assert call("verify", runs / "one").code == 0
+    assert call("verify", runs / "one", runs / "one" / "seed-1.h5").code == 0
+    assert call("replay", runs / "one").out.endswith("equal to the log, to the bit\n")
+    assert str(runs / "one" / "seed-1.h5") in call("evaluate", runs / "one", "--episodes", 2).out
+
+
+@pytest.mark.parametrize("command", ["report", "plot", "verify", "evaluate", "replay"])
+def test_a_directory_without_run_files_is_refused(call, tmp_path, command):
+    (tmp_path / "empty").mkdir()
+    done = call(command, "empty")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "empty: expected a directory that holds run files (seed-S.h5), got none in it or below it." in done.err
+
+
+@pytest.mark.parametrize("words", [("verify",), ("evaluate",), ("replay",), ("plot", "--network")])
+def test_of_several_run_files_one_is_to_be_named(call, runs, words):
+    done = call(words[0], runs / "two", *words[1:])
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "seed-9.h5" in done.err
