@@ -42,15 +42,10 @@ from evolve.training import (
     restore,
 )
 from evolve.training import iterate as evolve_generations
+from evolve.training.foresight import foresee
+from evolve.training.plan import PlannedRun, plan_runs
 from evolve.training.policy import Policy
-from evolve.training.resume import (
-    PlannedRun,
-    check_and_create_runs,
-    check_same_run,
-    experiment_table,
-    open_run,
-    plan_runs,
-)
+from evolve.training.resume import check_and_create_runs, check_same_run, experiment_table, open_run, replace_run
 from evolve.verification import Verdict, choose, environment_seed, reevaluate, reevaluate_champion, spot_check, tolerant
 
 __all__ = [
@@ -327,6 +322,7 @@ def train(
     seed: int | None = None,
     output: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     callbacks: Iterable[Callable[[Generation], object]] = (),
     **settings: Any,
 ) -> Run:
@@ -338,6 +334,7 @@ def train(
         seed: By default the first one of the experiment.
         output: The directory of the run file, by default `runs/<environment>-<network>`.
         resume: Whether to go on where the run file ends, if there is one; a complete one is returned as it is.
+        overwrite: Whether to replace the run file by the first new generation, if it is of the same experiment.
         callbacks: Each is called with every generation, by rank 0.
         settings: Any settings, as in TOML; those of the experiment are overridden. Of env, network and strategy the
             name alone will do: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`.
@@ -351,7 +348,7 @@ def train(
 
     def work(coordinator: Coordinator) -> bytes:
         plan = _plan(experiment, seed, output, settings)
-        for generation in _generations(ranks, coordinator, plan, resume):
+        for generation in _generations(ranks, coordinator, plan, resume, overwrite):
             for callback in callbacks:
                 callback(generation)
         image = plan.path.read_bytes() if plan.path.stat().st_size < _LARGEST_IMAGE else b""
@@ -368,6 +365,7 @@ def iterate(
     seed: int | None = None,
     output: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Iterator[Generation]:
     """Evolve an experiment as `train` does, yielding each generation, on every rank.
@@ -383,7 +381,7 @@ def iterate(
     try:
         plan = _plan(experiment, seed, output, settings)
         coordinator = ranks.coordinator()
-        for generation in _generations(ranks, coordinator, plan, resume):
+        for generation in _generations(ranks, coordinator, plan, resume, overwrite):
             ranks.release(_pack(number=np.array(generation.number), **_arrays(generation.record)))
             coordinator.forget()
             yield generation
@@ -401,11 +399,16 @@ def _ranks() -> Collective:
     return Collective(lru_cache(maxsize=2)(make_rollout))
 
 
-def _generations(ranks: Collective, coordinator: Coordinator, plan: PlannedRun, resume: bool) -> Iterator[Generation]:
+def _generations(
+    ranks: Collective, coordinator: Coordinator, plan: PlannedRun, resume: bool, overwrite: bool
+) -> Iterator[Generation]:
     """Evolve a run on rank 0."""
     plan.experiment.strategy(plan.seed)
-    check_and_create_runs([plan], resume, ranks.transport, lambda: None, spot_check)
-    with closing(open_run(plan)) as file:
+    if resume and overwrite:
+        raise InputError("overwrite", "no resume=True with it: the one begins anew, the other continues", "both")
+    replaced = overwrite and foresee([plan], overwrite=True)[0].action == "replace"
+    check_and_create_runs([plan], resume, ranks.transport, lambda: None, spot_check, overwrite)
+    with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
         if not file.complete:
             for record in evolve_generations(plan.experiment, coordinator, file):
                 yield Generation(file.num_generations - 1, record)

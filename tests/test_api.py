@@ -183,9 +183,23 @@ def test_errors_name_settings(settings, message, here):
 
 def test_an_existing_run_is_not_overwritten(run):
     with pytest.raises(
-        evolve.InputError, match=r"already exists\. Continue it with resume=True, or choose another output"
+        evolve.InputError,
+        match=r"already exists\. Continue it with resume=True, replace it with overwrite=True, or choose another",
     ):
         evolve.train(**SMALL, network={"name": "elman", "hidden": [4]}, seed=1, output=run.path.parent)
+
+
+def test_a_run_of_the_same_experiment_is_replaced_where_that_is_asked_for(here):
+    small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
+    first = evolve.train(**small, generations=3)
+    again = evolve.train(**small, generations=2, overwrite=True)
+    assert (again.path, len(again.generations)) == (first.path, 2)
+    assert again.digest == first.generations[1].digest
+    with pytest.raises(evolve.InputError, match="is of another experiment: population is 4 in it, and 5 here"):
+        evolve.train(**small | {"population": 5}, overwrite=True)
+    with pytest.raises(evolve.InputError, match="overwrite: expected no resume=True with it"):
+        evolve.train(**small, overwrite=True, resume=True)
+    assert len(evolve.load(first.path).generations) == 2
 
 
 SPHERE = """

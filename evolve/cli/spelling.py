@@ -24,6 +24,7 @@ _SECTIONS = "env|network|strategy|compute|output|racing|early_stop"
 _ASSIGNMENT = re.compile(rf"(?<!--set )(?<![\w.\-])((?:{_SECTIONS})\.[a-z_.]+)=(\"[^\"]*\"|[\w.]+)")
 _PHRASES = {
     "resume=True": "--resume",
+    "overwrite=True": "--overwrite",
     "another output.directory": "another directory with -o",
     'mode="rgb_array"': "--video OUT",
 }

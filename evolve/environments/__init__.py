@@ -7,7 +7,8 @@
 from evolve.config import EnvOptions
 from evolve.environments.bare import replay
 from evolve.environments.engine import Engine
-from evolve.environments.envpool_engine import EnvPoolEngine
+from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
+from evolve.environments.factory import registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
@@ -25,6 +26,7 @@ __all__ = [
     "drawn",
     "has_display",
     "make",
+    "max_episode_steps",
     "register_task",
     "replay",
     "without_display",
@@ -36,6 +38,13 @@ ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": Gymnas
 def chunk_seconds(options: EnvOptions) -> float:
     """Return how many seconds of work to hand out at least: more for EnvPool, which makes a new pool for it."""
     return 0.2 if options.engine == "envpool" else 0.01
+
+
+def max_episode_steps(options: EnvOptions) -> int | None:
+    """Return how many steps an episode has at most; None where the environment does not say."""
+    if options.max_episode_steps is not None:
+        return options.max_episode_steps
+    return envpool_limit(options.id) if options.engine == "envpool" else registered_limit(options.id)
 
 
 def make(options: EnvOptions, slots: int) -> Engine:

@@ -158,6 +158,14 @@ class EnvPoolEngine:
             raise InputError("env.kwargs", expected, f"{options.kwargs} ({error})") from None
 
 
+def envpool_limit(env_id: str) -> int | None:
+    """Return how many steps an episode of EnvPool's has at most; None where it does not say."""
+    try:
+        return int(_import().make_spec(env_id).config.max_episode_steps)
+    except (AttributeError, KeyError, TypeError, ValueError, AssertionError):
+        return None
+
+
 def can_draw(env_id: str) -> bool:
     """Return whether EnvPool can draw an environment: MuJoCo's end the process when they try."""
     _import()

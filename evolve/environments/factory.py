@@ -61,6 +61,14 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
     return found
 
 
+def registered_limit(env_id: str) -> int | None:
+    """Return how many steps an episode has at most, as registered; None for no limit, or an unknown environment."""
+    try:
+        return gymnasium.spec(env_id).max_episode_steps
+    except FAILURES:  # its module is imported
+        return None
+
+
 def draws_by_mujoco(env: _Env | None) -> bool:
     """Return whether MuJoCo draws an environment."""
     return env is not None and hasattr(env.unwrapped, "mujoco_renderer")

@@ -17,9 +17,10 @@ the file is long.
 """
 
 from evolve.store.champion_file import Stored, StoredChampion, read_any, read_champion, write_champion
-from evolve.store.reading import exists, population, read, read_image
+from evolve.store.lock import check_unlocked
+from evolve.store.reading import exists, is_empty, population, read, read_image
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
-from evolve.store.writing import RunFile, create, reopen
+from evolve.store.writing import RunFile, create, reopen, replace, taken
 
 __all__ = [
     "SCHEMA",
@@ -30,8 +31,10 @@ __all__ = [
     "Stored",
     "StoredChampion",
     "StoredRun",
+    "check_unlocked",
     "create",
     "exists",
+    "is_empty",
     "path_of",
     "population",
     "read",
@@ -39,5 +42,7 @@ __all__ = [
     "read_champion",
     "read_image",
     "reopen",
+    "replace",
+    "taken",
     "write_champion",
 ]

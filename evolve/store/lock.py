@@ -16,6 +16,35 @@ except ImportError:  # not a POSIX system
 _CANNOT = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+def check_unlocked(path: Path) -> None:
+    """Raise InputError when another process is writing a run file; nothing is written to find that out."""
+    try:
+        descriptor = os.open(_lock_of(path), os.O_RDWR)
+    except OSError:  # nobody has begun to write
+        return
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _held(path, descriptor) from None
+    except OSError:  # a file system without locks
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def _held(path: Path, descriptor: int) -> InputError:
+    """Return the refusal of a run file whose lock, open as `descriptor`, another process holds."""
+    holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
+    cure = "Wait for it to end, or choose another directory with -o."
+    came = f"{path}, which {holder} is writing"
+    return InputError("output.directory", "a run file that nobody else is writing", came, cure)
+
+
 class Lock:
     """Held from its making until `release`, or until the process ends, however it does.
 
@@ -25,7 +54,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self.holds = fcntl is not None
         """Whether the file system keeps others out."""
-        self._path = path.with_name(f".{path.name}.lock")
+        self._path = _lock_of(path)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         while not self._take(path):  # the one we had opened was removed by its last owner
             os.close(self._descriptor)
@@ -39,11 +68,9 @@ class Lock:
             if fcntl is not None:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._descriptor, 400, 0).decode(errors="replace") or "another process"
+            refusal = _held(path, self._descriptor)
             os.close(self._descriptor)
-            cure = "Wait for it to end, or choose another directory with -o."
-            came = f"{path}, which {holder} is writing"
-            raise InputError("output.directory", "a run file that nobody else is writing", came, cure) from None
+            raise refusal from None
         except OSError as error:
             if error.errno not in _CANNOT:
                 raise

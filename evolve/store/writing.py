@@ -41,6 +41,8 @@ class RunFile:
     checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     held_out: HeldOut | None = None
     complete: bool = False
+    replaces: bool = False
+    """Whether another run's file is still in its place; the first generation that is flushed takes that."""
     _exists: bool = False
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
@@ -78,6 +80,8 @@ class RunFile:
 
     def flush(self) -> None:
         """Put everything on disk. Raises RunError when it cannot be written; the file then holds what it held."""
+        if self.replaces and not self.num_generations:
+            return
         begin = time.monotonic()
         try:
             self._replace()
@@ -99,7 +103,8 @@ class RunFile:
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
-        self._exists = True  # KeyboardInterrupt is raised at calls, so these five lines are atomic
+        self._exists = True  # KeyboardInterrupt is raised at calls, so these six lines are atomic
+        self.replaces = False
         self.on_disk = self.num_generations
         self._num_hashes = num_hashes
         self._pending = []
@@ -181,8 +186,24 @@ def create(path: Path, header: Header) -> RunFile:
 def _check_free(path: Path, alone: bool = True) -> None:
     """Raise InputError when a file is there from which something could be lost, or whose writer may be at work."""
     if exists(path) and not (alone and is_empty(path)):
-        cure = "Continue it with resume=True, or choose another output.directory."
-        raise InputError.plainly("output.directory", f"{path} already exists. {cure}")
+        raise taken(path)
+
+
+def taken(path: Path) -> InputError:
+    """Return the refusal of a new run whose file is there already."""
+    cure = "Continue it with resume=True, replace it with overwrite=True, or choose another output.directory."
+    return InputError.plainly("output.directory", f"{path} already exists. {cure}")
+
+
+def replace(path: Path, header: Header) -> RunFile:
+    """Return a new run file for the place of one that is there, which stays until the first generation is flushed.
+
+    Raises InputError when somebody is writing that one, or the directory cannot be written.
+    """
+    try:
+        return RunFile(path, header, Lock(path), replaces=True)
+    except OSError as error:
+        raise unwritable(path.parent, error) from None
 
 
 def reopen(path: Path) -> RunFile:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from evolve import __version__, store
@@ -14,30 +13,13 @@ from evolve.numerics import backend
 from evolve.store import Header, RunFile, StoredRun
 from evolve.training.experiment import Experiment, is_portable, load_config, validate_new_run
 from evolve.training.manifest import manifest, revision
-from evolve.training.run_log import restore
+from evolve.training.plan import PlannedRun
+from evolve.training.run_log import RunState, restore
 
 _LOG = logging.getLogger("evolve")
 
 SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]
 """Plays one logged episode again; returns how it differs from the log, None for not at all."""
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
-
-    experiment: Experiment
-    seed: int
-    path: Path
-
-
-def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed. file: the path, when one run file is resumed by name."""
-    return [
-        PlannedRun(experiment, seed, file or store.path_of(experiment.config.directory(), seed))
-        for experiment in experiments
-        for seed in experiment.config.seeds
-    ]
 
 
 def experiment_table(path: Path) -> Table:
@@ -55,6 +37,8 @@ def experiment_table(path: Path) -> Table:
 
 def generations_on_disk(file: RunFile) -> str:
     """Return in words how many generations a file holds."""
+    if file.replaces:
+        return f"no new generation is complete, so {file.path} is what it was"
     are = "is" if file.on_disk == 1 else "are"
     return f"{pluralize(file.on_disk, 'generation')} {are} complete in {file.path}"
 
@@ -87,8 +71,9 @@ def check_and_create_runs(
     transport: Transport,
     stop_reason: Callable[[], str | None],
     spot_check: SpotCheck,
+    overwrite: bool = False,
 ) -> list[PlannedRun]:
-    """Check all files before anything is computed: those to resume, then new ones, which are created empty.
+    """Check all files before anything is computed: those that are there, then new ones, which are created empty.
 
     Args:
         runs: What is planned.
@@ -96,6 +81,7 @@ def check_and_create_runs(
         transport: Whose ranks a new file's manifest describes.
         stop_reason: Called often; returns why to stop, or None.
         spot_check: Plays a logged episode of a run that is resumed.
+        overwrite: Whether runs whose files exist are replaced: by `replace_run`, when it is their turn.
 
     Returns:
         The runs that are new.
@@ -104,18 +90,53 @@ def check_and_create_runs(
         InputError: A file cannot be continued so, or is there already, or cannot be written.
         Stopped: Somebody asked for it.
     """
-    there = {run.path for run in runs if resume and store.exists(run.path)}
+    there = {run.path for run in runs if _is_kept(run, resume, overwrite)}
     for run in runs:
-        if run.path in there:
+        if run.path in there and resume:
             _check_continuation(run, stop_reason, spot_check)
+        elif run.path in there:
+            with closing(store.reopen(run.path)) as file:
+                check_replaceable(run, file)
     new = [run for run in runs if run.path not in there]
-    for run in new:
+    for run in runs if overwrite else new:
         validate_new_run(run.experiment)
     for run in new:
-        config = run.experiment.config
-        about = manifest(transport, backend(config.compute.backend), is_portable(config))
-        store.create(run.path, Header(config.to_toml(), about, run.seed, config.env.id)).close()
+        store.create(run.path, _header(run, transport)).close()
     return new
+
+
+def _is_kept(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
+    """Return whether the file of a run is there, to be resumed; or to be replaced, unless nothing can be lost."""
+    return (resume or overwrite) and store.exists(run.path) and (resume or not store.is_empty(run.path))
+
+
+def _header(run: PlannedRun, transport: Transport) -> Header:
+    config = run.experiment.config
+    about = manifest(transport, backend(config.compute.backend), is_portable(config))
+    return Header(config.to_toml(), about, run.seed, config.env.id)
+
+
+def check_replaceable(run: PlannedRun, there: RunState) -> None:
+    """Raise InputError unless what is in the place of a run is a run of the same experiment and seed."""
+    other: list[tuple[str, object, object]] = []
+    if there.header.seed != run.seed:
+        other.append(("seed", run.seed, there.header.seed))
+    other += differences(run.experiment.config, load_config(there.header.config, str(there.path)))
+    if other:
+        key, ours, theirs = other[0]
+        what = f"{there.path} is of another experiment: {key} is {theirs!r} in it, and {ours!r} here."
+        cure = (
+            "overwrite=True replaces runs of the same experiment only. Choose another output.directory, or remove it."
+        )
+        raise InputError.plainly("output.directory", f"{what} {cure}")
+
+
+def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
+    """Return the file of a run that begins anew: it takes the place of the one that is there with its first generation.
+
+    Raises InputError when somebody is writing that one.
+    """
+    return store.replace(run.path, _header(run, transport))
 
 
 def open_run(run: PlannedRun) -> RunFile:
@@ -125,14 +146,14 @@ def open_run(run: PlannedRun) -> RunFile:
     """
     file = store.reopen(run.path)
     config = run.experiment.config
-    if not file.complete or _has_more_to_do(file, config):
+    if not file.complete or has_more_to_do(file, config):
         file.complete = False
         file.held_out = None
     file.header = Header(config.to_toml(), file.header.manifest, file.header.seed, file.header.env)
     return file
 
 
-def _has_more_to_do(file: RunFile, config: Config) -> bool:
+def has_more_to_do(file: RunFile | StoredRun, config: Config) -> bool:
     """Return whether a complete run lacks generations or held-out episodes of its present configuration."""
     stored = load_config(file.header.config, str(file.path))
     stopped_early = file.num_generations < stored.generations  # it was complete all the same
@@ -144,8 +165,8 @@ def _has_more_to_do(file: RunFile, config: Config) -> bool:
 
 def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], spot_check: SpotCheck) -> None:
     with closing(store.reopen(run.path)) as file:
-        _check_configuration(run, file)
-        unfinished = not file.complete or _has_more_to_do(file, run.experiment.config)
+        check_configuration(run, file)
+        unfinished = not file.complete or has_more_to_do(file, run.experiment.config)
         if not (file.num_generations and unfinished):
             return
         _warn_of_other_code(file)
@@ -153,7 +174,7 @@ def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], 
         _check_episode(run, file, stop_reason, spot_check)
 
 
-def _check_configuration(run: PlannedRun, file: RunFile) -> None:
+def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     """Raise InputError unless the file is of this seed and experiment, and no longer than asked for."""
     config = run.experiment.config
     path = run.path

@@ -15,6 +15,7 @@ import pytest
 from conftest import LONG, environment, wait_for, without
 
 from evolve import store
+from evolve.cli.next_steps import steps_after
 from evolve.cli.run import load
 from evolve.config import Config, parse
 from evolve.errors import InputError
@@ -29,7 +30,8 @@ def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     lines = done.out.splitlines()
     assert lines[0].startswith("seed 7  generation 0 (1 of 2)  best fitness ")
     assert all(word in lines[1] for word in ("mean", "median candidate's connections", "steps/s", "ETA"))
-    assert "held-out champion, 4 held-out episodes: mean " in lines[-1]
+    assert "held-out champion, 4 held-out episodes: mean " in lines[-4]
+    assert lines[-3:] == steps_after([Path("runs/CartPole-v1-hebbian-dag/seed-7.h5")]).splitlines()
     path = tmp_path / "runs" / "CartPole-v1-hebbian-dag" / "seed-7.h5"
     with h5py.File(path) as file:
         assert file.attrs["complete"]
@@ -73,7 +75,7 @@ def test_several_seeds_run_one_after_another(call, command, tmp_path):
 def test_flags_override_the_experiment_and_set_overrides_flags(tmp_path):
     file = tmp_path / "x.toml"
     file.write_text('population = 30\nepisodes = 5\n[network]\nhidden = [9]\n[env]\nid = "Pendulum-v1"\n')
-    (config,), path, resume = load([str(file), "-r", "6", "-d", "4", "4", "--set", "population=12", "--resume"])
+    (config,), path, resume, *_ = load([str(file), "-r", "6", "-d", "4", "4", "--set", "population=12", "--resume"])
     assert (config.population, config.episodes, config.env.id) == (12, 6, "Pendulum-v1")
     assert (path, resume) == (None, True)
     assert (config.network.name, config.network.options.hidden) == ("hebbian-dag", (4, 4))
@@ -81,7 +83,7 @@ def test_flags_override_the_experiment_and_set_overrides_flags(tmp_path):
 
 def test_the_letters_of_the_2020_script():
     words = "-e BipedalWalker-v3 -r 8 -a hebbian-dag -p 138 -g 200 -d 8 8 -s 13 41337"
-    (config,), _, resume = load(words.split())
+    (config,), _, resume, *_ = load(words.split())
     assert not resume
     assert (config.env.id, config.episodes, config.population, config.generations) == ("BipedalWalker-v3", 8, 138, 200)
     assert (config.network.options.hidden, config.seeds) == ((8, 8), (13, 41337))
@@ -108,7 +110,8 @@ WRONG = [
     (("missing.toml",), "EXPERIMENT.toml: expected a TOML file that can be read, got missing.toml"),
     (
         ("-o", "taken"),
-        "taken/seed-0.h5 already exists. Continue it with --resume, or choose another directory with -o.",
+        "taken/seed-0.h5 already exists. Continue it with --resume, replace it with --overwrite, or choose another "
+        "directory with -o.",
     ),
     (("-o", "/proc/nowhere"), "output.directory (-o/--output): expected a directory that can be written"),
     (("-o", "malformed.toml"), "expected a directory that can be written, got malformed.toml (it is a file)."),

@@ -240,7 +240,7 @@ def test_an_existing_file_is_never_overwritten(path):
     before = path.read_bytes()
     with pytest.raises(
         InputError,
-        match=r"seed-3\.h5 already exists\. Continue it with resume=True, or choose another output\.directory\.",
+        match=r"seed-3\.h5 already exists\. Continue it with resume=True, replace it with overwrite=True, or choose",
     ):
         store.create(path, header())
     assert path.read_bytes() == before

@@ -17,7 +17,8 @@ from evolve.cli.run import load
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.training import load_config, prepare
-from evolve.training.resume import open_run, plan_runs
+from evolve.training.plan import plan_runs
+from evolve.training.resume import open_run
 
 G = 10
 # Each generation takes its time while there is a brake: there is always something to interrupt.
@@ -123,7 +124,7 @@ def test_the_time_limit_ends_with_75(call, tmp_path, brake, uninterrupted):
     done = call("run", *RUN, "--time-limit", "1s")
     assert done.code == 75
     assert "stopped by the time limit: " in done.err
-    assert "in out/seed-5.h5; continue with --resume." in done.err
+    assert "in out/seed-5.h5; continue with --resume: " in done.err
     brake.unlink()
     assert call("run", *RUN, "--resume").code == 0
     same(tmp_path, uninterrupted)
@@ -172,7 +173,7 @@ def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, 
     with pytest.raises(InputError) as wrong:
         load(list(words))
     assert message in str(wrong.value)
-    (config,), file, resume = load(["a.h5", "--resume", "-g", "7", "-o", "./"])
+    (config,), file, resume, *_ = load(["a.h5", "--resume", "-g", "7", "-o", "./"])
     assert (config.generations, config.seeds, file, resume) == (7, (3,), Path("a.h5"), True)
 
 
@@ -331,7 +332,7 @@ def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(ca
         file.flush()
     assert len(store.read(path).held_out.returns) == 3
     monkeypatch.chdir(tmp_path)
-    (config,), _, _ = load([str(word) for word in (*quick, "-g", 4)])
+    (config,), *_ = load([str(word) for word in (*quick, "-g", 4)])
     (run,) = plan_runs([prepare(config)])
     with closing(open_run(run)) as file:
         assert (file.complete, file.held_out, file.num_generations) == (False, None, 2)

@@ -1,0 +1,48 @@
+"""What to do next: command lines to copy, said when a run has ended."""
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from evolve.errors import sanitize
+from evolve.training.plan import PlannedRun
+
+
+def command_line(command: str, *words: str | Path) -> str:
+    """Return a line that runs a command: by `evolve`, where the shell finds that of this installation."""
+    ours = Path(sys.executable).with_name("evolve")
+    found = shutil.which("evolve")
+    by_name = found is not None and Path(found) == ours
+    begin = ["evolve", command] if by_name else ["python", "-m", f"evolve.{command}"]
+    return sanitize(shlex.join([*begin, *map(str, words)]), 4000)
+
+
+def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
+    """Return the command line that goes on with runs that were stopped, by as many processes."""
+    if len(runs) > 1:
+        return "the same command line, and --resume"
+    mpirun = f"mpirun -n {ranks} " if ranks > 1 else ""
+    return mpirun + command_line("run", "--resume", runs[0].path)
+
+
+def steps_after(paths: Sequence[Path], report: str = "") -> str:
+    """Return at most three lines: where the run files are, how to film a champion, how to verify a run.
+
+    Args:
+        paths: The run files, at least one.
+        report: Said in place of how to film.
+    """
+    first = paths[0]
+    if len(paths) == 1:
+        where = f"Run file: {first}"
+    else:
+        where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
+    film = command_line("replay", first, "--video", "champion.mp4")
+    if importlib.util.find_spec("imageio") is None:
+        film += "   # needs: pip install 'evolve[video]'"
+    verify = command_line("verify", first)
+    return "\n".join([sanitize(where, 4000), report or f"Film its champion: {film}", f"Verify it: {verify}"])

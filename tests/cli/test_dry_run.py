@@ -1,0 +1,78 @@
+"""The dry run: what would run is said, and nothing is written."""
+
+import os
+
+import pytest
+
+from evolve import store
+
+TINY = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=4", "-o", "out")
+
+
+def everything(folder):
+    """Return all files and directories with their contents."""
+    return {
+        path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*") if path.name[:5] != ".out-"
+    }
+
+
+def test_a_new_run_is_described_and_nothing_is_written(call, tmp_path):
+    done = call("run", *TINY, "-s", 1, 2, "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert not list(tmp_path.iterdir())
+    lines = done.out.splitlines()
+    assert lines[0] == "Dry run: nothing is written."
+    assert lines[2:6] == [
+        "out/",
+        "  CartPole-v1, hebbian-dag, prune: 33 parameters per network, population of 6, 2 episodes each, 3 generations",
+        "  seed-1.h5: new; 40 episodes, at most 20,000 steps",
+        "  seed-2.h5: new; 40 episodes, at most 20,000 steps",
+    ]
+    assert lines[-1] == "In all: 2 runs, 80 episodes, at most 40,000 steps, by one process."
+
+
+def test_a_sweep_has_a_directory_for_each_experiment(call, tmp_path):
+    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 3]", "-e", "toys:Switches-v0", "--dry-run")
+    assert done.code == 0
+    assert not list(tmp_path.iterdir())
+    for line in ("out/survivors=1/", "out/survivors=3/", "  seed-0.h5: new; 40 episodes, no limit of steps is known"):
+        assert line in done.out.splitlines()
+    assert done.out.endswith("In all: 2 runs, 80 episodes, no limit of steps is known, by one process.\n")
+
+
+def test_what_is_there_is_taken_into_account(call, tmp_path):
+    assert call("run", *TINY, "-g", 2, "-s", 1).code == 0
+    assert call("run", *TINY, "-g", 3, "-s", 2).code == 0
+    store.create(store.path_of(tmp_path / "out", 3), store.Header("", {}, 3, "CartPole-v1")).close()
+    before = everything(tmp_path)
+    refused = call("run", *TINY, "-s", 1, "--dry-run")
+    assert (refused.code, "out/seed-1.h5 already exists" in refused.err) == (2, True)
+    said = call("run", *TINY, "-s", 1, 2, 4, "--resume", "--dry-run").out
+    assert "  seed-1.h5: resumed, 2 of 3 generations complete; 16 episodes, at most 8,000 steps\n" in said
+    assert "  seed-2.h5: complete already, 3 of 3 generations complete\n" in said
+    assert "  seed-4.h5: new; " in said
+    said = call("run", *TINY, "-s", 1, 3, "--overwrite", "--dry-run").out
+    assert "  seed-1.h5: replaced, 2 generations would be lost; 40 episodes" in said
+    assert "  seed-3.h5: new; " in said
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize("how", [(), ("--resume",), ("--overwrite",)])
+def test_a_run_that_somebody_is_writing_is_refused(call, tmp_path, how):
+    assert call("run", *TINY, "-g", 2).code == 0
+    file = store.reopen(tmp_path / "out" / "seed-0.h5")
+    try:
+        before = everything(tmp_path)
+        done = call("run", *TINY, *how, "--dry-run")
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert f"out/seed-0.h5, which process {os.getpid()} on " in done.err
+        assert everything(tmp_path) == before
+    finally:
+        file.close()
+
+
+def test_ranks_are_counted(command, tmp_path):
+    done = command("run", *TINY, "--dry-run", ranks=3)
+    assert done.code == 0
+    assert done.out.endswith("by 2 workers and a coordinator.\n")
+    assert not (tmp_path / "out").exists()

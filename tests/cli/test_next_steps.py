@@ -1,0 +1,54 @@
+"""What is said at the end of a run: at most three lines that can be copied."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from evolve.cli import next_steps
+from evolve.cli.next_steps import command_line, how_to_resume, steps_after
+from evolve.cli.replay import _parser as replay_parser
+from evolve.cli.verify import _parser as verify_parser
+from evolve.config import Config
+from evolve.training import prepare
+from evolve.training.plan import plan_runs
+
+
+def test_three_lines_that_can_be_copied():
+    path = Path("runs/my walker/seed-1.h5")
+    where, film, verify = steps_after([path]).splitlines()
+    assert where == "Run file: runs/my walker/seed-1.h5"
+    film, verify = (line.partition(": ")[2] for line in (film, verify))
+    begin = command_line("replay")
+    assert film.startswith(f"{begin} ")
+    assert replay_parser().parse_args(shlex.split(film.removeprefix(begin))).file == path
+    assert verify_parser().parse_args(shlex.split(verify.removeprefix(command_line("verify")))).files == [path]
+
+
+def test_several_run_files_are_named_by_their_directory():
+    where, film, _ = steps_after([Path("runs/s/a/seed-1.h5"), Path("runs/s/b/seed-1.h5")]).splitlines()
+    assert where == "Run files: 2 in runs/s"
+    assert "runs/s/a/seed-1.h5 --video" in film
+    assert steps_after([Path("seed-1.h5"), Path("seed-2.h5")]).splitlines()[0] == "Run files: 2 in ."
+
+
+def test_the_library_of_films_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setattr(next_steps.importlib.util, "find_spec", lambda _: None)
+    assert "needs: pip install 'evolve[video]'" in steps_after([Path("seed-1.h5")]).splitlines()[1]
+
+
+def test_the_command_is_named_as_the_shell_finds_it(monkeypatch, tmp_path):
+    script = tmp_path / "evolve"
+    script.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command_line("verify", "a b.h5") == "evolve verify 'a b.h5'"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command_line("verify", "a.h5") == "python -m evolve.verify a.h5"
+
+
+def test_how_to_resume():
+    one, two = (plan_runs([prepare(Config(seeds=seeds))]) for seeds in ((3,), (3, 4)))
+    line = command_line("run", "--resume", "runs/CartPole-v1-hebbian-dag/seed-3.h5")
+    assert how_to_resume(one, 1) == line
+    assert how_to_resume(one, 4) == f"mpirun -n 4 {line}"
+    assert how_to_resume(two, 4) == "the same command line, and --resume"

@@ -1,0 +1,91 @@
+"""Replacing run files: only those of the same experiment, only when the new run has something to show."""
+
+import pytest
+
+from evolve import store
+
+TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=2", "-o", "out")
+
+
+@pytest.fixture
+def old(call, tmp_path):
+    """The run file of an earlier run, of three generations."""
+    assert call("run", *TINY, "-g", 3).code == 0
+    return tmp_path / "out" / "seed-0.h5"
+
+
+def test_a_run_of_the_same_experiment_is_replaced_and_the_loss_is_said(call, old, tmp_path):
+    before = store.read(old)
+    done = call("run", *TINY, "--overwrite", "-s", 0, 1)
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    best = max(record.champion_fitness for record in before.records)
+    lost = f"then 3 generations (complete; best fitness {best:.2f}) will be lost\n"
+    assert done.err == f"evolve.run: out/seed-0.h5 is replaced as soon as a new generation is complete; {lost}"
+    run = store.read(old)
+    assert run.complete
+    assert [r.digest for r in run.records] == [r.digest for r in before.records[:2]]
+    assert store.read(tmp_path / "out" / "seed-1.h5").complete
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["seed-0.h5", "seed-1.h5"]
+
+
+def test_without_a_file_it_is_a_new_run(call, tmp_path):
+    store.create(tmp_path / "out" / "seed-0.h5", store.Header("", {}, 0, "CartPole-v1")).close()
+    done = call("run", *TINY, "--overwrite", "-s", 0, 1)
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("-p", 7), "out/seed-0.h5 is of another experiment: population is 6 in it, and 7 here. --overwrite replaces "
+         "runs of the same experiment only. Choose another directory with -o, or remove it."),
+        (("--set", "strategy.survivors=3"), "strategy.survivors is 1 in it, and 3 here."),
+        (("-s", 5), "out/seed-5.h5 is of another experiment: seed is 0 in it, and 5 here."),
+        (("-s", 6), "out/seed-6.h5: expected a readable run file, got a truncated or foreign file"),
+        (("--resume",), "--overwrite: expected no --resume with it: the one begins anew, the other continues, got bo"),
+        (("-s", 8, 0, "-e", "Bipedal-v3"), "Did you mean BipedalWalker-v3"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_what_is_not_to_be_lost_is_refused_before_anything_is(call, old, more, message, dry):
+    (old.parent / "seed-5.h5").write_bytes(old.read_bytes())
+    (old.parent / "seed-6.h5").write_bytes(b"the only copy of a poem")
+    before = {path: path.read_bytes() for path in old.parent.iterdir()}
+    done = call("run", *TINY, "--overwrite", *more, *dry)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert message in done.err
+    assert {path: path.read_bytes() for path in old.parent.iterdir()} == before
+
+
+def test_a_run_file_that_somebody_is_writing_is_never_replaced(call, old):
+    file = store.reopen(old)
+    try:
+        before = old.read_bytes()
+        done = call("run", *TINY, "--overwrite", "-s", 1, 0)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "expected a run file that nobody else is writing" in done.err
+        assert old.read_bytes() == before
+        assert not (old.parent / "seed-1.h5").exists()
+    finally:
+        file.close()
+
+
+def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
+    before = old.read_bytes()
+    done = call("run", *TINY, "--overwrite", "-s", 1, 0, "--time-limit", "0s")
+    assert done.code == 75
+    assert old.read_bytes() == before
+    done = call("run", *TINY, "--overwrite", "--time-limit", "0s")
+    assert (done.code, old.read_bytes()) == (75, before)
+    assert "no new generation is complete, so out/seed-0.h5 is what it was\n" in done.err
+    assert "--resume" not in done.err
+
+
+def test_a_run_that_fails_at_once_leaves_the_old_file(call, tmp_path):
+    task = ("-e", "toys:Elsewhere-v0", *TINY)
+    assert call("run", *task).code == 0
+    path = tmp_path / "out" / "seed-0.h5"
+    before = path.read_bytes()
+    done = call("run", *task, "--overwrite", "--set", "compute.check=false", TOY_GRAVITY="none")
+    assert (done.code, path.read_bytes()) == (1, before), done.err
+    assert "no new generation is complete, so out/seed-0.h5 is what it was." in done.err
