@@ -46,8 +46,9 @@ def main() -> None:
     print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
     for name, what in COMMANDS.items():
         print(f"  evolve {name:9} {what}")
-    print("\nEach says more with --help; `python -m evolve.run` is `evolve run`. In front of run, verify, evaluate and")
-    print("report: mpirun -n RANKS.\n\nexample:\n  mpirun -n 8 evolve run -e BipedalWalker-v3 -p 64 -g 50")
+    print("\nEach says more with --help; `python -m evolve.run` is `evolve run`.")
+    print("run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.")
+    print("\nexample: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto")
 
 
 def _refuse(message: str) -> int:

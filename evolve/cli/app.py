@@ -14,6 +14,8 @@ from evolve.cli.output import discard
 from evolve.cli.parser import Answered
 from evolve.cli.signals import StopFlag
 from evolve.cli.spelling import for_terminal
+from evolve.cli.supervision import hand_over
+from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError
 from evolve.rollouts import Rollout
@@ -38,31 +40,47 @@ Body = Callable[[App, list[str]], int]
 """A command: takes its arguments, returns its exit code."""
 
 
-def launch(name: str, body: Body, argv: list[str] | None) -> int:
+def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], Work] | None = None) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
     Errors are printed once, by rank 0, as one plain message. The workers are always told to leave; whatever else
     happens on a rank ends the job, so that none waits for another in vain.
+
+    Args:
+        name: The command.
+        body: What it does.
+        argv: Its arguments, by default those of this process.
+        work: How much there is to do, from the arguments; given for commands that have the option `--workers`.
     """
+    argv = sys.argv[1:] if argv is None else argv
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # it was closed before we began
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if work is not None:
+        try:
+            code = run_in_ranks(name, argv, work)
+        except EvolveError as error:
+            return _refuse(name, error)
+        if code is not None:
+            return code
+    return _launch_here(name, body, argv)
+
+
+def _launch_here(name: str, body: Body, argv: list[str]) -> int:
+    """Run a command on this rank, or serve it; return the exit code."""
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt in there would leave the other ranks waiting
     try:
         transport = connect()
     except InputError as error:
-        if launched()[1] != 0:
-            return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
-        _print_error(name, error)
-        return error.exit_code
+        return _refuse(name, error)
     faulthandler.enable()  # after MPI, which has such a handler too, but knows nothing of Python
     try:
         if transport.rank != 0:
             serve(transport, _ready_rollout, lambda: stop.signal)
             transport.leave(0)
             return 0
-        return _coordinate(name, body, App(transport, stop), sys.argv[1:] if argv is None else argv)
+        return _coordinate(name, body, App(transport, stop), argv)
     except EvolveError as error:  # rank 0 has died: one of those that are left says so
         if transport.rank == min(set(range(transport.size)) - transport.gone):
             _print_error(name, error)
@@ -74,8 +92,16 @@ def launch(name: str, body: Body, argv: list[str] | None) -> int:
         return 1
 
 
+def _refuse(name: str, error: EvolveError) -> int:
+    """Print an error before there is a transport, on rank 0; return the exit code."""
+    if launched()[1] != 0:
+        return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
+    _print_error(name, error)
+    return hand_over(error.exit_code)
+
+
 def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
-    code = _guarded(name, lambda: body(app, argv))
+    code = hand_over(_guarded(name, lambda: body(app, argv)))
     transport = app.transport
     everybody_left = dismiss(transport)
     if not everybody_left or transport.abandoned:

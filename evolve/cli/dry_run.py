@@ -13,14 +13,13 @@ from evolve.training.plan import RunSize
 _DOES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
 
 
-def describe(outlooks: Sequence[Outlook], ranks: int) -> str:
-    """Return in words what would become of runs. ranks: how many processes there are."""
+def describe(outlooks: Sequence[Outlook], who: str) -> str:
+    """Return in words what would become of runs. who: the processes that would do the work."""
     lines = ["Dry run: nothing is written."]
     for _, runs in groupby(outlooks, key=lambda outlook: id(outlook.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
     total = _quantity(reduce(add, (outlook.size for outlook in outlooks)))
-    by = "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
-    return "\n".join([*lines, "", f"In all: {pluralize(len(outlooks), 'run')}, {total}, by {by}."])
+    return "\n".join([*lines, "", f"In all: {pluralize(len(outlooks), 'run')}, {total}, by {who}."])
 
 
 def _describe_experiment(outlooks: list[Outlook]) -> list[str]:

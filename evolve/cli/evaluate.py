@@ -17,6 +17,7 @@ from evolve.analysis.statistics import interval, mean, summary
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import one_run_file
+from evolve.cli.workers import Work, add_workers_option
 from evolve.config import EnvOptions, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float64
@@ -40,6 +41,7 @@ def _parser() -> Parser:
     more = "with another setting of the environment"
     add("--set", action="append", default=[], dest="assignments", metavar="env.key=value", help=more)
     add("--json", action="store_true", help="print the result as JSON, returns included")
+    add_workers_option(parser)
     return parser
 
 
@@ -103,6 +105,10 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
+def _work(argv: list[str]) -> Work:
+    return Work(episodes_at_once=_parser().parse_args(argv).episodes)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command on this rank; return its exit code."""
-    return launch("evaluate", _body, argv)
+    return launch("evaluate", _body, argv, _work)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from evolve.cli.supervision import supervised_workers
 from evolve.errors import sanitize
 from evolve.training.plan import PlannedRun
 
@@ -25,6 +26,9 @@ def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
     """Return the command line that goes on with runs that were stopped, by as many processes."""
     if len(runs) > 1:
         return "the same command line, and --resume"
+    workers = supervised_workers()
+    if workers is not None:
+        return command_line("run", "--resume", runs[0].path, "--workers", str(workers))
     mpirun = f"mpirun -n {ranks} " if ranks > 1 else ""
     return mpirun + command_line("run", "--resume", runs[0].path)
 

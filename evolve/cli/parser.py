@@ -14,6 +14,7 @@ HIDDEN = argparse.SUPPRESS
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid float value: '(.*)'": "a number",
+    r"argument (\S+): invalid workers value: '(.*)'": "a number of workers, at least 1, or auto",
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
     r"the following arguments are required: (.+)()": "a value",
 }
@@ -23,18 +24,24 @@ _MISTAKES = {
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises InputError instead of printing the usage and exiting.
 
-    name: the command, `evolve.…`; examples: command lines that the help ends with.
+    Args:
+        name: The command, `evolve.…`.
+        description: What it does.
+        examples: Command lines that the help ends with.
+        add_help: Whether it has --help and --version.
     """
 
-    def __init__(self, name: str, description: str, *examples: str) -> None:
+    def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(
             prog=name,
             description=description,
             epilog="\n  ".join([f"example{'s' * (len(examples) > 1)}:", *examples]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
+            add_help=add_help,
         )
-        self.add_argument("--version", action="version", version=f"evolve {__version__}", help="print the version")
+        if add_help:
+            self.add_argument("--version", action="version", version=f"evolve {__version__}", help="print the version")
 
     def error(self, message: str) -> NoReturn:
         """Raise InputError that names the option; near names are offered for unknown ones."""

@@ -13,6 +13,7 @@ from evolve.analysis.run_summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import run_files
+from evolve.cli.workers import Work, add_workers_option
 from evolve.store.disk import check_writable
 
 _QUICK = "No film was made (--quick)."
@@ -31,6 +32,7 @@ def _parser() -> Parser:
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
     quick = "play no episode: no film, no verification, only what the files hold"
     parser.add_argument("--quick", action="store_true", help=quick)
+    add_workers_option(parser)
     return parser
 
 
@@ -53,6 +55,11 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
+def _work(argv: list[str]) -> Work:
+    _parser().parse_args(argv)
+    return Work()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command on this rank; return its exit code."""
-    return launch("report", _body, argv)
+    return launch("report", _body, argv, _work)

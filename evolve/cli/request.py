@@ -1,9 +1,13 @@
 """What a command line of `evolve run` asks for."""
 
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
+from evolve.cli.workers import Work
 from evolve.config import Config
+from evolve.training.plan import size_of
 
 
 class Request(NamedTuple):
@@ -15,6 +19,7 @@ class Request(NamedTuple):
         resume: Whether runs whose files exist are resumed.
         overwrite: Whether they are replaced.
         dry_run: Whether to say only what would run.
+        workers: How many processes are to play episodes, or "auto"; None where the launcher decides.
     """
 
     configs: list[Config]
@@ -22,3 +27,11 @@ class Request(NamedTuple):
     resume: bool
     overwrite: bool = False
     dry_run: bool = False
+    workers: int | str | None = None
+
+    @property
+    def work(self) -> Work:
+        """How much there is to do at most, run files that are there left aside."""
+        at_once = max(config.population * config.episodes for config in self.configs)
+        sizes = (size_of(config) for config in self.configs for _ in config.seeds)
+        return Work(at_once, reduce(add, sizes).steps)

@@ -10,6 +10,7 @@ from evolve.cli.parser import Parser
 from evolve.cli.request import Request
 from evolve.cli.run_all import run_all
 from evolve.cli.run_files import one_run_file
+from evolve.cli.workers import Work, add_workers_option
 from evolve.config import Config, parse, read_assignment, read_file, sweep
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
@@ -55,6 +56,7 @@ def _parser() -> Parser:
     dry = "say what would run, how large it is and where it would go; write nothing"
     add("--dry-run", action="store_true", help=dry)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
+    add_workers_option(parser)
     return parser
 
 
@@ -64,7 +66,7 @@ def load(argv: list[str]) -> Request:
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
     assignments = arguments.pop("assignments")
-    flags = {flag: arguments.pop(flag) for flag in ("resume", "overwrite", "dry_run")}
+    flags = {flag: arguments.pop(flag) for flag in ("resume", "overwrite", "dry_run", "workers")}
     shown = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: the one begins anew, the other continues", "both")
@@ -105,6 +107,10 @@ def _body(app: App, argv: list[str]) -> int:
     return 0
 
 
+def _work(argv: list[str]) -> Work:
+    return load(argv).work
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command on this rank; return its exit code."""
-    return launch("run", _body, argv)
+    return launch("run", _body, argv, _work)

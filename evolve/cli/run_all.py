@@ -12,6 +12,8 @@ from evolve.cli.next_steps import how_to_resume, steps_after
 from evolve.cli.progress import ProgressReporter
 from evolve.cli.replay import replay_line
 from evolve.cli.request import Request
+from evolve.cli.supervision import supervised_workers
+from evolve.cli.workers import crew
 from evolve.cluster import Coordinator
 from evolve.config import seconds
 from evolve.errors import EpisodeError, RunError, Stopped, pluralize
@@ -39,7 +41,7 @@ def run_all(app: App, request: Request) -> None:
         run.experiment.strategy(run.seed)
     outlooks = foresee(runs, request.resume, request.overwrite) if request.dry_run or request.overwrite else []
     if request.dry_run:
-        print(describe(outlooks, app.transport.size), flush=True)
+        print(describe(outlooks, _who(app, request)), flush=True)
         return
     new = check_and_create_runs(
         runs, request.resume, app.transport, app.stop.reason, spot_check, overwrite=request.overwrite
@@ -50,10 +52,18 @@ def run_all(app: App, request: Request) -> None:
     replaced = [outlook for outlook in outlooks if outlook.action == "replace"]
     for outlook in replaced:
         _say(_loss(outlook))
-    if app.transport.could_tolerate:
+    if app.transport.could_tolerate and supervised_workers() is None:
         print(_HINT, file=sys.stderr, flush=True)
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
     print(steps_after([run.path for run in runs]), flush=True)
+
+
+def _who(app: App, request: Request) -> str:
+    """Return in words which processes would do the work."""
+    if request.workers is not None:
+        return crew(request.workers, request.work).describe()
+    ranks = app.transport.size
+    return "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
 
 
 def _say(text: str) -> None:

@@ -15,6 +15,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.progress import ProgressReporter, width
 from evolve.cli.run_files import one_run_file
+from evolve.cli.workers import Work, add_workers_option
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
 from evolve.store import Stored, StoredChampion, StoredRun
@@ -40,6 +41,7 @@ def _parser() -> Parser:
     full = "with one run file, or champion files: run all of it again and compare everything"
     add("--full", action="store_true", help=full)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
+    add_workers_option(parser)
     return parser
 
 
@@ -93,6 +95,11 @@ def _body(app: App, argv: list[str]) -> int:
     return 0 if found.equal else 1
 
 
+def _work(argv: list[str]) -> Work:
+    _parser().parse_intermixed_args(argv)
+    return Work()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command on this rank; return its exit code."""
-    return launch("verify", _body, argv)
+    return launch("verify", _body, argv, _work)

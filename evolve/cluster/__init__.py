@@ -5,8 +5,18 @@ mpi4py; where there is one rank, no MPI is needed and the same coordinator plays
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.transport import Transport, connect, launched
+from evolve.cluster.transport import Transport, check_mpi4py, connect, launched, started_by
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import serve
 
-__all__ = ["Coordinator", "Transport", "Watchdog", "connect", "dismiss", "launched", "serve"]
+__all__ = [
+    "Coordinator",
+    "Transport",
+    "Watchdog",
+    "check_mpi4py",
+    "connect",
+    "dismiss",
+    "launched",
+    "serve",
+    "started_by",
+]

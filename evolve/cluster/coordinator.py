@@ -179,7 +179,7 @@ class Coordinator:
             case WorkerError(report):
                 raise RunError(report)
             case StopRequest(signal):
-                raise Stopped(f"signal {signal} at a worker")
+                raise Stopped(self._stop_reason() or f"signal {signal} at a worker")
 
     def _check_stop(self) -> None:
         why = self._stop_reason()

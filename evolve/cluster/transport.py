@@ -27,6 +27,7 @@ _LAUNCHERS = (
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
+_INSTALL = "Install it with an MPI: pip install 'evolve[mpi]' (in a clone: pip install -e '.[mpi]')."
 _TAG = 1
 _HOST_BYTES = 255
 _LOST_EVERY = 0.2  # seconds between questions after the dead
@@ -203,6 +204,23 @@ def launched() -> tuple[int, int]:
     return 1, 0
 
 
+def started_by() -> str | None:
+    """Return what has started this process as a rank, None for nothing: SLURM's batch script is a step of one task."""
+    for size, _ in _LAUNCHERS:
+        ranks = os.environ.get(size, "")
+        if ranks.isdigit() and not (size.startswith("SLURM") and int(ranks) == 1):
+            return f"{'srun' if size.startswith('SLURM') else 'mpirun'} -n {ranks}"
+    return None
+
+
+def check_mpi4py(argument: str) -> None:
+    """Raise InputError, for an argument that needs it, where mpi4py is not installed; whether it works, ranks say."""
+    try:
+        import mpi4py  # noqa: F401, PLC0415 - not needed by one rank
+    except ImportError as error:
+        raise InputError(argument, "mpi4py", f"{type(error).__name__}: {error}", _INSTALL) from None
+
+
 def connect() -> Transport:
     """Join the ranks that this process was launched with.
 
@@ -216,8 +234,9 @@ def connect() -> Transport:
             warnings.simplefilter("ignore")  # mpi4py's own guess at what is refused below
             from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
     except (ImportError, RuntimeError) as error:
-        cure = "Install it with an MPI: pip install 'evolve[mpi]' (in a clone: pip install -e '.[mpi]')."
-        raise InputError(f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", cure) from None
+        raise InputError(
+            f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", _INSTALL
+        ) from None
     if MPI.COMM_WORLD.Get_size() == 1:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."

@@ -31,7 +31,7 @@ class Outlook:
         if self.action == "keep":
             return RunSize(0, 0)
         done = self.stored.num_generations if self.stored is not None and self.action == "resume" else 0
-        return size_of(self.run.experiment, done)
+        return size_of(self.run.experiment.config, done)
 
 
 def foresee(runs: Sequence[PlannedRun], resume: bool = False, overwrite: bool = False) -> list[Outlook]:

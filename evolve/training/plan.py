@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve import environments, store
+from evolve.config import Config
 from evolve.training.experiment import Experiment
 
 
@@ -43,9 +44,8 @@ class RunSize:
         return RunSize(self.episodes + other.episodes, (self.steps or 0) + (other.steps or 0) if known else None)
 
 
-def size_of(experiment: Experiment, completed: int = 0) -> RunSize:
+def size_of(config: Config, completed: int = 0) -> RunSize:
     """Return what is left of a run of an experiment when so many generations are complete."""
-    config = experiment.config
     stop = config.early_stop
     per_generation = config.population * config.episodes
     training = max(0, config.generations - completed) * per_generation

@@ -3,7 +3,6 @@
 import pytest
 
 from evolve.config import Config, parse
-from evolve.training import prepare
 from evolve.training.plan import RunSize, size_of
 
 SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes": 5, "compute": {"check": False}}
@@ -24,13 +23,13 @@ SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes":
     ],
 )
 def test_sizes(more, completed, expected):
-    assert size_of(prepare(parse(Config, SMALL | more)), completed) == expected
+    assert size_of(parse(Config, SMALL | more), completed) == expected
 
 
 def test_what_envpool_says_of_its_limits():
     pytest.importorskip("envpool")
-    experiment = prepare(parse(Config, SMALL | {"env": {"id": "CartPole-v1", "engine": "envpool"}}))
-    assert size_of(experiment).steps == 245 * 500
+    config = parse(Config, SMALL | {"env": {"id": "CartPole-v1", "engine": "envpool"}})
+    assert size_of(config).steps == 245 * 500
 
 
 def test_sizes_add_up():

@@ -4,7 +4,6 @@ import heapq
 import json
 import multiprocessing
 import queue
-import shutil
 import subprocess
 import sys
 import time
@@ -17,9 +16,9 @@ import numpy as np
 from evolve import environments
 from evolve.cli.app import App
 from evolve.cli.bench.recording import record
+from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.cli.signals import StopFlag
-from evolve.config.extras import install
-from evolve.errors import InputError, RunError, Stopped
+from evolve.errors import RunError, Stopped
 from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
 from evolve.numerics import backend
 from evolve.rollouts import PopulationResults
@@ -79,23 +78,20 @@ def _bookkeeping(experiment: Experiment, genomes: Genomes, results: PopulationRe
 
 def engine_figures(argv: list[str], ranks: int, genomes: Path) -> dict[str, Any]:
     """Start the measurement on some ranks; return its figures."""
-    words = [*_mpirun(ranks), sys.executable, "-m", "evolve.bench", *argv, MEASURE, str(genomes)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = [
+        *(mpirun_words(ranks) if ranks > 1 else []),
+        sys.executable,
+        "-m",
+        "evolve.bench",
+        *argv,
+        MEASURE,
+        str(genomes),
+    ]
+    done = subprocess.run(words, env=mpirun_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(f"the measurement under mpirun failed: {done.stderr or done.stdout}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures | {"rate": figures["steps"] / figures["seconds"]}
-
-
-def _mpirun(ranks: int) -> list[str]:
-    if ranks == 1:
-        return []
-    beside = Path(sys.executable).with_name("mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
-        raise InputError("mpirun", "an MPI launcher", "none", install("mpi"))
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    return [found, *(["--oversubscribe"] if "Open MPI" in version else []), "-n", str(ranks)]
 
 
 def _bare_process(

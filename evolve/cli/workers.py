@@ -1,0 +1,129 @@
+"""`--workers N|auto`: a command that starts its own ranks with mpirun, and says what that is worth."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolve.cli.mpirun import mpirun_environment, mpirun_words
+from evolve.cli.parser import Parser
+from evolve.cli.supervision import supervise
+from evolve.cluster import check_mpi4py, started_by
+from evolve.errors import InputError, pluralize
+
+_FEW_STEPS = 100_000
+"""One process takes a few seconds for so many environment steps, and MPI one or two to start."""
+_ANSWERED_AT_ONCE = {"-h", "--help", "--version", "--settings", "--dry-run"}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to do at most: how many episodes at a time, and environment steps in all; None if unknown."""
+
+    episodes_at_once: int | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Crew:
+    """How many processes play episodes, on how many cores; and why not more, or why it is no use."""
+
+    workers: int
+    cores: int
+    remark: str = ""
+
+    def describe(self) -> str:
+        """Return what is said of it at the start."""
+        on = f"on {pluralize(self.cores, 'core')}"
+        if self.workers == 1:
+            who = f"one process {on}, without MPI"
+        else:
+            who = f"{self.workers} workers and a coordinator, which mostly sleeps, {on}"
+        return f"{who}{f': {self.remark}' if self.remark else ''}"
+
+
+def add_workers_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--workers` to the options of a command."""
+    words = "start so many workers and a coordinator with mpirun; auto: a worker for each core"
+    parser.add_argument("--workers", type=_number, metavar="N|auto", help=words)
+
+
+def _number(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if not text.isdecimal() or not 1 <= int(text) < 2**20:
+        raise argparse.ArgumentTypeError(f"invalid workers value: {text!r}")
+    return int(text)
+
+
+def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work]) -> int | None:
+    """Run a command in ranks of its own where `--workers` asks for them; return the exit code, None for no ranks.
+
+    Args:
+        command: "run".
+        argv: Its arguments.
+        work: From the arguments without `--workers`; may raise InputError for them.
+
+    Raises:
+        InputError: It runs under mpirun already, or mpirun or mpi4py is missing, or `work` refuses.
+    """
+    asked, rest = _split(argv)
+    if asked is None or _ANSWERED_AT_ONCE & set(argv):
+        return None
+    launcher = started_by()
+    if launcher is not None:
+        cure = "Leave out --workers, or mpirun."
+        raise InputError("--workers", "a command that no launcher has started", f"one under {launcher}", cure)
+    found = crew(asked, work(rest))
+    _say(command, found.describe())
+    if found.workers == 1:
+        return None
+    check_mpi4py("--workers")
+    words = [*mpirun_words(found.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
+    return supervise(words, mpirun_environment(), found.workers, lambda text: _say(command, text))
+
+
+def _say(command: str, text: str) -> None:
+    print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
+
+
+def _split(argv: list[str]) -> tuple[int | str | None, list[str]]:
+    """Return what `--workers` asks for, if it is given, and the other arguments."""
+    parser = Parser("evolve", "", add_help=False)
+    add_workers_option(parser)
+    found, rest = parser.parse_known_args(argv)
+    return found.workers, rest
+
+
+def crew(asked: int | str, work: Work) -> Crew:
+    """Return how many workers there are to be. asked: how many, or "auto"."""
+    cores = available_cores()
+    few = work.steps is not None and work.steps <= _FEW_STEPS
+    too_few = f"at most {work.steps:,} environment steps take less time than MPI takes to start" if few else ""
+    if asked == "auto":
+        most = min(cores, work.episodes_at_once or cores)
+        limit = f"there are only {pluralize(most, 'episode')} at a time" if most < cores else ""
+        return Crew(1, cores, too_few) if few else Crew(most, cores, limit)
+    workers = int(asked)
+    if workers == 1:
+        return Crew(1, cores, "MPI pays from two workers on")
+    if few:
+        return Crew(workers, cores, too_few)
+    if work.episodes_at_once is not None and workers > work.episodes_at_once:
+        return Crew(workers, cores, f"there are only {pluralize(work.episodes_at_once, 'episode')} at a time")
+    return Crew(workers, cores, "more workers than cores are no faster" if workers > cores else "")
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use: by its affinity, and by the quota of its control group."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # none, or "max"
+        return cores

@@ -1,0 +1,226 @@
+"""`--workers`: ranks that a command starts itself; signals, exit codes and no process left over."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import MPICH, wait_for, without
+
+from evolve import store
+from evolve.cli import mpirun, workers
+from evolve.cli.mpirun import mpirun_environment, mpirun_words
+from evolve.cli.workers import Crew, Work, available_cores, crew
+from evolve.errors import InputError
+
+TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=2", "-o", "out")
+SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.004", "--set", "env.kwargs.brake=brake", *TINY, "-g", 10)
+NOT_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": None, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": None}
+
+
+def mpis(*names):
+    there = {"openmpi": True, "mpich": (MPICH / "bin" / "mpirun").exists()}
+    return [pytest.param(name, marks=pytest.mark.skipif(not there[name], reason=f"no {name}")) for name in names]
+
+
+@pytest.mark.parametrize("mpi", mpis("openmpi", "mpich"))
+def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp_path, mpi):
+    workers = 2 if mpi == "mpich" else os.cpu_count() + 1
+    done = command("run", *TINY, "--workers", workers, mpi=mpi, **NOT_ROOT)
+    assert done.code == 0, done.err
+    assert done.err.startswith(f"evolve.run: {workers} workers and a coordinator, which mostly sleeps, on ")
+    assert done.err.count("\n") == 1
+    run = store.read(tmp_path / "out" / "seed-0.h5")
+    assert run.header.manifest["ranks"] == workers + 1
+    assert call("run", *TINY, "-o", "alone").code == 0
+    alone = store.read(tmp_path / "alone" / "seed-0.h5")
+    assert [record.digest for record in run.records] == [record.digest for record in alone.records]
+
+
+def test_the_other_commands_have_workers_too(call, command, tmp_path):
+    assert call("run", *TINY).code == 0
+    done = command("verify", "out", "--workers", 2)
+    assert (done.code, done.out) == (
+        0,
+        "equal: the champions of 2 generations, 4 episodes evaluated again, and 2 held-out ones\n",
+    )
+    done = command("evaluate", "out", "--episodes", 3, "--workers", 2)
+    assert (done.code, "3 held-out episodes" in done.out) == (0, True)
+    for name in ("verify", "evaluate", "report"):
+        refused = call(name, "nowhere.h5", "--workers", "many")
+        assert (refused.code, "--workers: expected a number of workers, at least 1, or auto" in refused.err) == (
+            2,
+            True,
+        )
+        refused = call(name, "--workers", "2")  # before any rank is started
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("mpi", mpis("openmpi", "mpich"))
+def test_what_ranks_refuse_is_one_line_and_exit_code_2(command, mpi):
+    done = command("run", *TINY, "-e", "Bipedal-v3", "--workers", 2, mpi=mpi)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 2)
+    assert "Did you mean BipedalWalker-v3" in done.err
+
+
+def wait_for_generations(process, tmp_path, number):
+    path = store.path_of(tmp_path / "out", 0)
+
+    def ready():
+        assert process.popen.poll() is None, process.output()
+        return path.exists() and store.read(path).num_generations >= number
+
+    wait_for(ready, process.output)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_are_passed_on_and_the_last_line_says_how_to_resume(start, tmp_path, brake, number):
+    mpi = "mpich" if number in (signal.SIGTERM, signal.SIGUSR1) and (MPICH / "bin" / "mpirun").exists() else "openmpi"
+    process = start("run", *SLOW, "--workers", 2, mpi=mpi)
+    wait_for_generations(process, tmp_path, 1)
+    process.popen.send_signal(number)
+    done = process.wait()
+    assert done.code == 75, done.err + done.out
+    said = done.err.splitlines()
+    assert f"evolve.run: {number.name}: the ranks are asked to stop; a second signal ends them at once" in said
+    last = next(line for line in said if "stopped by a signal" in line)
+    assert " complete in out/seed-0.h5; continue with --resume: " in last
+    assert last.endswith("--resume out/seed-0.h5 --workers 2")
+    assert "Traceback" not in done.err
+    assert not store.read(tmp_path / "out" / "seed-0.h5").complete
+
+
+def test_a_second_signal_ends_all_at_once(start, tmp_path):
+    endless = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=300", "--set", f"env.kwargs.mark='{tmp_path}/now'")
+    process = start("run", *endless, *TINY, "--set", "compute.check=false", "--workers", 2)
+    wait_for((tmp_path / "now").exists, process.output)
+    for _ in range(2):
+        process.popen.send_signal(signal.SIGTERM)
+        wait_for(lambda: "asked to stop" in process.output()[1], process.output)
+    assert process.wait().code not in (0, 75)
+
+
+def test_ranks_do_not_outlive_who_started_them(start, tmp_path, brake):
+    process = start("run", *SLOW, "--workers", 2)
+    wait_for_generations(process, tmp_path, 1)
+    family = process.family()
+    assert len(family) >= 5  # this command, mpirun, three ranks
+    process.popen.kill()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive
+
+
+CORES = 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "work", "expected"),
+    [
+        ("auto", Work(), Crew(4, CORES)),
+        ("auto", Work(100, 10**6), Crew(4, CORES)),
+        ("auto", Work(3, 10**6), Crew(3, CORES, "there are only 3 episodes at a time")),
+        ("auto", Work(100, 10**4), Crew(1, CORES, "at most 10,000 environment steps take less time than MPI takes to "
+                                                 "start")),
+        (1, Work(), Crew(1, CORES, "MPI pays from two workers on")),
+        (2, Work(100, 10**6), Crew(2, CORES)),
+        (2, Work(100, 10), Crew(2, CORES, "at most 10 environment steps take less time than MPI takes to start")),
+        (6, Work(100, None), Crew(6, CORES, "more workers than cores are no faster")),
+        (6, Work(5, None), Crew(6, CORES, "there are only 5 episodes at a time")),
+    ],
+)  # fmt: skip
+def test_how_many_workers_and_what_is_said_of_them(monkeypatch, asked, work, expected):
+    monkeypatch.setattr(workers, "available_cores", lambda: CORES)
+    assert crew(asked, work) == expected
+    assert "4 cores" in expected.describe()
+    assert expected.describe().endswith(expected.remark)
+
+
+def test_one_worker_needs_no_mpi(call, monkeypatch, absent):
+    absent("mpi4py")
+    monkeypatch.setattr(mpirun, "_candidates", lambda: iter(()))
+    done = call("run", *TINY, "--workers", 1)
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert "one process on " in done.err
+
+
+def test_cores_are_those_this_process_may_use(monkeypatch):
+    assert 1 <= available_cores() <= os.cpu_count()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    assert available_cores() == 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    for quota, cores in (("150000 100000", 2), ("max 100000", 64), ("10000 100000", 1)):
+        monkeypatch.setattr(Path, "read_text", lambda _, quota=quota: f"{quota}\n")
+        assert available_cores() == cores
+
+
+LAUNCHED = [("OMPI_COMM_WORLD", "1"), ("OMPI_COMM_WORLD", "4"), ("PMI", "2"), ("SLURM_STEP", "3")]
+
+
+@pytest.mark.parametrize(("launcher", "ranks"), LAUNCHED)
+def test_under_a_launcher_they_are_refused(call, launcher, ranks):
+    size = "SLURM_STEP_NUM_TASKS" if launcher == "SLURM_STEP" else f"{launcher}_SIZE"
+    done = call("run", *TINY, "--workers", 2, **{size: ranks})
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    who = "srun" if launcher == "SLURM_STEP" else "mpirun"
+    assert f"--workers: expected a command that no launcher has started, got one under {who} -n {ranks}." in done.err
+
+
+def test_under_a_launcher_one_rank_says_so(command):
+    done = command("run", *TINY, "--workers", 2, ranks=2)
+    assert done.code == 2
+    assert (done.out + done.err).count("evolve.run:") == 1
+
+
+def test_without_mpi4py_or_mpirun_they_are_refused(call, absent, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(mpirun, "_candidates", lambda: iter(()))
+        done = call("run", *TINY, "--workers", 2)
+        assert (done.code, done.err.count("\n")) == (2, 2)
+        assert "mpirun: expected an MPI launcher, got none. Install it: pip install 'evolve[mpi]'" in done.err
+        under_slurm = call("run", *TINY, "--workers", 2, SLURM_JOB_ID="7")
+        assert "srun --overcommit -n 3 python -m evolve.run" in under_slurm.err
+    absent("mpi4py")
+    done = call("run", *TINY, "--workers", 2)
+    assert (done.code, done.err.count("\n")) == (2, 2)
+    assert "--workers: expected mpi4py, got ModuleNotFoundError" in done.err
+    assert "pip install 'evolve[mpi]'" in done.err
+
+
+def test_the_launcher_is_that_of_the_library(tmp_path, monkeypatch):
+    bin_, lib = tmp_path / "other" / "bin", tmp_path / "other" / "lib"
+    bin_.mkdir(parents=True)
+    lib.mkdir()
+    (bin_ / "mpirun").write_text("#!/bin/sh\necho HYDRA build details\n")
+    (bin_ / "mpirun").chmod(0o755)
+    monkeypatch.setenv("MPI4PY_LIBMPI", str(lib / "libmpi.so.12"))
+    assert mpirun_words(3) == [str(bin_ / "mpirun"), "-n", "3"]
+    (bin_ / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1'\n")
+    assert mpirun_words(3) == [str(bin_ / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "3"]
+    monkeypatch.delenv("MPI4PY_LIBMPI")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(bin_))
+    assert mpirun_words(2)[0] == str(bin_ / "mpirun")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match="an MPI launcher"):
+        mpirun_words(2)
+
+
+@pytest.mark.parametrize(("user", "allowed"), [(0, True), (1000, False)])
+def test_root_is_allowed(monkeypatch, user, allowed):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    for name in NOT_ROOT:
+        monkeypatch.delenv(name, raising=False)
+    assert ({name: mpirun_environment().get(name) for name in NOT_ROOT} == dict.fromkeys(NOT_ROOT, "1")) == allowed
+
+
+def test_without_mpi4py_in_a_process_too(command):
+    done = command("run", *TINY, "--workers", 2, **without("mpi4py"))
+    assert (done.code, done.err.count("\n")) == (2, 2)
+
+
+def test_help_and_settings_start_no_ranks(call, monkeypatch):
+    monkeypatch.setattr(workers, "supervise", lambda *_: pytest.fail("ranks were started"))
+    for answered in ("--help", "--settings", "--dry-run"):
+        assert call("run", *TINY, "--workers", 2, answered).code == 0
