@@ -14,12 +14,12 @@ from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
 from evolve.networks.mlp import Mlp, MlpOptions
-from evolve.networks.network import Batch, Network
+from evolve.networks.network import Activity, Batch, Network
 from evolve.networks.plastic_mlp import PlasticMlp, PlasticMlpOptions
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import check_shape
 
-__all__ = ["NETWORKS", "Batch", "Block", "Network", "check", "make"]
+__all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 
 NETWORKS = Registry(
     "network",

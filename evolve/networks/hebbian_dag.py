@@ -22,7 +22,7 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import Block, Genomes, pruned
-from evolve.networks.network import all_earlier
+from evolve.networks.network import Activity, all_earlier
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, aligned, normal_quantile, sequential_sum, tanh
@@ -73,6 +73,11 @@ class HebbianDag:
     def blocks(self) -> tuple[Block, ...]:
         """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
         return all_earlier(self.sizes)
+
+    @property
+    def modulators(self) -> tuple[tuple[int, int], ...]:
+        """Output 0, where it is the rate of the traces."""
+        return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
 
     @property
     def num_weights(self) -> int:
@@ -233,6 +238,15 @@ class _ArrayBatch(HebbianDagBatch):
             for layer, sums in zip(self._views, partial_sums, strict=True):
                 self._update_traces(layer, sums, rate)
         return outputs[1:].T.copy()
+
+    def activity(self, slot: int) -> Activity:
+        """Return what the network of a slot has done in its last step."""
+        edges = np.cumsum([0, *self._network.sizes]).tolist()
+        nodes = tuple(self._nodes[a:b, slot].copy() for a, b in pairwise(edges))
+        weights = self._weights[0, :, slot].copy()
+        if self._gains is not None:
+            weights += self._gains[0, :, slot] * self._traces[0, :, slot]
+        return Activity(nodes, weights)
 
     def _forward(self, layer: _Layer) -> list[Float32]:
         """Compute x_{i+1}; return the z_ij, each [K, n]."""

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import Block, Genomes, pruned
+from evolve.networks.network import Activity
 from evolve.networks.option_types import NetworkOptions, Share, TwoOrMore
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, normal_quantile, sequential_sum, sigmoid, tanh
@@ -65,6 +66,11 @@ class HebbianLstm:
                 blocks.append(Block(0, source, start, rows, H))
                 start = blocks[-1].stop
         return (*blocks, Block(1, 1, start, H, A))
+
+    @property
+    def modulators(self) -> tuple[tuple[int, int], ...]:
+        """The cells by which traces act, and change."""
+        return (1, 0), (1, 1)
 
     @property
     def num_weights(self) -> int:
@@ -126,9 +132,19 @@ class HebbianLstmBatch(SlotArrays):
         """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
         return self._native(observations) if self._native else self._reference(observations)
 
+    def activity(self, slot: int) -> Activity:
+        """Return what the network of a slot has done in its last step."""
+        O, H, A = self._sizes
+        at = self._at(np.array([slot]))
+        nodes = self._nodes[at][0]
+        gate_weights = 4 * (O + H) * H
+        weights = self._weights[at][0]
+        weights[:gate_weights] += nodes[O] * self._traces[at][0, :gate_weights]
+        return Activity((nodes[:O], nodes[O : O + H], nodes[-A:]), weights)
+
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
-        O, H, _ = self._sizes
+        O, H, A = self._sizes
         x = self._nodes[0, : O + H, :n]
         x[:O] = observations.T
         weights, left, traces = (a[0, :, :n] for a in (self._weights, self._left, self._traces))
@@ -141,6 +157,7 @@ class HebbianLstmBatch(SlotArrays):
             change = (cells[1] * x)[:, None] * np.stack(gates)[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
         x[O:] = cells
+        self._nodes[0, -A:, :n] = actions
         return actions.T.copy()
 
     def _native_step(self) -> NativeStep:

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from evolve.genome import Block
+from evolve.networks.network import Activity
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import FLOAT_P, INT64, INT64_P, NativeStep, pointer
@@ -154,6 +155,13 @@ class LayeredBatch(SlotArrays):
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots: observations [n, O] -> outputs [n, A]."""
         return self._native(observations) if self._native else self._reference(observations)
+
+    def activity(self, slot: int) -> Activity:
+        """Return what the network of a slot has done in its last step."""
+        at = self._at(np.array([slot]))
+        edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
+        nodes = self._nodes[at][0]
+        return Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self._weights[at][0])
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)

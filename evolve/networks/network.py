@@ -5,6 +5,7 @@ genome is drawn, and makes batches. A batch holds the mutable state of B slots w
 (candidate, episode), and no slot can influence another's bits.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from evolve.genome import Block, GenomeLayout
@@ -23,8 +24,26 @@ def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+@dataclass(frozen=True)
+class Activity:
+    """What the network of one slot has done in its last step, to be looked at.
+
+    Attributes:
+        nodes: What the neurons of each layer passed on, from the observation on; biases, which are 1, come last.
+        weights: [W], with which each connection passes it on now, in genome order; of a genome of learning rules
+            [connections], in the order of its blocks' spans.
+    """
+
+    nodes: tuple[Float32, ...]
+    weights: Float32
+
+
 class Batch(Protocol):
-    """The running state of B slots; k of them are named by their numbers [k], all different."""
+    """The running state of B slots; k of them are named by their numbers [k], all different.
+
+    A batch of the back end numpy may also have a method `activity(slot)` that returns the `Activity` of a slot. Films
+    show the network at work then.
+    """
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes into slots and clear all other state of these slots.
@@ -51,6 +70,9 @@ class Network(GenomeLayout, Protocol):
 
     A class may also have a static method `validate(options)`, which raises InputError for options that make no sense in
     a new run. Runs that were begun with such options can still be resumed and examined.
+
+    It may have an attribute `modulators`: the neurons (layer, number) that act on the network itself. The outputs
+    before the last A of its last layer act on nothing then, unless they are among them.
     """
 
     @property

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import Block, Genomes, pruned
+from evolve.networks.network import Activity
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, aligned, normal_quantile, sequential_sum, tanh
@@ -151,6 +152,15 @@ class PlasticMlpBatch(SlotArrays):
         """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
         return self._native(observations) if self._native else self._reference(observations)
 
+    def activity(self, slot: int) -> Activity:
+        """Return what the network of a slot has done in its last step."""
+        nodes = []
+        start = 0
+        for size in self._network.sizes:
+            nodes.append(self._nodes[0, start : start + size, slot].copy())
+            start += size
+        return Activity(tuple(nodes), self._weights[0, :, slot].copy())
+
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
         x = observations.T
@@ -163,6 +173,7 @@ class PlasticMlpBatch(SlotArrays):
                 layers.append((x, y, weights))
                 x = y
                 start += rows * columns
+            self._nodes[0, :, :n] = np.concatenate([observations.T, *(y for _, y, _ in layers)])
             self._age[0, 0, :n] += 1
             due = self._age[0, 0, :n] == self._network.options.update_every
             if due.any():

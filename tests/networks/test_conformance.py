@@ -182,3 +182,22 @@ def test_native_equals_reference_to_the_bit(network, n, seed, scale):
         assert same_bits(reference, kernel)
     running = np.arange((n + 1) // 2)
     assert same_bits(both[0].traces(running), both[1].traces(running))
+
+
+def test_what_a_network_does_can_be_looked_at(network):
+    """The last nodes are the outputs, and each layer's are what its blocks read and feed."""
+    batch = loaded(network, "numpy", genomes(network, 2))
+    if not hasattr(batch, "activity"):
+        pytest.skip("the network shows nothing")
+    for x in observations(2, 3):
+        outputs = batch.step(x)
+    seen = batch.activity(1)
+    np.testing.assert_array_equal(seen.nodes[-1][-A:], outputs[1])
+    np.testing.assert_array_equal(seen.nodes[0][:O], x[1])
+    for block in network.blocks:
+        rows, columns = block.span or (block.rows, block.columns)
+        assert len(seen.nodes[block.source]) >= rows
+        assert len(seen.nodes[block.layer + 1]) >= columns
+    connections = network.num_weights if network.blocks[0].span is None else network.connections
+    assert seen.weights.shape == (connections,)
+    assert all((0 <= layer < len(seen.nodes)) for layer, _ in getattr(network, "modulators", ()))
