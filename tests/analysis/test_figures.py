@@ -60,18 +60,53 @@ def test_a_legend_names_the_signs_that_there_are():
         assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == entries
 
 
-def connected(table, left, strength):
+def connected(table, left, strength, observations=2):
     """The connections of a network with O = 2 and A = 1, as (source, tail, target, head, strength)."""
-    network = networks.make(table, 2, 1)
+    network = networks.make(table, observations, 1)
     found = figures.connections_of(network, np.array(left, np.bool_), np.array(strength, np.float32))
     ends = (found.source, found.tail, found.target, found.head, found.strength)
     return found.sizes, list(zip(*(end.tolist() for end in ends), strict=True))
 
 
 def test_biases_are_a_neuron_more():
-    sizes, connections = connected({"name": "mlp", "hidden": [1]}, [1, 0, 1, 0, 1], [0.5, 0, 0.25, 0, -1])
+    sizes, connections = connected({"name": "mlp", "hidden": [1]}, [1, 0, 1, 1, 1], [0.5, 0, 0.25, 2, -1])
     assert sizes == (3, 2, 1)
-    assert connections == [(0, 0, 1, 0, 0.5), (0, 2, 1, 0, 0.25), (1, 1, 2, 0, -1.0)]
+    assert connections == [(0, 0, 1, 0, 0.5), (0, 2, 1, 0, 0.25), (1, 0, 2, 0, 2.0), (1, 1, 2, 0, -1.0)]
+
+
+def test_what_cannot_act_is_not_there():
+    """A neuromodulator that nobody listens to, and hidden neurons that feed it alone, or that nothing feeds."""
+    # [2, 2, 1 + 1]: [2, 2] into the hidden layer, then [2, 2] and [2, 2] into modulator and action
+    table = {"name": "hebbian-dag", "hidden": [2]}
+    left = [1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 1]
+    strength = np.arange(12)
+    sizes, connections = connected(table, left, strength)
+    assert sizes == (2, 2, 2)
+    assert connections == []  # hidden neuron 0 feeds the modulator only, and nothing feeds neuron 1
+    listening = connected(table | {"neuromodulated": True}, left, strength)[1]
+    assert listening == [(0, 0, 1, 0, 0.0), (0, 1, 1, 0, 2.0), (0, 0, 2, 0, 4.0), (1, 0, 2, 0, 8.0)]
+    acting = connected(table, [1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0], strength)[1]
+    assert acting == [(0, 0, 1, 0, 0.0), (0, 0, 2, 1, 5.0), (1, 0, 2, 1, 9.0)]
+
+
+def test_cells_that_steer_the_network_act():
+    """[1, 2, 1]: cells 0 and 1 of an LSTM act without a connection to the action."""
+    left = np.zeros(4 * 6 + 2)
+    left[0] = 1  # the observation into cell 0, by the first gate
+    assert len(connected({"name": "hebbian-lstm", "hidden": [2]}, left, left, 1)[1]) == 1
+
+
+def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(runs):
+    def texts(drawn):
+        return [text.get_text() for text in drawn.axes[0].texts]
+
+    network = networks.make({"name": "dag", "hidden": []}, 2, 1)
+    few = figures.connections_of(network, np.ones(2, np.bool_), np.array([1.25, -0.5], np.float32))
+    assert {"1.25", "−0.50"} <= set(texts(figures.draw_network(few, ["a", "b"], ["c"], "weight")))
+    network = networks.make({"name": "dag", "hidden": []}, 300, 2)
+    weights = np.linspace(-1, 0.5, 600, dtype=np.float32)
+    many = figures.connections_of(network, np.ones(600, np.bool_), weights)
+    np.testing.assert_array_equal(many.strongest(60).strength, weights[:60])
 
 
 def test_recurrent_connections_stay_within_their_layer():

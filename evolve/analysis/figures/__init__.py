@@ -8,7 +8,7 @@ from evolve.analysis.figures.comparison_figure import draw_comparison
 from evolve.analysis.figures.connections import Connections, connections_of
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
 from evolve.analysis.figures.load import draw_load
-from evolve.analysis.figures.network_figure import draw_champion, draw_network
+from evolve.analysis.figures.network_figure import DrawnNetwork, draw_champion, draw_network, network_of
 from evolve.analysis.figures.spread import draw_returns
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_svg
 
@@ -16,6 +16,7 @@ __all__ = [
     "AXES",
     "FORMATS",
     "Connections",
+    "DrawnNetwork",
     "check_library",
     "connections_of",
     "costs_connections",
@@ -25,6 +26,7 @@ __all__ = [
     "draw_load",
     "draw_network",
     "draw_returns",
+    "network_of",
     "save",
     "to_svg",
 ]

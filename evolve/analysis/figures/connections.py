@@ -1,14 +1,18 @@
-"""The connections of a network: which neurons a mask leaves connected, and how strongly."""
+"""The connections of a network: which neurons a mask leaves connected, how strongly, and which of them can act."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from evolve.networks import Block, Network
 from evolve.shapes import Bool, Float32, Int64
+
+Neuron = tuple[int, int]
+"""Its layer and its number there."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Connections:
         target: [n], the layer that each connection feeds.
         head: [n], the neuron of that layer.
         strength: [n], the weights, or the traces.
+        place: [n], where each connection stands in `Activity.weights`.
+        unused: The neurons of the last layer that nothing reads.
     """
 
     sizes: tuple[int, ...]
@@ -30,6 +36,11 @@ class Connections:
     target: Int64
     head: Int64
     strength: Float32
+    place: Int64
+    unused: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.strength)
 
     @cached_property
     def connected(self) -> list[set[int]]:
@@ -40,24 +51,43 @@ class Connections:
                 found[layer].add(neuron)
         return found
 
+    def take(self, chosen: Bool | Int64) -> "Connections":
+        """Return some of the connections, chosen by a mask [n] or by their numbers."""
+        parts = {name: getattr(self, name)[chosen] for name in _COLUMNS}
+        return replace(self, **parts)
+
+    def strongest(self, number: int) -> "Connections":
+        """Return so many connections of the largest strength, in their order."""
+        order = np.argsort(-np.abs(self.strength), kind="stable")[:number]
+        return self.take(np.sort(order))
+
+
+_COLUMNS = ("source", "tail", "target", "head", "strength", "place")
+
 
 def connections_of(network: Network, mask: Bool, strength: Float32) -> Connections:
-    """Return the connections that a mask [W] leaves, with their strength [W]; biases come from a layer's last neuron.
+    """Return the connections that a mask [W] leaves and that can act, with their strength [W].
 
-    Where a genome consists of learning rules, a connection is left while any coefficient of its rule is, and it is as
-    strong as the first of them.
+    A connection can act if what it carries may come from an observation or a bias and may reach an action. Biases come
+    from a layer's last neuron. Where a genome consists of learning rules, a connection is left while any coefficient of
+    its rule is, and it is as strong as the first of them.
     """
     sizes: dict[int, int] = {}
     parts = []
+    begin = 0
     for block, left, weights in _matrices(network, mask, strength):
         for layer, size in zip((block.source, block.layer + 1), left.shape, strict=True):
             sizes[layer] = max(sizes.get(layer, 0), size)
         rows, columns = np.nonzero(left)
         source = np.full(len(rows), block.source)
         target = np.full(len(rows), block.layer + 1)
-        parts.append((source, rows, target, columns, weights[rows, columns]))
-    columns_of_all = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Connections(tuple(sizes[layer] for layer in sorted(sizes)), *columns_of_all)
+        place = begin + rows * left.shape[1] + columns
+        parts.append((source, rows, target, columns, weights[rows, columns], place))
+        begin += left.size
+    arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
+    columns_of_all: dict[str, Any] = dict(zip(_COLUMNS, arrays, strict=True))
+    found = Connections(tuple(sizes[layer] for layer in sorted(sizes)), **columns_of_all)
+    return _acting(found, network)
 
 
 def _matrices(network: Network, mask: Bool, strength: Float32) -> Iterator[tuple[Block, Bool, Float32]]:
@@ -71,3 +101,46 @@ def _matrices(network: Network, mask: Bool, strength: Float32) -> Iterator[tuple
         span = block.span or shape
         weights = strength[block.start : block.stop].reshape(shape)
         yield block, np.broadcast_to(left.reshape(shape), span), np.broadcast_to(weights, span)
+
+
+def _acting(all_left: Connections, network: Network) -> Connections:
+    """Return the connections between what a network sees and what acts."""
+    last = len(all_left.sizes) - 1
+    modulators: tuple[Neuron, ...] | None = getattr(network, "modulators", None)
+    others = range(all_left.sizes[-1] - _num_actions(network)) if modulators is not None else range(0)
+    unused = tuple(neuron for neuron in others if (last, neuron) not in (modulators or ()))
+    outputs = {(last, neuron) for neuron in range(all_left.sizes[-1]) if neuron not in unused}
+    tails = [*zip(all_left.source.tolist(), all_left.tail.tolist(), strict=True)]
+    heads = [*zip(all_left.target.tolist(), all_left.head.tolist(), strict=True)]
+    acting = _reached(outputs | {*(modulators or ())}, heads, tails)
+    fed = _reached(_fed_from_outside(all_left, network), tails, heads)
+    chosen = [tail in fed and head in acting for tail, head in zip(tails, heads, strict=True)]
+    return replace(all_left.take(np.array(chosen, np.bool_)), unused=unused)
+
+
+def _num_actions(network: Network) -> int:
+    return int(network.action_size)  # type: ignore[attr-defined]  # of all networks that have modulators
+
+
+def _fed_from_outside(all_left: Connections, network: Network) -> set[Neuron]:
+    """Return the observations and the biases."""
+    computed = dict.fromkeys(range(len(all_left.sizes)), 0)
+    for block in network.blocks:
+        columns = (block.span or (block.rows, block.columns))[1]
+        computed[block.layer + 1] = max(computed[block.layer + 1], columns)
+    return {(layer, n) for layer, size in enumerate(all_left.sizes) for n in range(computed[layer], size)}
+
+
+def _reached(begin: set[Neuron], here: list[Neuron], there: list[Neuron]) -> set[Neuron]:
+    """Return what can be reached from some neurons by connections from `here` to `there`, themselves included."""
+    by_end: dict[Neuron, list[Neuron]] = {}
+    for one, other in zip(here, there, strict=True):
+        by_end.setdefault(one, []).append(other)
+    found = set(begin)
+    waiting = list(begin)
+    while waiting:
+        for other in by_end.get(waiting.pop(), ()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found

@@ -5,30 +5,31 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.figures.connections import Connections
-from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib
+from evolve.analysis.figures.network_layout import Places, curves_of, points_on
+from evolve.analysis.figures.style import COLOURS, FAINT, PAPER, matplotlib
 from evolve.shapes import Float32, Float64
 
 POSITIVE = COLOURS[0]
 NEGATIVE = COLOURS[1]
 _FEW = 150  # connections that are drawn in full ink
-Places = dict[int, tuple[float, float]]
-"""Where the neurons of a layer are drawn, by number."""
+_MOST_NUMBERS = 24  # connections whose strength is written beside them
 
 
 def draw_connections(panel: Any, connections: Connections, places: list[Places]) -> None:
-    """Draw in a panel each connection as a curve, the strong ones last; where there are many, the weak ones fade."""
-    if not len(connections.strength):
+    """Draw in a panel each connection as a curve, the strong ones last.
+
+    Where there are many, the weak ones fade; where there are few, their strengths are written on them.
+    """
+    if not len(connections):
         return
     size = np.abs(connections.strength) / max(float(np.abs(connections.strength).max()), 1e-30)
     order = np.argsort(size)
+    connections = connections.take(order)
     size = size[order]
-    begin = _ends(connections.source[order].tolist(), connections.tail[order].tolist(), places)
-    end = _ends(connections.target[order].tolist(), connections.head[order].tolist(), places)
-    rows = max(map(len, places[1:-1]), default=1)  # of hidden neurons, to be passed at half a row's distance
-    curves = _curves(begin, end, max(0.07, 0.7 / (rows + 1)))
+    curves = curves_of(connections, places)
     crowd = min(1.0, _FEW / len(size))
     alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size**1.5) + 0.02
-    colours = matplotlib("colors").to_rgba_array(colours_of(connections.strength[order]))
+    colours = matplotlib("colors").to_rgba_array(colours_of(connections.strength))
     colours[:, 3] = np.clip(alpha, 0.02, 1)
     path = matplotlib("path").Path
     codes = [path.MOVETO, path.CURVE4, path.CURVE4, path.CURVE4]
@@ -40,11 +41,9 @@ def draw_connections(panel: Any, connections: Connections, places: list[Places])
     )
     lines.set_gid("connections")
     panel.add_collection(lines, autolim=False)
-    panel.update_datalim((curves[:, 0] + 3 * curves[:, 1] + 3 * curves[:, 2] + curves[:, 3]) / 8)  # their middles
-
-
-def _ends(layers: list[int], neurons: list[int], places: list[Places]) -> Float64:
-    return np.array([places[layer][neuron] for layer, neuron in zip(layers, neurons, strict=True)])
+    panel.update_datalim(points_on(curves, np.array([0.5]))[:, 0])
+    if len(connections) <= _MOST_NUMBERS:
+        _write_strengths(panel, connections, curves)
 
 
 def colours_of(strength: Float32) -> list[str]:
@@ -52,16 +51,17 @@ def colours_of(strength: Float32) -> list[str]:
     return [POSITIVE if s > 0 else NEGATIVE if s < 0 else FAINT for s in strength.tolist()]
 
 
-def _curves(begin: Float64, end: Float64, beside: float) -> Float64:
-    """Return [n, 4, 2]: Bézier curves from points [n, 2] to points.
-
-    Curves that skip a layer pass beside it, by `beside` on the scale of the heights. Curves within a layer leave it and
-    come back.
-    """
-    reach = (end - begin)[:, :1]
-    lift = np.where(reach > 1.5, beside * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
-    within = np.where(reach == 0, 0.3, 0)
-    loop = np.where(reach == 0, beside / 3, 0)
-    first = begin + np.concatenate([0.45 * reach + within, lift + loop], axis=1)
-    second = end - np.concatenate([0.45 * reach - within, loop - lift], axis=1)
-    return np.stack([begin, first, second, end], axis=1)
+def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> None:
+    """Write the strength of each connection on it, where it is farthest from the numbers that stand already."""
+    ways = points_on(curves, np.linspace(0.2, 0.8, 13))
+    written = np.zeros((0, 2))
+    paper = {"boxstyle": "round,pad=0.12", "facecolor": PAPER, "edgecolor": "none"}
+    for way, strength, colour in zip(
+        ways, connections.strength.tolist(), colours_of(connections.strength), strict=True
+    ):
+        apart = np.abs(way[:, None] - written) * (1, 2.2)  # numbers are wider than they are high
+        nearest = np.hypot(*apart.T).min(axis=0) if len(written) else np.abs(np.linspace(-1, 1, len(way))) * -1
+        at = way[int(np.argmax(nearest))]
+        written = np.concatenate([written, at[None]])
+        panel.text(*at, f"{strength:.2f}".replace("-", "−"), color=colour, fontsize=7.5, ha="center", va="center",
+                   bbox=paper, zorder=2.5)  # fmt: skip

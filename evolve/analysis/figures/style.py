@@ -24,6 +24,9 @@ DASHES = ("-", "--", ":", "-.")
 _DASH = 6.0  # widths of a line
 INK = "#222222"
 FAINT = "#8a8a8a"
+PALE = "#cfcfcf"
+GRID = "#e6e6e6"
+PAPER = "#ffffff"
 
 FORMATS = (".png", ".svg", ".pdf")
 """What the name of a figure may end with."""
@@ -33,7 +36,7 @@ _TITLE_WIDTH = 95  # characters
 _SETTINGS = {
     "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
+    "grid.color": GRID, "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.7,
     "svg.fonttype": "none", "svg.hashsalt": "evolve", "figure.dpi": 110, "savefig.dpi": 160,
     "text.parse_math": False,  # names come from run files, and may have any number of dollar signs
