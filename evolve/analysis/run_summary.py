@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve.analysis.champion import champion_of
 from evolve.analysis.formatting import number
-from evolve.analysis.video import clip
+from evolve.analysis.video import Subject, film_episodes
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped
 from evolve.numerics import backend
@@ -19,6 +19,8 @@ from evolve.verification import Verdict, choose, reevaluate, tolerant
 
 _MOST_CHECKED = 10
 """Generations whose champions are evaluated again."""
+_FILM_WIDTH = 800  # pixels
+_FILM_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def _film(run: StoredRun, experiment: Experiment) -> tuple[bytes, str]:
         which = "its first episode"
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
-        results = clip(run, experiment, chosen, path)
+        subject = Subject(run, experiment, chosen, champion.title)
+        (results,) = film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
         shows = f"{champion.title}: {which}, return {number(float(results.returns[0]))}"
         return path.read_bytes(), shows

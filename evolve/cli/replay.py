@@ -4,14 +4,15 @@ They can be filmed, or watched in a window, while they are played; that does not
 """
 
 import argparse
-from contextlib import closing, nullcontext
+import math
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from evolve import environments, store
 from evolve.analysis import video
-from evolve.analysis.video.camera import Camera
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import one_run_file
@@ -53,6 +54,7 @@ def _parser() -> Parser:
     seen = parser.add_mutually_exclusive_group()
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
+    add("--seconds", type=float, metavar="S", help="with --video: film so many seconds of each episode (all of it)")
     return parser
 
 
@@ -62,6 +64,9 @@ def _check(options: argparse.Namespace) -> Mode | None:
         raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
     if options.purpose is not None and (options.generation is not None or options.candidate is not None):
         raise InputError(f"--{options.purpose.title}", "no --generation and no --candidate with it", "one of them")
+    if options.seconds is not None and (options.video is None or not options.seconds > 0):
+        came = options.seconds if options.video is not None else "no --video"
+        raise InputError("--seconds", "a time above 0, and --video with it", came)
     if options.window and not environments.has_display():
         cure = "Film it instead: --video OUT.mp4."
         raise InputError("--window", "a display (DISPLAY or WAYLAND_DISPLAY)", "none", cure)
@@ -81,14 +86,12 @@ def _chosen(options: argparse.Namespace, run: Stored, experiment: Experiment) ->
     return [choose(run, experiment, *one)]
 
 
-def _interruptible(stop: StopFlag, show: EachStep | None) -> EachStep:
-    """Return what shows a step, unless the user has asked to stop. Raises Stopped then."""
+def _interruptible(stop: StopFlag) -> EachStep:
+    """Return what is called at each step; it raises Stopped when the user has asked to stop."""
 
     def each_step(step: int, returned: float) -> None:
         if (reason := stop.reason()) is not None:
             raise Stopped(f"stopped by {reason} in step {step}")
-        if show is not None:
-            show(step, returned)
 
     return each_step
 
@@ -118,29 +121,17 @@ def _compare(run: Stored, experiment: Experiment, chosen: Episode, results: Epis
 
 
 def _play_all(
-    run: Stored,
-    experiment: Experiment,
-    episodes: list[Episode],
-    output: Path | None,
-    mode: Mode | None,
-    stop: StopFlag,
-) -> list[str]:
-    """Play episodes one after another, and show them as asked; return how they differ from the log."""
-    found = []
-    with (
-        closing(make_engine(experiment, episodes[0], mode)) as engine,
-        video.Film(output, engine.fps) if output else nullcontext() as film,
-    ):
+    run: Stored, experiment: Experiment, episodes: list[Episode], mode: Mode | None, options: argparse.Namespace
+) -> Iterator[EpisodeResults]:
+    """Play episodes one after another, and show them as asked; yield their results."""
+    check = _interruptible(options.stop) if mode is not None else None
+    if options.video is not None:
+        subjects = [video.Subject(run, experiment, chosen, chosen.title) for chosen in episodes]
+        yield from video.film_episodes(subjects, options.video, seconds=options.seconds or math.inf, check=check)
+        return
+    with closing(make_engine(experiment, episodes[0], mode)) as engine:
         for chosen in episodes:
-            camera = Camera(film, engine, chosen, titled=len(episodes) > 1) if film is not None else None
-            each_step = _interruptible(stop, camera) if mode is not None else None
-            results = play(run, experiment, chosen, engine, each_step)
-            if camera is not None:
-                camera.end(results)
-            if len(episodes) > 1:
-                print(f"{chosen.title}: ", end="")
-            found.append(_compare(run, experiment, chosen, results))
-    return [difference for difference in found if difference is not None]
+            yield play(run, experiment, chosen, engine, check)
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -148,7 +139,14 @@ def _body(app: App, argv: list[str]) -> int:
     mode = _check(options)
     run = store.read_any(one_run_file(options.file))
     experiment = reload(run)
-    differences = _play_all(run, experiment, _chosen(options, run, experiment), options.video, mode, app.stop)
+    episodes = _chosen(options, run, experiment)
+    options.stop = app.stop
+    differences = []
+    for chosen, results in zip(episodes, _play_all(run, experiment, episodes, mode, options), strict=True):
+        if len(episodes) > 1:
+            print(f"{chosen.title}: ", end="")
+        if (difference := _compare(run, experiment, chosen, results)) is not None:
+            differences.append(difference)
     if options.video is not None:
         print(options.video)
     if differences:

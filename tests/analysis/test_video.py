@@ -1,15 +1,24 @@
 """Films: pictures that are written while an episode is played, whole or not at all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evolve import store
-from evolve.analysis.video import Film, Label, clip
+from evolve.analysis.champion import Champion
+from evolve.analysis.figures import network_of
+from evolve.analysis.network_observer import NetworkObserver
+from evolve.analysis.video import Film, Label, Subject, film_episodes
+from evolve.analysis.video.network_panel import NEGATIVE, POSITIVE, NetworkPanel
+from evolve.environments import Recorder
 from evolve.errors import RunError
+from evolve.genome import Genomes
 from evolve.training import reload
-from evolve.verification import choose
+from evolve.verification import choose, make_engine
 
 END = 25  # pictures, at 50 a second
+TITLE = 50
 
 
 def pictures_of(path):
@@ -19,17 +28,64 @@ def pictures_of(path):
     return np.stack(list(iio.imiter(path, plugin="pyav")))
 
 
-def test_a_clip_is_short_and_narrow(record, tmp_path):
-    run = store.read(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+def subject_of(path):
+    run = store.read(path)
     experiment = reload(run)
-    chosen = choose(run, experiment, 1)
-    results = clip(run, experiment, chosen, tmp_path / "clip.mp4", seconds=0.2, width=301)
-    assert float(results.returns[0]) == chosen.logged
+    return Subject(run, experiment, choose(run, experiment, 1), "the walker")
+
+
+def test_a_film_may_be_short_and_narrow(record, tmp_path):
+    subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+    (results,) = film_episodes([subject], tmp_path / "clip.mp4", width=301, at_most=0.2)
+    assert float(results.returns[0]) == subject.chosen.logged
     pictures = pictures_of(tmp_path / "clip.mp4")
-    shown = len(pictures) - END
-    assert shown <= 10 + 2
-    assert pictures.shape[1:3] == (242, 302)  # two rows, and even
+    assert len(pictures) - TITLE - END <= 10 + 2
+    assert pictures.shape[1:3] == (162, 302)  # two rows, and even
     assert (tmp_path / "clip.mp4").stat().st_size < 100_000
+
+
+def test_a_film_may_be_cut(record, tmp_path):
+    subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+    (results,) = film_episodes([subject], tmp_path / "clip.mp4", seconds=0.1)
+    assert float(results.returns[0]) == subject.chosen.logged  # played to its end all the same
+    assert len(pictures_of(tmp_path / "clip.mp4")) == TITLE + 6 + END
+
+
+def lit(picture):
+    """How many pixels shine in the colours of a network at work."""
+    pixels = np.asarray(picture).reshape(-1, 3).astype(int)
+    return sum(int((np.abs(pixels - colour).max(axis=1) < 40).sum()) for colour in (POSITIVE, NEGATIVE))
+
+
+def test_a_network_lights_up_while_it_acts(record):
+    subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+    panel = NetworkPanel(subject.network(), (400, 400))
+    observer = NetworkObserver(subject.run, subject.experiment, subject.chosen)
+    size = subject.experiment.network.observation_size
+    dark = panel.paint(observer.see(np.zeros(size, np.float32)))
+    light = panel.paint(observer.see(np.ones(size, np.float32)))
+    assert lit(dark) == 0
+    assert lit(light) > 500
+
+
+def test_what_is_seen_of_a_network_is_what_it_does(record):
+    """The observer's actions are those that the episode had."""
+    subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+    recorder = Recorder(make_engine(subject.experiment, subject.chosen), 1, observations=True)
+    subject.play(recorder)
+    episode = recorder.running[0]
+    observer = subject.observer()
+    for observation, outputs in zip(episode.observations, episode.outputs, strict=False):
+        np.testing.assert_array_equal(observer.see(observation).nodes[-1][-len(outputs) :], outputs)
+
+
+def test_a_network_of_which_nothing_is_left_is_not_shown(record):
+    subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+    genome = subject.chosen.genome
+    none = Champion(0 * genome.weights[0], np.zeros_like(genome.mask[0]), None)
+    assert not len(network_of(none, subject.experiment).left)
+    bare = replace(subject, chosen=replace(subject.chosen, genome=Genomes(none.weights[None], none.mask[None])))
+    assert bare.network() is None
 
 
 def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):

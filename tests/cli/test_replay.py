@@ -37,6 +37,12 @@ def length(path, generation):
     return int(record.lengths[record.champion_candidate, 0])
 
 
+def check_title(picture):
+    """Large dark letters on light paper."""
+    assert (picture.min(axis=2) > 230).mean() > 0.9
+    assert (picture.max(axis=2) < 90).sum() > 300
+
+
 def check_strip(pictures, high):
     """The strip has dark letters on light paper, and what it says changes."""
     strip = pictures[:, : high - 2].astype(int)
@@ -52,10 +58,15 @@ def test_a_walker_is_filmed_and_the_episode_is_that_of_the_log(call, record, tmp
     assert "equal to the log, to the bit" in done.out
     pictures, said = read(tmp_path / "walk.mp4")
     assert (said["codec"], said["fps"], said["video_format"]) == ("h264", 50, "yuv420p")
-    assert pictures.shape == (length(path, 1) + 1 + END, 432, 600, 3)
-    check_strip(pictures, 32)
-    assert np.abs(pictures[0, 32:].astype(int) - pictures[20, 32:]).max() > 100
-    assert (np.abs(pictures[-END:, 32:].astype(int) - pictures[-1, 32:]) < 30).mean() > 0.999
+    assert pictures.shape == (TITLE + length(path, 1) + 1 + END, 442, 1000, 3)
+    check_title(pictures[10])
+    pictures = pictures[TITLE:]
+    check_strip(pictures, 42)
+    assert np.abs(pictures[0, 42:, :600].astype(int) - pictures[20, 42:, :600]).max() > 100
+    network = pictures[:, 42:, 600:].astype(int)
+    assert (network.max(axis=3) < 60).mean() > 0.7  # a network at night,
+    assert np.abs(network[0] - network[20]).max() > 100  # which does something
+    assert (np.abs(pictures[-END:, 42:].astype(int) - pictures[-1, 42:]) < 30).mean() > 0.999
     assert [p.name for p in tmp_path.glob("*walk*")] == ["walk.mp4"]
     assert not list(tmp_path.glob(".*partial*"))
 
@@ -74,9 +85,8 @@ def test_the_champions_of_several_generations_make_one_film(call, record, tmp_pa
     parts = [TITLE + length(path, g) + 1 + END for g in (0, 1)]
     assert len(pictures) == sum(parts)
     for first in (0, parts[0]):
-        assert (pictures[first + 10].min(axis=2) > 230).mean() > 0.9  # a title on paper
-        assert (pictures[first + 10].max(axis=2) < 90).sum() > 300
-        assert (pictures[first + TITLE, 32:].min(axis=2) > 230).mean() < 0.9
+        check_title(pictures[first + 10])
+        assert (pictures[first + TITLE, 42:].min(axis=2) > 230).mean() < 0.9
 
 
 def test_several_champions_can_be_played_unseen(call, record):
@@ -100,19 +110,22 @@ def test_a_gif_leaves_frames_out(call, record, tmp_path):
     from PIL import Image
 
     with Image.open(tmp_path / "cart.gif") as film:
-        assert (film.size, film.info["loop"]) == ((600, 432), 0)
+        assert (film.size, film.info["loop"]) == ((640, 290), 0)
         shown = []
         for number in range(film.n_frames):
             film.seek(number)
             shown.append(film.info["duration"])
     steps = length(path, 1)
-    assert len(shown) == steps // 2 + 1 + steps % 2  # the last step is always there
-    assert set(shown[:-1]) == {40}
-    assert shown[-1] == 40 + 520  # half a second, in pictures
+    assert len(shown) == 1 + -(-steps // 4) + 1  # a title, every fourth step, and the last one
+    assert shown[0] == 13 * 80  # a second, in pictures
+    assert set(shown[1:-1]) == {80}
+    assert shown[-1] == 80 + 7 * 80  # half a second
     pictures, _ = read(tmp_path / "cart.gif")
-    assert (pictures[:, 32:] < 20).all(axis=3).any(axis=(1, 2)).all()  # the cart is in each
-    check = pictures[-1, :30].astype(int)
-    assert np.abs(check - pictures[0, :30]).max() > 100
+    check_title(pictures[0])
+    body = pictures[1:, 34:, :384]
+    assert (body < 30).all(axis=3).any(axis=(1, 2)).all()  # the cart is in each
+    assert np.abs(pictures[-1, :30].astype(int) - pictures[1, :30]).max() > 100
+    assert (tmp_path / "cart.gif").stat().st_size < 30_000 * len(shown)
 
 
 @pytest.fixture(scope="session")
@@ -132,8 +145,9 @@ def test_mujoco_is_filmed_without_a_display(command, record, tmp_path):
     assert (done.code, done.err) == (0, "")
     pictures, said = read(tmp_path / "pole.mp4")
     assert said["fps"] == 25
-    assert pictures.shape[:3] == (length(path, 0) + 1 + 13, 506, 480)
-    assert np.abs(pictures[0, 32:].astype(int) - pictures[3, 32:]).max() > 30
+    assert pictures.shape[:3] == (25 + length(path, 0) + 1 + 13, 522, 840)
+    pictures = pictures[25:]
+    assert np.abs(pictures[0, 42:, :480].astype(int) - pictures[3, 42:, :480]).max() > 30
     assert ((pictures[:, :30].max(axis=3) < 90).sum(axis=(1, 2)) > 50).all()
 
 
@@ -143,8 +157,8 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
     assert done.code == 0, done.err
     assert "equal to the log, to the bit" in done.out
     pictures, _ = read(tmp_path / "pool.mp4")
-    assert len(pictures) == length(path, 1) + 1 + END
-    assert np.abs(pictures[0, 32:].astype(int) - pictures[-1, 32:]).max() > 100
+    assert len(pictures) == TITLE + length(path, 1) + 1 + END
+    assert np.abs(pictures[TITLE, 32:].astype(int) - pictures[-1, 32:]).max() > 100
     with pytest.raises(InputError, match=r"env\.engine: expected an environment that can be drawn as frames"):
         environments.drawn(EnvOptions(id="HalfCheetah-v4", engine="envpool"), "rgb_array")
     with pytest.raises(InputError, match=r"in a window, got CartPole-v1 of EnvPool\. Draw it as frames: mode="):
@@ -177,6 +191,8 @@ def test_a_window_needs_a_display(call, command, record):
         (("--video", "x.avi"), "x.avi cannot be written: the name has to end with .mp4 or .gif."),
         (("--video", "/proc/x.mp4"), "/proc/x.mp4 cannot be written: '/proc' takes no files."),
         (("--video", "x.mp4", "--window"), "not allowed with argument"),
+        (("--seconds", "3"), "--seconds: expected a time above 0, and --video with it, got no --video"),
+        (("--video", "x.mp4", "--seconds", "0"), "--seconds: expected a time above 0, and --video with it, got 0.0"),
         (("--generations", "0,one"), "--generations: expected a list of complete generations, like 0,1 or 0,last"),
         (("--generations", ""), "--generations: expected a list of complete generations"),
         (("--generations", "0,2"), "got 0,2"),
@@ -217,7 +233,7 @@ def test_what_cannot_be_drawn_is_refused(call, record, tmp_path):
 
 def test_a_film_can_be_interrupted():
     stop = StopFlag()
-    each_step = _interruptible(stop, None)
+    each_step = _interruptible(stop)
     each_step(0, 0.0)
     stop.signal = signal.SIGINT
     with pytest.raises(Stopped, match="SIGINT in step 1"):
@@ -230,7 +246,8 @@ def test_a_disk_that_is_full_is_reported_plainly(record, tmp_path):
     code = f"{limit}from evolve.cli.replay import main; sys.exit(main())"
     for name in ("x.mp4", "x.gif"):
         words = [sys.executable, "-c", code, str(record("CartPole-v1", *SHORT)), "--video", name]
-        how = {"capture_output": True, "text": True, "cwd": tmp_path, "env": environment(**HEADLESS)}
+        alone = environment(**HEADLESS, PYTHONDONTWRITEBYTECODE="1")  # which would be cut off, too
+        how = {"capture_output": True, "text": True, "cwd": tmp_path, "env": alone}
         done = subprocess.run(words, check=False, timeout=LONG, **how)
         assert done.returncode == 2, done.stderr
         assert f"{name} cannot be written: " in done.stderr

@@ -1,21 +1,66 @@
-"""Filming episodes while they are played."""
+"""Filming episodes while they are played, with the network at work beside the body."""
 
 import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from evolve.analysis.champion import Champion
+from evolve.analysis.figures import DrawnNetwork, network_of
+from evolve.analysis.formatting import number
+from evolve.analysis.network_observer import NetworkObserver
 from evolve.analysis.video.film import Film
+from evolve.analysis.video.network_panel import fits
 from evolve.analysis.video.picture import Label
-from evolve.environments import Engine
-from evolve.numerics.streams import Purpose
+from evolve.environments import Engine, Recorder
+from evolve.errors import pluralize
+from evolve.networks import Activity
 from evolve.rollouts import EpisodeResults
-from evolve.store import StoredRun
+from evolve.store import Stored
 from evolve.training import Experiment
-from evolve.verification import Episode, make_engine, play
+from evolve.verification import EachStep, Episode, make_engine, play
 
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # and the last picture
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is filmed: an episode of a run.
+
+    Attributes:
+        run: The run.
+        experiment: That of the run, or one that is shown in its place.
+        chosen: The episode.
+        playing: What it is, in words.
+    """
+
+    run: Stored
+    experiment: Experiment
+    chosen: Episode
+    playing: str
+
+    def network(self) -> DrawnNetwork | None:
+        """Return the network that can be shown at work, None for none."""
+        genome = self.chosen.genome
+        drawn = network_of(Champion(genome.weights[0], genome.mask[0], None), self.experiment)
+        return drawn if self.observer().shows and fits(drawn) else None
+
+    def observer(self) -> NetworkObserver:
+        """Return what looks at the network while it plays."""
+        return NetworkObserver(self.run, self.experiment, self.chosen)
+
+    def play(self, engine: Engine, each_step: EachStep | None = None) -> EpisodeResults:
+        """Play the episode. Raises EpisodeError when it fails and does not in the log."""
+        return play(self.run, self.experiment, self.chosen, engine, each_step)
+
+    def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
+        """Return what is played, and a line that says how it ends."""
+        ends = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
+        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}: {ends}"
 
 
 class Camera:
@@ -23,31 +68,60 @@ class Camera:
 
     Args:
         film: That the pictures are added to.
-        engine: One that draws frames.
-        chosen: The episode.
+        recorder: The engine, which draws frames and keeps observations.
+        subject: What is filmed.
+        network: Its network, if that is shown.
         every: Of so many steps one is filmed.
-        titled: Whether a title card comes first.
+        seconds: After so many the film has ended, at its natural speed.
+        check: Called at each step, too; may raise to give the film up.
+        title: The page that comes first: what is played, and how it ends.
     """
 
-    def __init__(self, film: Film, engine: Engine, chosen: Episode, every: int = 1, titled: bool = False) -> None:
+    def __init__(
+        self,
+        film: Film,
+        recorder: Recorder,
+        subject: Subject,
+        network: DrawnNetwork | None,
+        every: int = 1,
+        seconds: float = math.inf,
+        check: EachStep | None = None,
+        title: tuple[str, str] | None = None,
+    ) -> None:
         self._film = film
-        self._engine = engine
-        self._titled = titled
+        self._title = title
+        self._recorder = recorder
+        self._playing = f"{subject.playing}, {every}x speed" if every > 1 else subject.playing
+        self._observer = subject.observer() if network is not None else None
         self._every = every * film.every
-        self._playing = f"{chosen.title}, {every}x speed" if every > 1 else chosen.title
-        self._skipped: tuple[int, float] | None = None
+        self._last = seconds * recorder.fps * every
+        self._check = check
+        self._skipped: tuple[int, float, Activity | None] | None = None
+        film.show_network(network)
 
     def __call__(self, step: int, return_so_far: float) -> None:
         """Film a step."""
-        self._skipped = (step, return_so_far) if step % self._every else None
+        if self._check is not None:
+            self._check(step, return_so_far)
+        if step > self._last:
+            return
+        activity = self._look()
+        self._skipped = (step, return_so_far, activity) if step % self._every else None
         if self._skipped is None:
-            self._shoot(step, return_so_far)
+            self._shoot(step, return_so_far, activity)
 
-    def _shoot(self, step: int, return_so_far: float) -> None:
-        frame = self._engine.frame(0)
-        if step == 0 and self._titled:
-            self._film.card(frame, self._playing[:1].upper() + self._playing[1:], self._engine.id, _TITLE)
-        self._film.add(frame, Label(self._engine.id, self._playing, step, return_so_far))
+    def _look(self) -> Activity | None:
+        """Return what the network does at the newest observation."""
+        seen = self._recorder.running[0].observations
+        newest = seen[-1]
+        seen.clear()  # of images they would fill the memory
+        return None if self._observer is None else self._observer.see(newest)
+
+    def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
+        frame = self._recorder.frame(0)
+        if step == 0 and self._title is not None:
+            self._film.card(frame, *self._title, _TITLE)
+        self._film.add(frame, Label(self._recorder.id, self._playing, step, return_so_far), activity)
 
     def end(self, results: EpisodeResults) -> None:
         """Show how the episode ended for a moment; an episode that failed cannot be drawn any more."""
@@ -56,42 +130,42 @@ class Camera:
         self._film.hold(_END)
 
 
-def clip(
-    run: StoredRun,
-    experiment: Experiment,
-    chosen: Episode,
+def film_episodes(
+    subjects: Sequence[Subject],
     path: Path,
-    seconds: float = 12.0,
-    width: int = 480,
-) -> EpisodeResults:
-    """Film an episode and return its results; where it takes longer than the film, only every k-th step is shown.
+    width: int | None = None,
+    at_most: float = math.inf,
+    seconds: float = math.inf,
+    check: EachStep | None = None,
+) -> list[EpisodeResults]:
+    """Film episodes one after another, each with a title card; return their results.
+
+    Each is played twice: once to know how it ends, which the title says.
 
     Args:
-        run: The run that it belongs to.
-        experiment: That of the run.
-        chosen: The episode.
+        subjects: What is filmed; all in one environment.
         path: Of the film.
-        seconds: How long the film may be, about.
-        width: How wide, in pixels.
+        width: How wide it may be, in pixels.
+        at_most: Seconds that an episode may take, about; of a longer one only every k-th step is shown.
+        seconds: Seconds after which an episode is cut, at its natural speed.
+        check: Called at each step; may raise to give the film up.
 
     Raises:
         InputError: The environment cannot be drawn, or the film not be written.
-        EpisodeError: The episode fails.
+        EpisodeError: An episode fails.
     """
-    engine = make_engine(experiment, chosen, "rgb_array")
-    try:
-        every = max(1, math.ceil(_num_steps(run, experiment, chosen, engine) / (seconds * engine.fps)))
-        with Film(path, engine.fps, width) as film:
-            camera = Camera(film, engine, chosen, every)
-            results = play(run, experiment, chosen, engine, camera)
-            camera.end(results)
-    finally:
-        engine.close()
-    return results
-
-
-def _num_steps(run: StoredRun, experiment: Experiment, chosen: Episode, engine: Engine) -> int:
-    """Return the steps of an episode; where the log does not say, it is played for that."""
-    if chosen.purpose is Purpose.EPISODE and chosen.generation < run.num_generations:
-        return int(run.records[chosen.generation].lengths[chosen.candidate, chosen.episode])
-    return int(play(run, experiment, chosen, engine).lengths[0])
+    networks = [subject.network() for subject in subjects]
+    first = subjects[0]
+    found = []
+    with closing(make_engine(first.experiment, first.chosen, "rgb_array")) as engine:
+        recorder = Recorder(engine, 1, observations=True)
+        with Film(path, engine.fps, width, any(networks)) as film:
+            for subject, network in zip(subjects, networks, strict=True):
+                ahead = subject.play(engine, check)
+                every = max(1, math.ceil(int(ahead.lengths[0]) / (at_most * engine.fps)))
+                title = subject.title(engine.id, ahead)
+                camera = Camera(film, recorder, subject, network, every, seconds, check, title)
+                results = subject.play(recorder, camera)
+                camera.end(results)
+                found.append(results)
+    return found

@@ -7,6 +7,9 @@ import numpy as np
 
 from evolve.analysis.video.libraries import library
 
+_GIF_FPS = 12.5
+_CLEAR = 63  # the number of the colour that lets what was there be seen
+
 
 class Encoder(Protocol):
     """A file that is written picture by picture."""
@@ -47,7 +50,7 @@ class Mp4:
 
 
 class Gif:
-    """A GIF that repeats for ever, of at most 25 frames per second, 256 colours each.
+    """A GIF that repeats for ever, of some 12 frames per second with 63 colours each, so that it stays small.
 
     Each picture is written when the next one comes, since only then is it known how long it is shown.
     """
@@ -56,7 +59,7 @@ class Gif:
         self._image = library("PIL.Image")
         self._chops = library("PIL.ImageChops")
         self._gif = library("PIL.GifImagePlugin")
-        self.every = int(-(-fps // 25))
+        self.every = max(1, round(fps / _GIF_FPS))
         self._fps = fps / self.every
         self._shown = 0  # pictures
         self._due = 0  # hundredths of a second
@@ -70,23 +73,34 @@ class Gif:
             head, _ = self._gif.getheader(self._colours(picture), info={"loop": 0})
             self._file.write(b"".join(head))
             box: tuple[int, ...] | None = (0, 0, *picture.size)
+            same = None
         else:
-            box = self._chops.difference(picture, self._written).getbbox()
+            change = self._chops.difference(picture, self._written)
+            box = change.getbbox()
+            same = None if box is None else self._unchanged(change.crop(box))
         if box is not None:
             self._write_waiting()
-            self._waiting = (self._colours(picture.crop(box)), (box[0], box[1]))
+            part = self._colours(picture.crop(box))
+            if same is not None:
+                part.paste(_CLEAR, mask=same)
+            self._waiting = (part, (box[0], box[1]))
             self._written = picture
         self._shown += times
 
     def _colours(self, picture: Any) -> Any:
-        return picture.quantize(256, self._image.Quantize.MEDIANCUT, dither=self._image.Dither.NONE)
+        return picture.quantize(_CLEAR, self._image.Quantize.MEDIANCUT, dither=self._image.Dither.NONE)
+
+    def _unchanged(self, change: Any) -> Any:
+        """Return a mask of the pixels that are the same in both pictures: long rows of one value are short in a GIF."""
+        most = self._chops.lighter(self._chops.lighter(*change.split()[:2]), change.split()[2])
+        return most.point([255] + [0] * 255)
 
     def _write_waiting(self) -> None:
         if self._waiting is None:
             return
         until = round(100 * self._shown / self._fps)  # GIF counts hundredths of a second
         part, at = self._waiting
-        how = {"duration": 10 * (until - self._due), "disposal": 1, "include_color_table": True}
+        how = {"duration": 10 * (until - self._due), "disposal": 1, "transparency": _CLEAR, "include_color_table": True}
         self._file.write(b"".join(self._gif.getdata(part, at, **how)))
         self._due = until
         self._waiting = None

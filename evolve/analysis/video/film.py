@@ -7,15 +7,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.video.encoders import Encoder, Gif, Mp4
 from evolve.analysis.video.libraries import library
 from evolve.analysis.video.picture import Label, Painter
 from evolve.errors import RunError
+from evolve.networks import Activity
 from evolve.shapes import UInt8
 from evolve.store.disk import atomic_write, check_writable, naming_output
 
 FORMATS: dict[str, Callable[[Path, float], Encoder]] = {".mp4": Mp4, ".gif": Gif}
 """What a film's name may end with."""
+_GIF_WIDTH = 640  # pixels, unless another is asked for: a GIF grows fast
 
 
 def check_film(path: Path) -> None:
@@ -32,16 +35,19 @@ class Film:
     Args:
         path: Its name ends with one of `FORMATS`.
         fps: Frames per second.
-        width: The widest it may be, in pixels.
+        width: The widest it may be, in pixels; a GIF is 640 wide unless this says otherwise.
+        beside: Whether it has a place for a network beside the body.
 
     Raises:
         InputError: The file cannot be written; from any method.
     """
 
-    def __init__(self, path: Path, fps: float, width: int | None = None) -> None:
+    def __init__(self, path: Path, fps: float, width: int | None = None, beside: bool = False) -> None:
         self._path = path
         self._fps = fps
-        self._width = width
+        self._width = _GIF_WIDTH if width is None and path.suffix == ".gif" else width
+        self._beside = beside
+        self._network: DrawnNetwork | None = None
         self._painter: Painter | None = None
         self._last: Any = None
 
@@ -58,9 +64,15 @@ class Film:
         """How many frames one picture stands for; more of them would be too fast for the format."""
         return self._encoder.every
 
-    def add(self, frame: UInt8, label: Label) -> None:
-        """Add a frame [H, W, 3], with its label above it."""
-        self._last = self._painter_for(frame).paint(frame, label)
+    def show_network(self, drawn: DrawnNetwork | None) -> None:
+        """Have another network beside the body from now on, or none."""
+        self._network = drawn
+        if self._painter is not None:
+            self._painter.show_network(drawn)
+
+    def add(self, frame: UInt8, label: Label, activity: Activity | None = None) -> None:
+        """Add a frame [H, W, 3], with its label above it, and what the network did at it."""
+        self._last = self._painter_for(frame).paint(frame, label, activity)
         self._write(self._last, 1)
 
     def card(self, frame: UInt8, title: str, below: str, seconds: float) -> None:
@@ -75,7 +87,8 @@ class Film:
 
     def _painter_for(self, frame: UInt8) -> Painter:
         if self._painter is None:
-            self._painter = Painter(frame, self._width)
+            self._painter = Painter(frame, self._width, self._beside)
+            self._painter.show_network(self._network)
         return self._painter
 
     def _write(self, picture: Any, times: int) -> None:
