@@ -1,6 +1,7 @@
 """Output that nobody reads: a pipe whose reader has left, or a disk that is full."""
 
 import os
+from contextlib import suppress
 from typing import Any, TextIO
 
 
@@ -27,6 +28,22 @@ class BestEffortStream:
             self._stream.flush()
         except OSError:
             discard(self._stream)
+
+
+def write_past_mpirun(text: str) -> None:
+    """Write a text to where the stderr of Open MPI's mpirun leads, since after Ctrl-C it drops what its ranks say.
+
+    It also kills them a quarter of a second later. Nothing is written where that mpirun is not this process's parent.
+    """
+    if "OMPI_COMM_WORLD_SIZE" not in os.environ:
+        return
+    with suppress(OSError):
+        descriptor = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        try:
+            begin = "\x1b[?25h\n" if os.isatty(descriptor) else ""  # the display has hidden the cursor
+            os.write(descriptor, (begin + text).encode("utf-8", "backslashreplace"))
+        finally:
+            os.close(descriptor)
 
 
 def discard(stream: TextIO) -> None:

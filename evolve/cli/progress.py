@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,36 @@ def work_shares(record: Record) -> tuple[float, float]:
     return (min(1.0, environments / total) if total else 0.0), idle
 
 
+class RunsClock:
+    """Estimates when all of several runs will have ended, from how long their episodes have taken so far.
+
+    episodes: how many each run has to play.
+    """
+
+    def __init__(self, episodes: Sequence[int]) -> None:
+        self._episodes = episodes
+        self._begin = time.monotonic()
+        self._current = 0
+
+    def start(self, number: int) -> None:
+        """Begin a run; those before it have ended. number: from 0 on."""
+        self._current = number
+
+    def left(self, share: float, eta: float) -> str:
+        """Return what to show of all runs; nothing of a single one.
+
+        Args:
+            share: How much of the current run is done, in (0, 1].
+            eta: The seconds that are left of it.
+        """
+        if len(self._episodes) < 2:
+            return ""
+        done = sum(self._episodes[: self._current]) + share * self._episodes[self._current]
+        pace = (time.monotonic() - self._begin) / done if done else 0.0
+        seconds = eta + pace * sum(self._episodes[self._current + 1 :])
+        return f", all {len(self._episodes)} runs {_clock(seconds)}"
+
+
 class ProgressReporter:
     """Shows the generations of one seed as they are completed; a context manager.
 
@@ -64,11 +95,19 @@ class ProgressReporter:
         generations: How many there are to be.
         quiet: Whether nothing is shown.
         steps: Environment steps until `early_stop.steps` ends the run; infinite if it does not.
+        clock: Of all the runs that this is one of.
     """
 
     def __init__(
-        self, seed: int, completed: int, generations: int, quiet: bool = False, steps: float = math.inf
+        self,
+        seed: int,
+        completed: int,
+        generations: int,
+        quiet: bool = False,
+        steps: float = math.inf,
+        clock: RunsClock | None = None,
     ) -> None:
+        self._clock = clock or RunsClock([1])
         self._seed = seed
         self._completed = completed
         self._generations = generations
@@ -100,7 +139,7 @@ class ProgressReporter:
         self._steps_taken += record.steps
         self._expected = self._estimate_generations()
         generation = f"generation {self._completed - 1}"
-        left = f"ETA {_clock(self._eta(self._completed))}"
+        left = self._left(self._completed)
         fitness = describe_fitness(record)
         work = describe_work(record)
         if self._display is not None:
@@ -123,9 +162,15 @@ class ProgressReporter:
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
         completed = self._completed + (0 if purpose in _WHAT else done / episodes)
-        left = f"ETA {_clock(self._eta(completed))}" if self._first < completed < self._expected else ""
+        left = self._left(completed) if self._first < completed < self._expected else ""
         what = _WHAT.get(purpose, f"generation {self._completed}")
         self._display.update(self._bar, completed=completed, now=f"{what}: {done / episodes:.0%}{waiting}", left=left)
+
+    def _left(self, completed: float) -> str:
+        """Return how long it will take, when so many generations are done: this run, and all."""
+        eta = self._eta(completed)
+        share = (completed - self._first) / (self._expected - self._first)
+        return f"ETA {_clock(eta)}{self._clock.left(share, eta)}"
 
     def _eta(self, completed: float) -> float:
         """Return the seconds that are left when so many generations are done, as far as the past tells."""

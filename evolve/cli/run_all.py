@@ -5,11 +5,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 
+from evolve import store
 from evolve.analysis.statistics import summary
 from evolve.cli.app import App
 from evolve.cli.dry_run import describe
 from evolve.cli.next_steps import how_to_resume, steps_after
-from evolve.cli.progress import ProgressReporter
+from evolve.cli.progress import ProgressReporter, RunsClock
 from evolve.cli.replay import replay_line
 from evolve.cli.request import Request
 from evolve.cli.supervision import supervised_workers
@@ -20,15 +21,14 @@ from evolve.errors import EpisodeError, RunError, Stopped, pluralize
 from evolve.store import RunFile
 from evolve.training import iterate, prepare
 from evolve.training.foresight import Outlook, foresee
-from evolve.training.plan import PlannedRun, plan_runs
+from evolve.training.plan import PlannedRun, plan_runs, size_of
 from evolve.training.resume import check_and_create_runs, generations_on_disk, open_run, replace_run
 from evolve.verification import spot_check
 
 _HINT = (
-    "evolve.run: Ctrl-C and the loss of a worker end this run; complete generations are kept, --resume continues it. "
+    "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
     "(Under mpirun --with-ft ulfm it would outlive its workers.)"
 )
-"""Said at the start: Open MPI's mpirun lets no rank say anything after Ctrl-C."""
 
 
 def run_all(app: App, request: Request) -> None:
@@ -82,13 +82,27 @@ def _loss(outlook: Outlook) -> str:
 
 def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None:
     coordinator = app.coordinator()
+    clock = RunsClock([_episodes_left(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
         with closing(replace_run(run, app.transport) if run.path in replaced else open_run(run)) as opened:
             if opened.complete:
                 print(f"{run.path}: already complete")
                 continue
             print(_title(run, number, runs), end="", flush=True)
-            _run_one(app, coordinator, run, opened, how_to_resume(runs, app.transport.size))
+            clock.start(number - 1)
+            resume = how_to_resume(runs, app.transport.size)
+            app.stop.last_words = (
+                f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {resume}"
+            )
+            _run_one(coordinator, run, opened, resume, clock)
+            app.stop.last_words = ""
+
+
+def _episodes_left(run: PlannedRun, replaced: bool) -> int:
+    """Return how many episodes a run has to play, as far as its file tells; a complete one may be extended."""
+    config = run.experiment.config
+    done, complete = (0, False) if replaced else store.how_far(run.path)
+    return 0 if complete and done >= config.generations else size_of(config, done).episodes
 
 
 def _title(run: PlannedRun, number: int, runs: Sequence[PlannedRun]) -> str:
@@ -98,12 +112,12 @@ def _title(run: PlannedRun, number: int, runs: Sequence[PlannedRun]) -> str:
     return f"run {number} of {len(runs)}: {run.path.parent.resolve().name}/{run.path.name}\n"
 
 
-def _run_one(app: App, coordinator: Coordinator, run: PlannedRun, file: RunFile, resume: str) -> None:
+def _run_one(coordinator: Coordinator, run: PlannedRun, file: RunFile, resume: str, clock: RunsClock) -> None:
     config = run.experiment.config
     steps = config.early_stop.steps
     left = math.inf if steps is None else steps - file.steps
     try:
-        with ProgressReporter(run.seed, file.num_generations, config.generations, steps=left) as reporter:
+        with ProgressReporter(run.seed, file.num_generations, config.generations, steps=left, clock=clock) as reporter:
             coordinator.progress = reporter.update
             for record in iterate(run.experiment, coordinator, file):
                 reporter(record)

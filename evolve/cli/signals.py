@@ -4,6 +4,7 @@ import signal
 import time
 from types import FrameType
 
+from evolve.cli.output import write_past_mpirun
 from evolve.cli.supervision import supervised_workers
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
@@ -14,6 +15,8 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.last_words = ""
+        """What to say at once when a signal comes that also makes the launcher hold back whatever is said later."""
         self._deadline = float("inf")
 
     def install(self) -> None:
@@ -36,5 +39,7 @@ class StopFlag:
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is None:
             self.signal = number
+            if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
+                write_past_mpirun(f"{self.last_words}\n")
             for other in _SIGNALS:
                 signal.signal(other, signal.default_int_handler if other == signal.SIGINT else signal.SIG_DFL)

@@ -67,6 +67,18 @@ def read(path: Path) -> StoredRun:
         return reader.run(path)
 
 
+def how_far(path: Path) -> tuple[int, bool]:
+    """Return how many generations a run file holds, and whether it is complete, without reading them.
+
+    Raises InputError when it cannot be read.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            return Reader(file, _size(file, path)).how_far()
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise InputError(str(path), "a readable run file", f"a damaged or foreign one ({error})") from None
+
+
 def read_image(path: Path, image: bytes) -> StoredRun:
     """Read the bytes of the run file that is at `path`, perhaps on another host. Raises InputError as `read` does."""
     with _opened(str(path), io.BytesIO(image), "run file") as reader:
@@ -150,6 +162,11 @@ class Reader:
     def has(self, name: str) -> bool:
         """Return whether the file has an attribute."""
         return name in self._file.attrs
+
+    def how_far(self) -> tuple[int, bool]:
+        """Return how many generations there are, and whether the run is complete."""
+        num_generations = int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu"))
+        return num_generations, bool(self._number(self._file, "complete", "b"))
 
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the step hashes of each champion."""

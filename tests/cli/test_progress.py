@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evolve.cli import progress
-from evolve.cli.progress import ProgressReporter, work_shares
+from evolve.cli.progress import ProgressReporter, RunsClock, work_shares
 from evolve.numerics.streams import Purpose
 
 
@@ -55,6 +55,27 @@ def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
         with ProgressReporter(4, 1, 50, steps=left) as reporter:
             reporter(record([1.5], [1.2]))
         assert f"generation 1 (2 of {foreseen})  " in capsys.readouterr().out
+
+
+def test_the_end_of_all_runs_is_foreseen_too(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    clock = RunsClock([0, 20, 20, 60])  # episodes: the first run was complete already
+    clock.start(1)
+    with ProgressReporter(1, 0, 10, clock=clock) as reporter:
+        for _ in range(10):
+            now += 6.0
+            reporter(record([1.5], [1.2]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("ETA 0:00:54, all 4 runs 0:04:54")  # 3 seconds for an episode
+    assert lines[9].endswith("ETA 0:00:00, all 4 runs 0:04:00")
+    clock.start(2)
+    with ProgressReporter(2, 5, 10, clock=clock) as reporter:  # resumed
+        now += 4.0
+        reporter(record([1.5], [1.2]))
+    seconds = 16 + 60 * 64 / (20 + 20 / 5)
+    assert capsys.readouterr().out.endswith(f"ETA 0:00:16, all 4 runs 0:0{seconds // 60:.0f}:{seconds % 60:02.0f}\n")
 
 
 def test_a_display_where_somebody_does(capsys, monkeypatch):

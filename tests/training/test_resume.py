@@ -13,6 +13,7 @@ import pytest
 from conftest import make_runs, wait_for
 
 from evolve import store
+from evolve.cli.next_steps import command_line
 from evolve.cli.run import load
 from evolve.config import Config
 from evolve.errors import InputError
@@ -91,7 +92,9 @@ def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, call, tmp_pat
     process.popen.send_signal(signal.SIGTERM)
     done = process.wait()
     assert done.code != 0
-    assert "Ctrl-C and the loss of a worker end this run" in done.err  # said at the start: now mpirun lets nobody speak
+    assert "the loss of a worker ends this run" in done.err
+    resume = f"mpirun -n 3 {command_line('run', '--resume', 'out/seed-5.h5')}"  # said past mpirun, which is silent now
+    assert f"evolve.run: stopped; out/seed-5.h5 keeps its complete generations; continue with: {resume}\n" in done.err
     brake.unlink()
     assert call("run", *RUN, "--resume").code == 0
     same(tmp_path, uninterrupted)
