@@ -1,4 +1,4 @@
-"""The display of a run on a terminal: a progress bar, and below it the last complete generation."""
+"""The display on a terminal: a progress bar, and below it the last complete generation of a run."""
 
 from collections.abc import Iterable
 
@@ -8,22 +8,23 @@ from rich.text import Text
 
 
 class Display(Progress):
-    """The progress bar. Its tasks have the fields now, left, fitness and work."""
+    """The progress bar. Its tasks have the fields now and left; those of a run also fitness and work."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the bars, and a line each for the fitness and the work of a generation."""
         yield self.make_tasks_table(self.tasks)
-        yield from (Text(f"  {task.fields[name]}") for task in self.tasks for name in ("fitness", "work"))
+        for task in self.tasks:
+            yield from (Text(f"  {task.fields[name]}") for name in ("fitness", "work") if name in task.fields)
         yield Text("")  # mpirun holds back a line until a newline ends it
 
 
-def make_display() -> Display:
-    """Return a display that is not shown yet."""
+def make_display(unit: str = "generations") -> Display:
+    """Return a display that is not shown yet. unit: what it counts."""
     return Display(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(separator=" of "),
-        TextColumn("generations"),
+        TextColumn(unit),
         TextColumn("{task.fields[now]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),

@@ -4,6 +4,7 @@ The champions of the runs are filmed for it, and evaluated again, over however m
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from evolve import environments
@@ -12,8 +13,10 @@ from evolve.analysis.groups import deduplicate_seeds, read_groups
 from evolve.analysis.run_summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
+from evolve.cli.report_progress import ReportProgress
 from evolve.cli.run_files import run_files
 from evolve.cli.workers import Work, add_workers_option
+from evolve.store import StoredRun
 from evolve.store.disk import check_writable
 
 _QUICK = "No film was made (--quick)."
@@ -36,21 +39,47 @@ def _parser() -> Parser:
     return parser
 
 
+def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = False) -> bool:
+    """Make the page of run files; return whether there is a film on it.
+
+    Args:
+        app: Whose ranks play the episodes.
+        files: The run files.
+        output: The page.
+        quick: Whether no episode is played.
+
+    Raises:
+        InputError: A file cannot be read, or the page not be written.
+        RunError: No generation is complete in any of them.
+        Stopped: Somebody asked for it.
+    """
+    runs, groups = read_groups(files)
+    if left_out := deduplicate_seeds(groups)[1]:
+        print(f"evolve.report: {left_out}", file=sys.stderr)
+    begun = [run for group in groups for run in group.runs]
+    if quick:
+        summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
+    else:
+        with ReportProgress(len(begun)) as progress:
+            summaries = [_summarize(app, run, progress) for run in begun]
+    empty = [run.path for run in runs if not run.num_generations]
+    html.save(html.render(groups, summaries, empty), output)
+    return any(summary.film for summary in summaries)
+
+
+def _summarize(app: App, run: StoredRun, progress: ReportProgress) -> RunSummary:
+    progress.start(run.path)
+    coordinator = app.coordinator()
+    coordinator.progress = progress.update
+    return summarize_run(run, coordinator, app.transport)
+
+
 def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     check_writable(arguments.output, html.FORMATS)
     html.check_libraries()
     environments.without_display()
-    runs, groups = read_groups(run_files(arguments.files))
-    if left_out := deduplicate_seeds(groups)[1]:
-        print(f"evolve.report: {left_out}", file=sys.stderr)
-    begun = [run for group in groups for run in group.runs]
-    if arguments.quick:
-        summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
-    else:
-        summaries = [summarize_run(run, app.coordinator(), app.transport) for run in begun]
-    empty = [run.path for run in runs if not run.num_generations]
-    html.save(html.render(groups, summaries, empty), arguments.output)
+    write_page(app, run_files(arguments.files), arguments.output, arguments.quick)
     print(arguments.output)
     return 0
 

@@ -19,6 +19,7 @@ class Request(NamedTuple):
         resume: Whether runs whose files exist are resumed.
         overwrite: Whether they are replaced.
         dry_run: Whether to say only what would run.
+        report: Whether a page is made of the runs when they have ended.
         workers: How many processes are to play episodes, or "auto"; None where the launcher decides.
     """
 
@@ -27,6 +28,7 @@ class Request(NamedTuple):
     resume: bool
     overwrite: bool = False
     dry_run: bool = False
+    report: bool = False
     workers: int | str | None = None
 
     @property

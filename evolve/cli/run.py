@@ -49,6 +49,8 @@ def _parser() -> Parser:
     add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic: auto, numpy or native")
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
+    report = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
+    add("--report", action="store_true", help=report)
     add("--settings", action="store_true", help="print all settings, what they mean and their values, as TOML")
     add("--resume", action="store_true", help="continue from what the run files hold")
     overwrite = "replace run files of the same experiment that are there, each with its first new generation"
@@ -66,7 +68,7 @@ def load(argv: list[str]) -> Request:
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
     assignments = arguments.pop("assignments")
-    flags = {flag: arguments.pop(flag) for flag in ("resume", "overwrite", "dry_run", "workers")}
+    flags = {flag: arguments.pop(flag) for flag in ("resume", "overwrite", "dry_run", "report", "workers")}
     shown = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: the one begins anew, the other continues", "both")

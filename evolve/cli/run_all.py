@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 
-from evolve import store
+from evolve import environments, store
 from evolve.analysis.statistics import summary
 from evolve.cli.app import App
 from evolve.cli.dry_run import describe
@@ -13,6 +13,7 @@ from evolve.cli.next_steps import how_to_resume, steps_after
 from evolve.cli.progress import ProgressReporter, RunsClock
 from evolve.cli.replay import replay_line
 from evolve.cli.request import Request
+from evolve.cli.run_report import check_report, page_of, write_report
 from evolve.cli.supervision import supervised_workers
 from evolve.cli.workers import crew
 from evolve.cluster import Coordinator
@@ -36,12 +37,17 @@ def run_all(app: App, request: Request) -> None:
     limit = request.configs[0].compute.time_limit
     if limit is not None:
         app.stop.limit(seconds(limit))
+    if request.report:
+        environments.without_display()  # before an environment is made
     runs = plan_runs([prepare(config) for config in request.configs], request.file)
     for run in runs:  # what a strategy refuses is to be refused before there is a file, and seeds decide too
         run.experiment.strategy(run.seed)
     outlooks = foresee(runs, request.resume, request.overwrite) if request.dry_run or request.overwrite else []
+    if request.report:
+        check_report(runs, request.dry_run)
     if request.dry_run:
-        print(describe(outlooks, _who(app, request)), flush=True)
+        then = f"\nReport: {page_of(runs)}" if request.report else ""
+        print(describe(outlooks, _who(app, request)) + then, flush=True)
         return
     new = check_and_create_runs(
         runs, request.resume, app.transport, app.stop.reason, spot_check, overwrite=request.overwrite
@@ -55,7 +61,8 @@ def run_all(app: App, request: Request) -> None:
     if app.transport.could_tolerate and supervised_workers() is None:
         print(_HINT, file=sys.stderr, flush=True)
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
-    print(steps_after([run.path for run in runs]), flush=True)
+    report = write_report(app, runs) if request.report else ""
+    print(steps_after([run.path for run in runs], report), flush=True)
 
 
 def _who(app: App, request: Request) -> str:

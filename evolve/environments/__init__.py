@@ -12,7 +12,7 @@ from evolve.environments.factory import registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
-from evolve.environments.rendering import Mode, drawn, has_display, without_display
+from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.environments.repeatable import check
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Recorder",
     "Recording",
     "check",
+    "check_drawable",
     "chunk_seconds",
     "drawn",
     "has_display",

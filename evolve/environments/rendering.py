@@ -5,9 +5,12 @@ import sys
 from ctypes.util import find_library
 from typing import Any, Literal
 
+import numpy as np
+
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
+from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.errors import InputError
 
 Mode = Literal["rgb_array", "human"]
@@ -54,6 +57,28 @@ def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
     camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
     env.close()
     return _with(options, {"render_mode": mode} | camera)
+
+
+def check_drawable(options: EnvOptions) -> bool:
+    """Draw one frame of an environment; return whether it can draw frames at all.
+
+    Raises InputError where a library that it draws with is missing.
+    """
+    if options.engine == "envpool":
+        return can_draw(options.id)
+    env = make_or_explain(options, maker(options))
+    modes = env.unwrapped.metadata.get("render_modes") or []
+    env.close()
+    if "rgb_array" not in modes:
+        return False
+    engine = GymnasiumEngine(drawn(options, "rgb_array"), slots=1)
+    try:
+        slots = np.zeros(1, np.int64)
+        engine.reset(slots, slots, np.zeros((1, engine.observation_size), np.float32))
+        engine.frame(0)
+    finally:
+        engine.close()
+    return True
 
 
 def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:

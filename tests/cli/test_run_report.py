@@ -1,0 +1,83 @@
+"""`evolve run --report`: the page beside the run files, or a refusal before any work."""
+
+import pytest
+
+from evolve import environments
+from evolve.config import EnvOptions
+
+TINY = (
+    "-p",
+    4,
+    "-r",
+    1,
+    "-g",
+    2,
+    "-d",
+    3,
+    "--set",
+    "held_out_episodes=2",
+    "--set",
+    "env.max_episode_steps=30",
+    "-o",
+    "out",
+)
+
+
+def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path):
+    done = call("run", *TINY, "--report")
+    assert (done.code, done.err) == (0, "")
+    where, page, verify = done.out.splitlines()[-3:]
+    assert where == "Run file: out/seed-0.h5"
+    assert page == "Report with film: out/report.html"
+    assert verify.startswith("Verify it: ")
+    assert "data:video/mp4;base64," in (tmp_path / "out" / "report.html").read_text()
+    again = call("run", *TINY, "--resume", "--report")  # nothing is left to do but the page
+    assert (again.code, page in again.out.splitlines()) == (0, True)
+
+
+def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
+    done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 2]", "-e", "toys:Switches-v0", "--report")
+    assert done.code == 0, done.err
+    assert "Report: out/report.html" in done.out.splitlines()  # that environment cannot be drawn
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "survivors=1" in page
+    assert "survivors=2" in page
+
+
+@pytest.mark.parametrize(
+    ("library", "cure"),
+    [
+        ("jinja2", "[report]"),
+        ("matplotlib", "[plot]"),
+        ("imageio", "[video]"),
+        ("PIL", "[video]"),
+        ("pygame", "pip install"),
+    ],
+)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_what_is_missing_is_named_before_any_work(call, absent, tmp_path, library, cure, dry):
+    absent(library)
+    done = call("run", *TINY, "--report", *dry)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert cure in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path):
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    done = call("run", *TINY, "--report")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "out/report.html cannot be written: it is a directory." in done.err
+    assert not (tmp_path / "out" / "seed-0.h5").exists()
+
+
+def test_a_dry_run_says_where_the_page_would_be(call, tmp_path):
+    done = call("run", *TINY, "--report", "--dry-run")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "Report: out/report.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_which_environments_can_be_drawn():
+    environments.without_display()
+    assert environments.check_drawable(EnvOptions())
+    assert not environments.check_drawable(EnvOptions(id="toys:Switches-v0"))
