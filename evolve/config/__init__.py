@@ -7,6 +7,7 @@
 
 from evolve.config.annotated_toml import annotated_toml
 from evolve.config.choice import Choice, Section
+from evolve.config.descriptions import descriptions
 from evolve.config.documents import read_assignment, read_file, read_table, set_key
 from evolve.config.extras import import_extra
 from evolve.config.options import Options, Table, flatten, nearest, parse
@@ -37,6 +38,7 @@ __all__ = [
     "Table",
     "WrapperOptions",
     "annotated_toml",
+    "descriptions",
     "differences",
     "flatten",
     "import_extra",

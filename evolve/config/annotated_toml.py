@@ -1,19 +1,11 @@
 """An experiment as TOML that explains its settings: by the docstrings of their models, and by their limits."""
 
-import inspect
-import json
 from collections.abc import Iterator
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from pydantic.fields import FieldInfo
 
 from evolve.config.choice import Choice
+from evolve.config.descriptions import docstrings, limits
 from evolve.config.options import Options, Table
 from evolve.config.settings import Config
-
-_TYPE_LIMIT = 2**31
-"""A limit from here on is that of a number's type, and goes without saying."""
 
 
 def annotated_toml(config: Config) -> str:
@@ -41,10 +33,7 @@ def _model(config: Config, section: str) -> type[Options] | None:
 
 def _meaning(model: type[Options]) -> Iterator[str]:
     """Yield as comments the docstrings of a model, and of those of its bases that have settings."""
-    for kind in model.__mro__[: model.__mro__.index(Options)]:
-        if not (issubclass(kind, Options) and kind.model_fields):
-            continue
-        text = inspect.cleandoc(vars(kind).get("__doc__") or "")
+    for text in docstrings(model):
         yield from (f"# {line}".rstrip() for line in text.split("\n") if line)
 
 
@@ -52,8 +41,8 @@ def _not_set(model: type[Options], table: Table) -> Iterator[str]:
     """Yield comments for the settings that have no value, which TOML cannot say."""
     for name, field in model.model_fields.items():
         if name not in table:
-            limits = _limits(field.annotation, field.metadata)
-            yield f"# {name} is not set{f': {limits}' if limits else ''}"
+            allowed = limits(field.annotation, field.metadata)
+            yield f"# {name} is not set{f': {allowed}' if allowed else ''}"
 
 
 def _with_limits(line: str, model: type[Options] | None) -> str:
@@ -62,33 +51,5 @@ def _with_limits(line: str, model: type[Options] | None) -> str:
     if model is None or name not in model.model_fields:
         return line
     field = model.model_fields[name]
-    limits = _limits(field.annotation, field.metadata)
-    return f"{line}  # {limits}" if limits else line
-
-
-def _limits(kind: Any, metadata: Any = ()) -> str:
-    """Return which values a type allows, in words; nothing where that goes without saying."""
-    origin = get_origin(kind)
-    parts = get_args(kind)
-    if origin is Annotated:
-        fields = (part for part in parts[1:] if isinstance(part, FieldInfo))
-        return _limits(parts[0], [limit for field in fields for limit in field.metadata])
-    if origin is Literal:
-        return " or ".join(json.dumps(part) for part in parts)
-    if origin in (Union, UnionType):
-        words = ["true or false" if part is bool else _limits(part) for part in parts if part is not NoneType]
-        return " or ".join(words) if all(words) else ""
-    if origin is tuple:
-        each = _limits(parts[0])
-        return f"each {each}" if each else ""
-    return _range(metadata)
-
-
-def _range(metadata: Any) -> str:
-    """Return the range that constraints leave: "0 to 1"."""
-    limits = {name: getattr(m, name) for m in metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
-    said = {name: f"{limit:,.15g}" for name, limit in limits.items() if limit < _TYPE_LIMIT}
-    if "ge" in said and "le" in said:
-        return f"{said['ge']} to {said['le']}"
-    words = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
-    return ", ".join(words[name].format(limit) for name, limit in said.items())
+    allowed = limits(field.annotation, field.metadata)
+    return f"{line}  # {allowed}" if allowed else line

@@ -21,7 +21,11 @@ class WrapperOptions(Options):
 class EnvOptions(Options):
     """The environment.
 
+    id: a Gymnasium environment, or `module:Id`, where importing the module registers it.
+    engine: who makes and steps the environments; a part of the experiment, since another engine is another environment.
     kwargs: arguments of its constructor.
+    wrappers: Gymnasium wrappers around it, from the inside out; each has a `name`, `module:Class`, and `kwargs`.
+    max_episode_steps: the limit of steps of an episode; by default the environment's own.
     reuse: whether an environment object may run a second episode. "auto" allows it only where reset is known to restore
     every bit; Box2D's world, for example, remembers earlier episodes.
     action_scale: the largest action in a dimension without bounds. Below 1, it is also the share of the range that is
@@ -44,7 +48,11 @@ class EnvOptions(Options):
 
 
 class RacingOptions(Options):
-    """Racing: when each candidate has played so many episodes (`rounds`), only the best share (`keep`) plays on."""
+    """Racing: only the best candidates play all their episodes.
+
+    rounds: after so many episodes of each candidate it is decided who plays on; without any, all do.
+    keep: the share that plays on.
+    """
 
     rounds: Rounds = ()
     keep: float = Field(0.5, gt=0, lt=1)
@@ -55,6 +63,8 @@ class EarlyStopOptions(Options):
 
     mean_return: after every `every` generations the champion plays `episodes` validation episodes, which are used for
     nothing else; the run ends when their mean return is at least this.
+    episodes: the validation episodes of a champion.
+    every: how many generations lie between two validations.
     steps: environment steps of all generations, without the validation episodes.
     """
 
@@ -67,7 +77,9 @@ class EarlyStopOptions(Options):
 class ComputeOptions(Options):
     """How the work is done; nothing here can change a fitness.
 
+    backend: who does the arithmetic of networks, with the same bits; "auto" takes native kernels where there are any.
     slots: how many episodes one process steps together; by default the engine chooses.
+    time_limit: a run stops resumably, with exit code 75, after a time such as 23h50m, 90s or 2d.
     check: whether to try before a run that the same seed gives the same episode, and before a run is resumed that one
     episode of its log still goes as it went.
     """
@@ -79,8 +91,9 @@ class ComputeOptions(Options):
 
 
 class OutputOptions(Options):
-    """Where run files go, by default to `runs/<environment>-<network>`, and what they keep.
+    """Where run files go, and what they keep.
 
+    directory: the directory of the run files, by default `runs/<environment>-<network>`.
     genomes: the "champions" of the generations (5 bytes per weight), or "all" candidates (P times as much), so that any
     of them can be replayed.
     """

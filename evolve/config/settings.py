@@ -46,8 +46,16 @@ _Chosen = Annotated[Choice, PlainValidator(_choose), PlainSerializer(Choice.tabl
 class Config(Options):
     """One experiment, complete: with a seed from `seeds` it determines every bit of a run.
 
+    seeds: one run for each, one after another.
+    generations: how many generations a run has.
+    population: P, the candidates of a generation.
+    episodes: E, the episodes that each candidate plays in a generation.
+    common_random_numbers: whether all candidates of a generation meet the same episodes.
+    normalize_observations: whether networks see observations with mean 0 and deviation 1, by the moments of all earlier
+    generations.
     connection_cost: what is subtracted from the mean return of a candidate with all connections; one with fewer loses
     its share of that.
+    held_out_episodes: how many episodes that training never met the champion plays at the end.
     evaluation_max_episode_steps: the limit of steps of validation and held-out episodes, where it is not that of `env`.
     """
 

@@ -23,7 +23,11 @@ from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 class BinaryMaskMlpOptions(NetworkOptions):
-    """Settings of `[network]` for binary-mask-mlp; `init_sparsity` is the share of connections pruned at first."""
+    """Settings of `[network]` for binary-mask-mlp.
+
+    hidden: the sizes of the hidden layers.
+    init_sparsity: the share of connections pruned at first.
+    """
 
     hidden: Hidden = (8, 8)
     init_sparsity: Share = 0.25

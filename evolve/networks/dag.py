@@ -23,7 +23,9 @@ from evolve.numerics.streams import Stream
 class DagOptions(NetworkOptions):
     """Settings of `[network]` for dag.
 
-    init_scale: the standard deviation of initial weights; init_sparsity: the share of connections pruned at first.
+    hidden: the sizes of the hidden layers.
+    init_scale: the standard deviation of initial weights.
+    init_sparsity: the share of connections pruned at first.
     """
 
     hidden: Hidden = (8, 8)

@@ -19,7 +19,12 @@ from evolve.numerics.streams import Stream
 
 
 class ElmanOptions(NetworkOptions):
-    """Settings of `[network]` for elman: `hidden` is [H]; `init_sparsity` is the share pruned at first."""
+    """Settings of `[network]` for elman.
+
+    hidden: H, the size of the one hidden layer.
+    init_scale: the standard deviation of initial weights, times the square root of the rows into their layer.
+    init_sparsity: the share of connections pruned at first.
+    """
 
     hidden: OneHidden = (16,)
     init_scale: Scale = 1.0

@@ -36,7 +36,13 @@ _FAINTEST = 0.001  # of traces
 class HebbianDagOptions(NetworkOptions):
     """Settings of `[network]` for hebbian-dag.
 
-    init_scale: the standard deviation of initial weights; init_sparsity: the share of connections pruned at first.
+    hidden: the sizes of the hidden layers.
+    plasticity: m, how strongly traces act on the network; with 0 they only steer pruning.
+    trace_rate: ρ, how fast traces grow.
+    trace_limit: the largest absolute value of a trace.
+    neuromodulated: whether output 0 of the network takes the place of ρ.
+    init_scale: the standard deviation of initial weights.
+    init_sparsity: the share of connections pruned at first.
     """
 
     hidden: Hidden = (8, 8)

@@ -34,7 +34,12 @@ from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 class HebbianLstmOptions(NetworkOptions):
-    """Settings of `[network]` for hebbian-lstm: `hidden` is [H]; `init_sparsity` is the share pruned at first."""
+    """Settings of `[network]` for hebbian-lstm.
+
+    hidden: H, the size of the one hidden layer.
+    update_limit: the most that a trace may change in a step.
+    init_sparsity: the share of connections pruned at first.
+    """
 
     hidden: TwoOrMore = (8,)
     update_limit: float = Field(0.1, gt=0, le=1e6)

@@ -18,7 +18,12 @@ from evolve.numerics.streams import Stream
 
 
 class MlpOptions(NetworkOptions):
-    """Settings of `[network]` for mlp; `init_sparsity` is the share of connections pruned at first."""
+    """Settings of `[network]` for mlp.
+
+    hidden: the sizes of the hidden layers.
+    init_scale: the standard deviation of initial weights, times the square root of the rows into their layer.
+    init_sparsity: the share of connections pruned at first.
+    """
 
     hidden: Hidden = (16, 16)
     init_scale: Scale = 1.0

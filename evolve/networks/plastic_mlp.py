@@ -38,8 +38,13 @@ _COEFFICIENTS = 5  # A, B, C, D and η
 class PlasticMlpOptions(NetworkOptions):
     """Settings of `[network]` for plastic-mlp.
 
-    initial_scale: the largest weight that an episode may start with. init_scale: the standard deviation of initial
-    coefficients, of which a share of init_sparsity is pruned.
+    hidden: the sizes of the hidden layers.
+    rules: whether each connection has a rule of its own, all connections into a neuron share one, or all of a layer.
+    max_norm: whether a layer's weights are divided by the largest of them after each update.
+    update_every: after how many steps weights are updated.
+    initial_scale: the largest weight that an episode may start with.
+    init_scale: the standard deviation of initial coefficients.
+    init_sparsity: the share of coefficients pruned at first.
     """
 
     hidden: Hidden = (16,)

@@ -49,7 +49,10 @@ _MOST_PRODUCTS = 2**28
 
 
 class CmaOptions(Options):
-    """Settings of `[strategy]` for cma-es and sep-cma-es. sigma: the first σ."""
+    """Settings of `[strategy]` for cma-es and sep-cma-es.
+
+    sigma: the first σ, the standard deviation of candidates around the mean.
+    """
 
     sigma: float = Field(0.5, gt=0, le=1e6)
 

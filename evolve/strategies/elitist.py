@@ -22,7 +22,7 @@ class ElitistOptions(Options):
     """Settings of `[strategy]` that elitist strategies share.
 
     survivors: how many are kept unchanged and evaluated again; at most P - 1.
-    prior_evaluations: see strategies.scored_genomes.
+    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
     """
 
     survivors: int = Field(4, ge=1)

@@ -19,7 +19,11 @@ from evolve.strategies.strategy import need_weights
 
 
 class GaOptions(ElitistOptions):
-    """Settings of `[strategy]` for ga. parents: T; weight_noise: the standard deviation of a mutation."""
+    """Settings of `[strategy]` for ga.
+
+    parents: T, how many of the best have children.
+    weight_noise: the standard deviation of what is added to a weight.
+    """
 
     parents: int = Field(20, ge=1)
     weight_noise: float = Field(0.1, ge=0, le=1e6)

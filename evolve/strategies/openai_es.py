@@ -44,7 +44,24 @@ _EPSILON = 1e-8
 
 
 class OpenAiEsOptions(Options):
-    """Settings of `[strategy]` for openai-es. sigma: σ; learning_rate: Adam's step size α; weight_decay: λ."""
+    """Settings of `[strategy]` for openai-es.
+
+    sigma: σ, the standard deviation of candidates around the centre.
+    sigma_decay: what σ is multiplied by after a generation.
+    smallest_sigma: where σ stops to fall.
+    learning_rate: α, Adam's step size.
+    learning_rate_decay: what α is multiplied by after a generation.
+    smallest_learning_rate: where α stops to fall.
+    constant_generations: for how many generations σ and α stay as they are at first.
+    beta1: β1, the weight of the past in Adam's mean of gradients.
+    beta2: β2, the weight of the past in Adam's mean of their squares.
+    weight_decay: λ, the share of the centre that a step of size 1 would take away.
+    constant_weight_decay: whether the centre loses the same share in all generations, whatever becomes of α.
+    averaging: the weight of the past in the average of centres that is the champion; with 0 it is the centre.
+    pruning: the share of connections that is pruned in all.
+    pruning_generations: T, over how many generations.
+    pruning_by: whether the smallest weights go first, the weakest traces, or any.
+    """
 
     sigma: float = Field(0.1, ge=1e-6, le=1e6)
     sigma_decay: float = Field(1.0, gt=0, le=1)

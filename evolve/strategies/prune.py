@@ -47,7 +47,13 @@ def _rate(value: float | str) -> float | str:
 class PruneOptions(Options):
     """Settings of `[strategy]` for prune; the defaults are those of the 2020 script.
 
+    trace_pruning: q, the share of a matrix's connections that is pruned by weak traces, about.
+    uniform_pruning: the probability that a connection is pruned by chance; "adaptive" follows the spread of the pool.
+    uniform_pruning_chance: the share of children that are pruned by chance.
     survivors: how many are kept unchanged and evaluated again; at most K, all there are.
+    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
+    regrowth: the probability that an absent connection returns.
+    weight_noise: the standard deviation of what is added to a weight.
     """
 
     trace_pruning: float = Field(0.01, ge=0, le=1)

@@ -24,7 +24,13 @@ from evolve.strategies.scored_genomes import ScoredGenomes
 
 
 class UmdaOptions(Options):
-    """Settings of `[strategy]` for umda. min_probability: the least probability of a connection, and of its absence."""
+    """Settings of `[strategy]` for umda.
+
+    mask_noise: the standard deviation of what is added to the probability of a connection.
+    min_probability: the least probability of a connection, and of its absence.
+    weight_noise: the standard deviation of what is added to a weight.
+    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
+    """
 
     aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
 
