@@ -1,8 +1,10 @@
-"""python docs/generate.py: write what follows from the code into the pages, between a marker and its end.
+"""`python docs/generate.py`: write what follows from the code into the pages, between a marker and its end.
 
 `<!-- columns -->` … `<!-- end of columns -->` is such a place. A test compares what is there with what this writes.
 """
 
+import argparse
+import importlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,8 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from evolve.cli import COMMANDS
+from evolve.cli.parser import HIDDEN
+from evolve.config import Config, Options, Registry, descriptions
+from evolve.networks import NETWORKS
 from evolve.store.columns import LETTERS
 from evolve.store.schema import EVERY_COLUMN
+from evolve.strategies import STRATEGIES
 
 PAGES = Path(__file__).parent
 
@@ -45,7 +52,84 @@ def _type(dtype: DTypeLike) -> str:
     return f"S{found.itemsize}" if found.kind == "S" else found.name
 
 
-PLACES: dict[str, tuple[str, Callable[[], str]]] = {"columns": ("run-file.md", columns)}
+def settings() -> str:
+    """Return the settings of an experiment: of its top level, and of each section."""
+    sections = {name: type(getattr(Config(), name)) for name in ("env", "racing", "early_stop", "compute", "output")}
+    parts = [f"## Top level\n\n{_settings_of(Config)}"]
+    for name, model in sections.items():
+        parts.append(f"## `[{name}]`\n\n{_purpose(model)}\n\n{_settings_of(model)}")
+    return "\n\n".join(parts)
+
+
+def kinds(registry: Registry, section: str) -> str:
+    """Return the settings of each kind of network or strategy."""
+    models = {name: registry.options_class({"name": name}) for name in registry}
+    return "\n\n".join(
+        f'## `[{section}]` with `name = "{name}"`\n\n{_settings_of(model)}' for name, model in sorted(models.items())
+    )
+
+
+def _purpose(model: type[Options]) -> str:
+    """Return the first paragraph of a docstring."""
+    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
+
+
+def _settings_of(model: type[Options]) -> str:
+    rows = (
+        (f"`{setting.name}`", f"`{setting.default}`" if setting.default else "not set", setting.limits, setting.meaning)
+        for setting in descriptions(model)
+    )
+    return table(("setting", "default", "values", "meaning"), *rows)
+
+
+def parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser of a command."""
+    if command == "bench":
+        made = importlib.import_module("evolve.cli.bench.command").parser()
+    else:
+        made = importlib.import_module(f"evolve.cli.{command}")._parser()
+    assert isinstance(made, argparse.ArgumentParser)
+    return made
+
+
+def options() -> str:
+    """Return the arguments of every command."""
+    return "\n\n".join(_options_of(command, what) for command, what in COMMANDS.items())
+
+
+def _options_of(command: str, what: str) -> str:
+    rows = [
+        (_spelled(action), f"`{action.dest}`" if _is_setting(action.dest) else "", action.help or "")
+        for action in parser(command)._actions
+        if action.help not in (HIDDEN, argparse.SUPPRESS) and not {"-h", "--version"} & {*action.option_strings}
+    ]
+    heading = ("argument", "setting", "meaning")
+    if not any(setting for _, setting, _ in rows):
+        return f"## evolve {command}\n\n{what}\n\n" + table(heading[::2], *(row[::2] for row in rows))
+    return f"## evolve {command}\n\n{what}\n\n" + table(heading, *rows)
+
+
+def _is_setting(dest: str) -> bool:
+    return "." in dest or dest in Config.model_fields
+
+
+def _spelled(action: argparse.Action) -> str:
+    """Return how an argument is written: `-p`, `--population` P."""
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest
+    several = "…" if action.nargs in ("+", "*") else ""
+    choices = " or ".join(f"`{choice}`" for choice in action.choices or ())
+    value = "" if action.nargs == 0 else f"{choices or metavar} {several}"
+    names = ", ".join(f"`{name}`" for name in action.option_strings)
+    return f"{names} {value}".strip() if names else f"`{metavar}` {several}".strip()
+
+
+PLACES: dict[str, tuple[str, Callable[[], str]]] = {
+    "columns": ("run-file.md", columns),
+    "settings": ("settings.md", settings),
+    "networks": ("settings.md", lambda: kinds(NETWORKS, "network")),
+    "strategies": ("settings.md", lambda: kinds(STRATEGIES, "strategy")),
+    "options": ("options.md", options),
+}
 """By marker: the page, and what is written into it."""
 
 

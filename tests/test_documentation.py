@@ -1,10 +1,9 @@
 """The pages: their Python runs, their commands parse, their links lead to files, their tables are complete.
 
-A block of code may have an HTML comment right above it: `<!-- file: NAME -->` puts it into a file, in the folder in
-which the page is run; `<!-- not run: reason -->` leaves it alone.
+A block of code with a title, ```` ```python title="NAME" ````, or with an HTML comment right above it, `<!-- file: NAME
+-->`, is put into a file in the folder in which the page is run; `<!-- not run: reason -->` leaves it alone.
 """
 
-import argparse
 import ast
 import importlib.util
 import itertools
@@ -23,26 +22,35 @@ from conftest import ROOT, environment, launcher
 import evolve
 from evolve import store
 from evolve.cli import COMMANDS
-from evolve.cli.parser import HIDDEN, Answered
+from evolve.cli.parser import Answered
 from evolve.cli.run import load
-from evolve.config import read_table
+from evolve.config import Config, descriptions, read_table
 from evolve.config.sweep import experiments
 from evolve.networks import NETWORKS
 from evolve.store import schema
 from evolve.strategies import STRATEGIES, portable
 from evolve.training import prepare
 
+_SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+generate = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(generate)
+
 LOOSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = {path.name: path for path in (*LOOSE, *sorted((ROOT / "docs").glob("*.md")))}
 TEXTS = {name: path.read_text() for name, path in PAGES.items()}
-BLOCK = re.compile(r"(?:^<!-- (?P<mark>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>.+?) -->\n)?"
+    r"^```(?P<language>\w*)(?: title=\"(?P<title>.+?)\")?\n(?P<code>.*?)^```$",
+    re.M | re.S,
+)
 
 
 def blocks(page, *languages):
     """Return (mark, first line, code) of the blocks of a page that are in some languages, in their order."""
     text = TEXTS[page]
     found = [m for m in BLOCK.finditer(text) if m["language"] in languages]
-    return [(m["mark"] or "", text.count("\n", 0, m.start("code")), m["code"]) for m in found]
+    marks = [f"file: {m['title']}" if m["title"] else m["mark"] or "" for m in found]
+    return [(mark, text.count("\n", 0, m.start("code")), m["code"]) for mark, m in zip(marks, found, strict=True)]
 
 
 def prose(page):
@@ -129,19 +137,12 @@ def calls(page):
             for part in line.split("&&"):
                 words = shlex.split(part, comments=True)
                 for n, word in enumerate(words):
-                    if word == "evolve":
+                    if word == "evolve" and words[n + 1] in COMMANDS:
                         yield words[n + 1], words[n + 2 :]
                     elif word == "-m" and words[n + 1].startswith("evolve."):
                         yield words[n + 1].removeprefix("evolve."), words[n + 2 :]
                     elif word in ("hostfiles/slurm.sh", "hostfiles/until-complete.sh"):
                         yield "run", words[n + 1 if "slurm" in word else n + 2 :]
-
-
-def parser(command):
-    """Return the parser of a command."""
-    if command == "bench":
-        return importlib.import_module("evolve.cli.bench.command").parser()
-    return importlib.import_module(f"evolve.cli.{command}")._parser()
 
 
 CALLS = [(page, command, arguments) for page in PAGES for command, arguments in calls(page)]
@@ -162,7 +163,7 @@ def test_commands_parse(page, command, arguments, tmp_path, monkeypatch):
         except Answered:
             assert "--settings" in arguments
     else:
-        parser(command).parse_intermixed_args(arguments)
+        generate.parser(command).parse_intermixed_args(arguments)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +219,27 @@ def test_links_lead_to_files(page):
             assert anchor in {slug(line) for line in re.findall(r"^#+ (.+)$", path.read_text(), re.M)}, anchor
 
 
-def test_every_page_is_linked_from_the_readme():
-    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", TEXTS["README.md"]))
-    assert linked == set(PAGES) - {path.name for path in LOOSE}
+def navigation(part):
+    """Yield the pages of a part of the site's navigation."""
+    if isinstance(part, str):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from navigation(inner)
+
+
+SITE = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+
+
+def test_every_page_has_its_place_in_the_navigation():
+    assert sorted(navigation(SITE["nav"])) == sorted(set(PAGES) - {path.name for path in LOOSE})
+    assert [name for section in SITE["nav"] for name in section] == [
+        *("Start", "Tutorials", "How-to", "Reference", "Understand")
+    ]
+
+
+def test_every_page_is_linked_from_the_first():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", TEXTS["index.md"]))
+    assert linked == set(navigation(SITE["nav"])) - {"index.md"}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -238,6 +257,12 @@ def test_pages_use_the_words_of_the_field(page):
     assert re.findall(rf"\b({OLD_DIALECT})\b", prose(page), re.I) == []
 
 
+def test_every_public_name_has_its_docstring_on_the_site():
+    shown = [name.split(".") for name in re.findall("^::: (.+)$", TEXTS["api.md"], re.M)]
+    assert all(parts[0] == "evolve" for parts in shown)
+    assert set(evolve.__all__) - {"__version__", "networks", "strategies"} <= {parts[-1] for parts in shown}
+
+
 def test_every_public_name_is_described():
     described = {name for row in rows("python.md", "name | what it is") for name in names(row[0])}
     assert set(evolve.__all__) == described
@@ -247,13 +272,12 @@ def test_every_public_name_is_described():
                 assert re.search(rf"\b{name}\b", TEXTS["python.md"]), f"{kind.__name__}.{name}"
 
 
-def test_every_option_is_described():
-    for command in COMMANDS:
-        for action in parser(command)._actions:
-            if action.help not in (HIDDEN, argparse.SUPPRESS) and action.option_strings:
-                assert re.search(rf"(?<!\w){action.option_strings[-1]}\b", TEXTS["command-line.md"]), (
-                    f"{command} {action.option_strings[-1]}"
-                )
+def test_every_setting_is_described():
+    kinds = [registry.options_class({"name": name}) for registry in (NETWORKS, STRATEGIES) for name in registry]
+    sections = [type(getattr(Config(), name)) for name in ("env", "racing", "early_stop", "compute", "output")]
+    for model in (Config, *sections, *kinds):
+        for setting in descriptions(model):
+            assert setting.meaning, f"{model.__name__}.{setting.name}: say in the docstring what it means"
 
 
 def test_every_network_and_strategy_is_described():
@@ -284,21 +308,13 @@ def test_old_spellings_are_accepted():
             assert option not in now
 
 
-@pytest.fixture(scope="module")
-def generate():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_what_follows_from_the_code_is_up_to_date(generate):
+def test_what_follows_from_the_code_is_up_to_date():
     for path, text in generate.pages():
         assert path.read_text() == text, f"{path.name}: run `python docs/generate.py`"
     assert f"Schema {schema.SCHEMA}." in TEXTS["run-file.md"]
 
 
-def test_a_page_without_its_place_is_refused(generate):
+def test_a_page_without_its_place_is_refused():
     with pytest.raises(ValueError, match="expected one place <!-- columns -->, got 0"):
         generate.filled("nothing", "columns", "")
 

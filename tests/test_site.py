@@ -1,0 +1,115 @@
+"""The site of docs/: it is built strictly, its links lead somewhere, and nothing in it comes from another host."""
+
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from conftest import ROOT, environment
+
+pytestmark = pytest.mark.skipif(
+    not (find_spec("zensical") and find_spec("mkdocstrings")), reason="no site generator: pip install -e '.[docs]'"
+)
+
+
+def copy(folder):
+    """Put what the site is built from into a folder."""
+    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("zensical.toml", "CONTRIBUTING.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "evolve").symlink_to(ROOT / "evolve")
+
+
+def build(folder):
+    words = [sys.executable, "-m", "zensical", "build", "--strict"]
+    return subprocess.run(
+        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    copy(folder)
+    done = build(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site"
+
+
+class Page(HTMLParser):
+    """What a page links to (as href), what it loads, and the anchors that it has."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.loads, self.anchors, self.text = [], [], set(), ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        elif tag != "link" or given.get("rel") in ("stylesheet", "icon", "preload"):
+            self.loads += [given[name] for name in ("src", "href", "poster") if given.get(name)]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path.read_text()) for path in sorted(site.glob("*.html")) if path.name != "404.html"}
+
+
+def test_every_page_is_there(pages):
+    assert {path.stem for path in pages} == {path.stem for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_links_lead_somewhere(site, pages):
+    for path, page in pages.items():
+        for target in page.links + page.loads:
+            parts = urlsplit(target)
+            if parts.scheme:
+                continue
+            found = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            found = found / "index.html" if found.is_dir() else found
+            assert found.is_relative_to(site), f"{path.name}: {target}"
+            assert found.exists(), f"{path.name}: {target}"
+            if parts.fragment and found in pages:
+                assert unquote(parts.fragment) in pages[found].anchors | {"__top"}, f"{path.name}: {target}"
+
+
+def test_nothing_comes_from_another_host(site, pages):
+    for path, page in pages.items():
+        assert not [target for target in page.loads if re.match("(https?:)?//", target)], path.name
+    for path in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(https?:)?//|@import", path.read_text()), path.name
+
+
+def test_code_leaves_no_markdown_behind(pages):
+    """A snippet that was not found, a reference that was not resolved, a block that was not closed."""
+    for path, page in pages.items():
+        for remnant in ("--8<--", "\n::: ", "```"):
+            assert remnant not in page.text, path.name
+
+
+@pytest.mark.parametrize(
+    "wrong", ["[a page](nowhere.md)", "[a part](promise.md#nowhere)", "::: evolve.api.nothing", '--8<-- "nowhere.md"']
+)
+def test_a_wrong_page_is_refused(wrong, tmp_path):
+    copy(tmp_path)
+    shutil.rmtree(tmp_path / "docs")
+    (tmp_path / "docs").mkdir()
+    for name in ("index.md", "promise.md"):
+        (tmp_path / "docs" / name).write_text("# A page\n")
+    text = re.sub(
+        r"nav = \[.*?\n\]\n", 'nav = ["index.md", "promise.md"]\n', (tmp_path / "zensical.toml").read_text(), flags=re.S
+    )
+    (tmp_path / "zensical.toml").write_text(text.replace('["assets/extra.css"]', "[]"))
+    assert build(tmp_path).returncode == 0
+    (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{wrong}\n")
+    assert build(tmp_path).returncode != 0
