@@ -61,12 +61,10 @@ def settings() -> str:
     return "\n\n".join(parts)
 
 
-def kinds(registry: Registry, section: str) -> str:
+def kinds(registry: Registry) -> str:
     """Return the settings of each kind of network or strategy."""
     models = {name: registry.options_class({"name": name}) for name in registry}
-    return "\n\n".join(
-        f'## `[{section}]` with `name = "{name}"`\n\n{_settings_of(model)}' for name, model in sorted(models.items())
-    )
+    return "\n\n".join(f"### `{name}`\n\n{_settings_of(model)}" for name, model in models.items())
 
 
 def _purpose(model: type[Options]) -> str:
@@ -126,8 +124,8 @@ def _spelled(action: argparse.Action) -> str:
 PLACES: dict[str, tuple[str, Callable[[], str]]] = {
     "columns": ("run-file.md", columns),
     "settings": ("settings.md", settings),
-    "networks": ("settings.md", lambda: kinds(NETWORKS, "network")),
-    "strategies": ("settings.md", lambda: kinds(STRATEGIES, "strategy")),
+    "networks": ("settings.md", lambda: kinds(NETWORKS)),
+    "strategies": ("settings.md", lambda: kinds(STRATEGIES)),
     "options": ("options.md", options),
 }
 """By marker: the page, and what is written into it."""
