@@ -97,7 +97,7 @@ def options() -> str:
 
 def _options_of(command: str, what: str) -> str:
     rows = [
-        (_spelled(action), f"`{action.dest}`" if _is_setting(action.dest) else "", action.help or "")
+        (_spelled(action), f"`{action.dest}`" if _is_setting(command, action.dest) else "", action.help or "")
         for action in parser(command)._actions
         if action.help not in (HIDDEN, argparse.SUPPRESS) and not {"-h", "--version"} & {*action.option_strings}
     ]
@@ -107,8 +107,8 @@ def _options_of(command: str, what: str) -> str:
     return f"## evolve {command}\n\n{what}\n\n" + table(heading, *rows)
 
 
-def _is_setting(dest: str) -> bool:
-    return "." in dest or dest in Config.model_fields
+def _is_setting(command: str, dest: str) -> bool:
+    return command in ("run", "bench") and ("." in dest or dest in Config.model_fields)
 
 
 def _spelled(action: argparse.Action) -> str:

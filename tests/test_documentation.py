@@ -231,7 +231,8 @@ SITE = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
 
 
 def test_every_page_has_its_place_in_the_navigation():
-    assert sorted(navigation(SITE["nav"])) == sorted(set(PAGES) - {path.name for path in LOOSE})
+    expected = sorted(set(PAGES) - {path.name for path in LOOSE})
+    assert sorted(navigation(SITE["nav"])) == expected, "every page of docs/ stands in nav of zensical.toml, once"
     assert [name for section in SITE["nav"] for name in section] == [
         *("Start", "Tutorials", "How-to", "Reference", "Understand")
     ]
