@@ -1,18 +1,20 @@
 """Groups of runs against one another: the scores of their seeds, with mean, interval and a rank test."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evolve.analysis import statistics
 from evolve.analysis.groups import RunGroup
-from evolve.errors import InputError
+from evolve.errors import InputError, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 
-FEW_SEEDS = "few seeds"
-"""Said of a p that could not have been below 0.05, whatever the scores."""
+HELD_OUT = "held-out champion's mean return"
+TRAINING = "best fitness of the last generation, in training"
+_FEWEST = 3  # seeds that have an interval
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -22,81 +24,161 @@ class Comparison:
     Attributes:
         label: Of the group.
         env: Its environment.
-        scores: [n], one for each seed.
-        interval: 95 %, of their mean; None for one seed, and where a seed has no score.
+        scores: [n], one for each seed that has one.
+        missing: How many seeds have none.
+        interval: 95 %, of their mean, cut where no return has ever been; None for fewer than three seeds.
         p: Of the two-sided rank test against the best group, with Holm's correction; None where there was no test.
-        against_best: The result of that test in words, "best", or why there was no test.
+        best: Whether this is the best group of its environment, of several.
     """
 
     label: str
     env: str
     scores: Float64
-    interval: tuple[float, float] | None
+    missing: int
+    interval: Interval | None
     p: float | None = None
-    against_best: str = ""
+    best: bool = False
+
+    @property
+    def name(self) -> str:
+        """The label without the environment."""
+        return self.label.removeprefix(f"{self.env}, ")
 
     @property
     def mean(self) -> float:
-        """The mean score; NaN where a seed has no score."""
-        return statistics.mean(self.scores) if np.isfinite(self.scores).all() else float("nan")
+        """The mean score; NaN where there is none."""
+        return statistics.mean(self.scores)
+
+    @property
+    def against_best(self) -> str:
+        """The result of the test in words; empty where there was none."""
+        if self.best:
+            return "best"
+        return "" if self.p is None else "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
 
 
-def compare_groups(groups: Sequence[RunGroup]) -> tuple[str, list[Comparison]]:
-    """Return what the scores are, in words, and the groups compared: those of one environment together, best first.
+@dataclass(frozen=True)
+class Ranking:
+    """Groups compared: those of one environment together, best first.
 
-    A score is the mean return of the held-out champion, where every run has one. Otherwise it is the best fitness of
-    the last generation. Without SciPy nothing is tested.
+    Attributes:
+        score: What the scores are, in words.
+        rows: The groups.
+        notes: What has to be said about them: what is not evaluated, what was not tested, and why.
     """
-    runs = [run for group in groups for run in group.runs]
-    held_out = all(run.held_out is not None and np.isfinite(run.held_out.returns).any() for run in runs)
-    score = _held_out_mean if held_out else _last_best
-    by_env: dict[str, list[Comparison]] = {}
+
+    score: str
+    rows: tuple[Comparison, ...]
+    notes: tuple[str, ...]
+
+
+def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
+    """Compare groups.
+
+    A score is the mean return of the held-out champion. Seeds that were not evaluated are left out, and the notes say
+    so. Only where none was, scores are the best fitness of the last generation.
+    """
+    evaluated = any(_held_out_mean(run) is not None for group in groups for run in group.runs)
+    score = _held_out_mean if evaluated else _last_best
+    by_env: dict[str, list[RunGroup]] = {}
     for group in groups:
-        env = group.config.env.id
-        scores = np.array([score(run) for run in group.runs])
-        interval = statistics.interval(scores) if np.isfinite(scores).all() else None
-        by_env.setdefault(env, []).append(Comparison(group.label, env, scores, interval))
-    compared = [row for rows in by_env.values() for row in _compare(rows)]
-    return "held-out champion's mean return" if held_out else "best fitness of the last generation", compared
+        by_env.setdefault(group.config.env.id, []).append(group)
+    notes = [_missing(groups, score)] if evaluated else [_NOT_EVALUATED]
+    rows: list[Comparison] = []
+    for own in by_env.values():
+        compared, note = _compare([_scored(group, score, _range(own, evaluated)) for group in own])
+        rows += compared
+        notes.append(note)
+    return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
 
 
-def _held_out_mean(run: StoredRun) -> float:
-    assert run.held_out is not None
-    returns = run.held_out.returns
-    return statistics.mean(returns[np.isfinite(returns)])
+def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
+    """Return the held-out mean of a group and its interval: over seeds, or of one seed over its episodes.
+
+    None where no seed was evaluated.
+    """
+    row = _scored(group, _held_out_mean, _range([group], evaluated=True))
+    if not len(row.scores):
+        return None
+    if len(group.runs) > 1 or group.runs[0].held_out is None:
+        return row.mean, row.interval
+    returns = group.runs[0].held_out.returns
+    return row.mean, statistics.interval(returns[np.isfinite(returns)])
 
 
-def _last_best(run: StoredRun) -> float:
-    return run.records[-1].champion_fitness
+_NOT_EVALUATED = (
+    "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
+    "To evaluate: python -m evolve.evaluate FILE"
+)
 
 
-def _compare(rows: Sequence[Comparison]) -> list[Comparison]:
-    """Return the groups of one environment, best first, the others tested against it."""
+def _missing(groups: Iterable[RunGroup], score: Callable[[StoredRun], float | None]) -> str:
+    left_out = [str(run.path) for group in groups for run in group.runs if score(run) is None]
+    if not left_out:
+        return ""
+    files = ", ".join(map(sanitize, left_out))
+    return f"Left out, since not evaluated on held-out episodes: {files}. To evaluate: python -m evolve.evaluate FILE"
+
+
+def _scored(group: RunGroup, score: Callable[[StoredRun], float | None], within: Interval) -> Comparison:
+    known = [found for run in group.runs if (found := score(run)) is not None]
+    scores = np.array(known, np.float64)
+    interval = statistics.interval(scores) if len(scores) >= _FEWEST else None
+    if interval is not None:
+        interval = max(interval[0], within[0]), min(interval[1], within[1])
+    return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
+
+
+def _held_out_mean(run: StoredRun) -> float | None:
+    if run.held_out is None:
+        return None
+    known = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    return statistics.mean(known) if len(known) else None
+
+
+def _last_best(run: StoredRun) -> float | None:
+    last = run.records[-1].champion_fitness
+    return float(last) if np.isfinite(last) else None
+
+
+def _range(groups: Sequence[RunGroup], evaluated: bool) -> Interval:
+    """Return the least and the largest return, or fitness, that is known of an environment."""
+    runs = [run for group in groups for run in group.runs]
+    if evaluated:
+        seen = [run.held_out.returns for run in runs if run.held_out is not None]
+        seen += [record.returns for run in runs for record in run.records if record.returns is not None]
+    else:
+        seen = [np.array([record.champion_fitness]) for run in runs for record in run.records]
+    known = [part[np.isfinite(part)] for part in seen]
+    known = [part for part in known if part.size]
+    if not known:
+        return -np.inf, np.inf
+    return float(min(part.min() for part in known)), float(max(part.max() for part in known))
+
+
+def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
+    """Return the groups of one environment, best first, the others tested against it, and why some were not."""
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
     if not others:
-        return [best]
-    best = replace(best, against_best="best")
-    reasons = [_why_untestable(row.scores, best.scores) for row in others]
-    testable = [row for row, reason in zip(others, reasons, strict=True) if not reason]
+        return [best], ""
+    best = replace(best, best=True)
+    tests = len(others)
+    testable = [row for row in others if _testable(row, best, tests)]
     try:
-        ps = iter(statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable]))
-    except InputError:  # no SciPy
-        return [best, *(replace(row, against_best="not tested: no SciPy") for row in others)]
-    compared = [best]
-    for row, reason in zip(others, reasons, strict=True):
-        compared.append(replace(row, against_best=reason) if reason else _tested(row, best, next(ps), len(testable)))
-    return compared
+        ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
+    except InputError as error:  # no SciPy
+        return [best, *others], f"Nothing is tested: {error}"
+    found = {id(row): p for row, p in zip(testable, ps, strict=True)}
+    note = "" if len(testable) == tests else _untested(best, tests)
+    return [best, *(replace(row, p=found.get(id(row))) for row in others)], note
 
 
-def _why_untestable(one: Float64, other: Float64) -> str:
-    """Return why two samples cannot be tested; empty where they can be."""
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return "a seed without a score"
-    return "one seed" if min(len(one), len(other)) < 2 else ""
+def _testable(row: Comparison, best: Comparison, tests: int) -> bool:
+    n, m = len(row.scores), len(best.scores)
+    return not row.missing and not best.missing and statistics.can_be_significant(n, m, tests)
 
 
-def _tested(row: Comparison, best: Comparison, p: float, tests: int) -> Comparison:
-    text = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    if not statistics.can_be_significant(len(row.scores), len(best.scores), tests):
-        text = f"{text}, {FEW_SEEDS}"
-    return replace(row, p=p, against_best=text)
+def _untested(best: Comparison, tests: int) -> str:
+    enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
+    what = "a rank test" if tests == 1 else f"{tests} rank tests"
+    return f"{best.env}: not tested where it says nothing; {what} against the best would need {enough} seeds each."

@@ -1,6 +1,6 @@
 """Run files gathered into groups: the runs of one configuration, which differ in their seeds only."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -8,12 +8,13 @@ from typing import Any
 
 from evolve import networks, store
 from evolve.config import Config, differences
-from evolve.errors import InputError, RunError, sanitize
+from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.store import StoredRun
 from evolve.training import load_config
 
 _LONGEST_LABEL = 240  # characters
 _LONGEST_NOTE = 1000
+_MOST_SEEDS = 8  # that are named
 _NAMES = ("env.id", "network.name", "strategy.name")  # labels give their values without saying what they are
 
 
@@ -24,6 +25,11 @@ class RunGroup:
     label: str
     config: Config
     runs: tuple[StoredRun, ...]
+
+    @property
+    def name(self) -> str:
+        """The label without the environment, for where that is named already."""
+        return self.label.removeprefix(f"{self.config.env.id}, ")
 
     @cached_property
     def num_generations(self) -> int:
@@ -79,6 +85,22 @@ def _label(config: Config, configs: Sequence[Config]) -> str:
     settings = {key.rpartition(".")[2]: _value(config, key) for key in sorted(apart)}
     words += [f"{key} {value}" for key, value in settings.items() if value is not None]
     return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)
+
+
+def described(groups: Sequence[RunGroup]) -> str:
+    """Return what was evolved in words: environments, networks, strategies and seeds."""
+    envs, networks, strategies = (dict.fromkeys(str(_value(g.config, key)) for g in groups) for key in _NAMES)
+    seeds = sorted({run.header.seed for group in groups for run in group.runs})
+    named = ", ".join(map(str, seeds)) if len(seeds) <= _MOST_SEEDS else f"{len(seeds)} seeds"
+    what = [f"{_one_or_many(networks, 'network')} evolved by {_one_or_many(strategies, 'strategy', 'strategies')}"]
+    if len(groups) > 1:
+        what.append(pluralize(len(groups), "experiment"))
+    what.append(f"seed {named}" if len(seeds) == 1 else named if len(seeds) > _MOST_SEEDS else f"seeds {named}")
+    return sanitize(f"{', '.join(envs)}: {', '.join(what)}", _LONGEST_NOTE)
+
+
+def _one_or_many(names: Collection[str], what: str, plural: str = "") -> str:
+    return next(iter(names)) if len(names) == 1 else f"{len(names)} {plural or f'{what}s'}"
 
 
 def _value(config: Config, key: str) -> Any:

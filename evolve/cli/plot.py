@@ -3,20 +3,21 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from evolve import store
 from evolve.analysis import figures
 from evolve.analysis.champion import champion_of, mean_traces
-from evolve.analysis.comparison import FEW_SEEDS, Comparison, compare_groups
+from evolve.analysis.comparison import Comparison, compare_groups
 from evolve.analysis.formatting import between, number
 from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import one_run_file, run_files
 from evolve.cli.signals import StopFlag
-from evolve.errors import InputError, RunError, pluralize
+from evolve.errors import InputError, RunError
 from evolve.store.disk import check_writable
 from evolve.training import reload
 
@@ -26,7 +27,7 @@ _LOOK_EVERY = 1.0  # seconds
 def _parser() -> Parser:
     parser = Parser(
         "evolve.plot",
-        "Draw fitness, connections, throughput and idle workers of run files. Files of one experiment are summed up.",
+        "Draw fitness and connections of run files over generations. Files of one experiment are summed up.",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-*.h5 -o curves.svg",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --live",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
@@ -36,6 +37,7 @@ def _parser() -> Parser:
     names = "curves.png, final.png or network.png; or .svg, or .pdf"
     add("-o", "--output", type=Path, metavar="OUT", help=names)
     add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")
+    add("--load", action="store_true", help="draw throughput and idle workers, too")
     kinds = parser.add_mutually_exclusive_group()
     live = "wait for the files, and draw again whenever one changes, until all are complete"
     kinds.add_argument("--live", action="store_true", help=live)
@@ -50,29 +52,44 @@ def _parser() -> Parser:
     return parser
 
 
-def _draw_curves(files: list[Path], output: Path, over: str) -> bool:
+def _draw_curves(files: list[Path], output: Path, over: str, load: bool) -> bool:
     """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
     runs, groups = read_groups(files)
-    figures.save(figures.draw_curves(_deduplicated(groups), over), output)
+    figures.save(figures.draw_curves(_deduplicated(groups), over, load=load), output)
     return all(run.complete for run in runs)
 
 
 def _draw_comparison(files: list[Path], output: Path) -> None:
     """Draw and print how experiments compare. Raises InputError, and RunError when all files are empty."""
-    score, rows = compare_groups(_deduplicated(read_groups(files)[1]))
-    figures.save(figures.draw_comparison(score, rows), output)
-    for row in rows:
-        print(_line(score, row))
-    if any(row.p is not None for row in rows):
+    found = compare_groups(_deduplicated(read_groups(files)[1]))
+    figures.save(figures.draw_comparison(found), output)
+    print(f"{found.score}:\n\n{_table(found.rows)}\n")
+    if any(row.interval for row in found.rows):
+        print("95 % interval: of the mean over seeds (Student's t), cut where no return has ever been")
+    if any(row.p is not None for row in found.rows):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")
-    if any(row.against_best.endswith(FEW_SEEDS) for row in rows):
-        print(f"{FEW_SEEDS}: so few that p cannot be below 0.05, whatever they score")
+    for note in found.notes:
+        print(note)
 
 
-def _line(score: str, row: Comparison) -> str:
-    spread = "" if row.interval is None else f" (95 % interval {between(row.interval)})"
-    test = f", {row.against_best}" if row.against_best else ""
-    return f"{row.label}: {score} {number(row.mean)}{spread} over {pluralize(len(row.scores), 'seed')}{test}"
+def _table(rows: Sequence[Comparison]) -> str:
+    """Return the groups as lines, with their numbers under a header."""
+    tested = any(row.against_best for row in rows)
+    lines = [("experiment", "seeds", "mean", "95 % interval", "against the best" if tested else "")]
+    for env in dict.fromkeys(row.env for row in rows):
+        own = [row for row in rows if row.env == env]
+        if len(own) < len(rows):
+            lines.append((env, "", "", "", ""))
+        for row in own:
+            interval = between(row.interval) if row.interval else "–"
+            label = f"  {row.name}" if len(own) < len(rows) else row.name
+            lines.append((label, str(len(row.scores)), number(row.mean), interval, row.against_best))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = (
+        "  ".join(text.rjust(width) if n else text.ljust(width) for n, (text, width) in enumerate(pairs)).rstrip()
+        for pairs in (zip(line, widths, strict=True) for line in lines)
+    )
+    return "\n".join(aligned)
 
 
 def _deduplicated(groups: list[RunGroup]) -> list[RunGroup]:
@@ -99,7 +116,7 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
     figures.save(figures.draw_champion(champion, experiment, shown), output)
 
 
-def _follow(paths: list[Path], output: Path, over: str, stop: StopFlag) -> None:
+def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFlag) -> None:
     """Draw run files, which may be those of directories, whenever one changes, until all are complete."""
     seen: list[int] = []
     while stop.reason() is None:
@@ -110,7 +127,7 @@ def _follow(paths: list[Path], output: Path, over: str, stop: StopFlag) -> None:
         if all(now) and now != seen and any(store.read(path).num_generations for path in files):
             seen = now
             print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
-            if _draw_curves(files, output, over):
+            if _draw_curves(files, output, over, load):
                 return
         time.sleep(_LOOK_EVERY)
 
@@ -121,8 +138,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     for name, given in (("--generation", found.generation is not None), ("--traces", found.traces)):
         if given and not found.network:
             raise InputError(name, "--network with it, to draw a network", "no --network", "Add --network.")
-    if found.over is not None and (found.network or found.final):
-        raise InputError("-x/--over", "curves to be drawn over it", "--network" if found.network else "--final")
+    for name, given, of in (("-x/--over", found.over is not None, "over it"), ("--load", found.load, "with it")):
+        if given and (found.network or found.final):
+            raise InputError(name, f"curves to be drawn {of}", "--network" if found.network else "--final")
     if found.network and len(found.files) > 1:
         raise InputError("FILE", "one run file with --network", f"{len(found.files)} of them")
     if found.output is None:
@@ -138,14 +156,14 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 def _body(app: App, argv: list[str]) -> int:
     arguments = _arguments(argv)
     if arguments.live:
-        _follow(arguments.files, arguments.output, arguments.over, app.stop)
+        _follow(arguments.files, arguments.output, arguments.over, arguments.load, app.stop)
         return 0
     if arguments.network:
         _draw_network(app, arguments.files[0], arguments.generation, arguments.traces, arguments.output)
     elif arguments.final:
         _draw_comparison(arguments.files, arguments.output)
     else:
-        _draw_curves(arguments.files, arguments.output, arguments.over)
+        _draw_curves(arguments.files, arguments.output, arguments.over, arguments.load)
     print(arguments.output)
     return 0
 

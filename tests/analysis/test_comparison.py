@@ -16,10 +16,9 @@ from evolve.store import HeldOut, Record, StoredRun
 
 def run(seed, score, generations=2, name="a", digest=b"0"):
     """A complete run whose champion has a score."""
-    fields = dict.fromkeys(Record.__dataclass_fields__)
-    records = tuple(
-        Record(**{**fields, "digest": digest + b"%d" % g, "champion_fitness": score}) for g in range(generations)
-    )
+    fields = dict.fromkeys(Record.__dataclass_fields__) | {"champion_fitness": score}
+    fields["returns"] = np.full((1, 1), score)
+    records = tuple(Record(**fields | {"digest": digest + b"%d" % g}) for g in range(generations))
     held_out = HeldOut(np.array([score]), np.zeros(1, np.int64), np.zeros(1, np.float32), np.ones(1, np.bool_))
     return StoredRun(Path(f"{name}.h5"), store.Header("", {}, seed, "x"), True, records, {}, held_out, False)
 
@@ -41,9 +40,12 @@ def test_a_seed_counts_once():
 
 
 def test_one_seed_has_no_interval_and_no_test():
-    _, (best, other) = compare_groups([group("a", [1.0]), group("b", [2.0])])
+    found = compare_groups([group("a", [1.0]), group("b", [2.0])])
+    best, other = found.rows
     assert (best.label, best.interval, best.p, best.against_best) == ("b", None, None, "best")
-    assert (other.interval, other.p, other.against_best) == (None, None, "one seed")
+    assert (other.interval, other.p, other.against_best) == (None, None, "")
+    (note,) = found.notes
+    assert note.endswith("a rank test against the best would need 4 seeds each.")
 
 
 def test_the_best_comes_first_and_tests_stay_within_an_environment():
@@ -54,23 +56,50 @@ def test_the_best_comes_first_and_tests_stay_within_an_environment():
             group("high", range(10, 15)),
             group("middle", range(6, 11)),
         ]
-    )[1]
+    ).rows
     assert [each.label for each in found] == ["high", "middle", "low", "other"]
     assert [each.against_best for each in found] == ["best", "p = 0.016", "p = 0.016", ""]
     assert found[2].p == pytest.approx(2 * 2 / 252)  # of two tests
 
 
-def test_few_seeds_are_called_few():
-    found = compare_groups([group("a", range(3)), group("b", range(10, 13))])[1]
-    assert (found[1].p, found[1].against_best) == (pytest.approx(0.1), "p = 0.100, few seeds")
+def test_a_test_that_cannot_say_anything_is_not_made():
+    found = compare_groups([group(name, range(n, n + 3)) for n, name in enumerate("abcdef")])
+    assert [(each.p, each.against_best) for each in found.rows] == [(None, "best")] + [(None, "")] * 5
+    (note,) = found.notes  # said once
+    assert "5 rank tests against the best would need 5 seeds each" in note
+
+
+def test_an_interval_ends_where_no_return_has_been():
+    full = group("a", [500.0, 400.0, 500.0])
+    ((row,), (alone,)) = (compare_groups([one]).rows for one in (full, group("b", [500.0, 400.0])))
+    assert row.interval == (400.0, 500.0)
+    assert alone.interval is None
+    low, high = statistics.interval(np.array([500.0, 400.0, 500.0]))
+    assert low < 400
+    assert high > 500
+    wider = replace(full.runs[2].held_out, returns=np.array([300.0, 700.0]))
+    seen = replace(full, runs=(*full.runs[:2], replace(full.runs[2], held_out=wider)))
+    assert compare_groups([seen]).rows[0].interval[1] == pytest.approx(high)
+
+
+def test_training_fitness_never_takes_the_place_of_held_out_returns_unsaid():
+    both = group("a", [1.0, 2.0, 3.0])
+    part = replace(both, runs=(*both.runs[:2], replace(both.runs[2], held_out=None)))
+    found = compare_groups([part, group("b", [5.0, 6.0, 7.0])])
+    assert found.score == "held-out champion's mean return"
+    assert [(row.label, len(row.scores), row.missing) for row in found.rows] == [("b", 3, 0), ("a", 2, 1)]
+    assert found.notes[0].startswith("Left out, since not evaluated on held-out episodes: a.h5.")
+    none = compare_groups([replace(both, runs=tuple(replace(run, held_out=None) for run in both.runs))])
+    assert none.score == "best fitness of the last generation, in training"
+    assert none.notes[0].startswith("No run was evaluated on held-out episodes, so training fitness is compared")
 
 
 def test_equal_scores_are_no_easier_to_tell_apart_than_others():
     full, none = [500.0, 500.0, 500.0], [400.0, 400.0, 400.0]
     assert statistics.rank_test(np.array(full), np.array(none)) == pytest.approx(0.1)
     assert statistics.rank_test(np.array(full), np.array(full)) == 1
-    found = compare_groups([group("a", range(4)), group("b", range(4)), group("c", range(10, 14))])[1]
-    assert [each.against_best for each in found] == ["best", "p = 0.057, few seeds", "p = 0.057, few seeds"]
+    found = compare_groups([group("a", range(5)), group("b", range(5)), group("c", range(10, 15))]).rows
+    assert [each.against_best for each in found] == ["best", "p = 0.016", "p = 0.016"]
 
 
 def test_runs_whose_held_out_evaluation_differs_are_another_group():
@@ -86,6 +115,6 @@ def test_a_seed_without_a_score_is_not_tested():
     failed = replace(run(9, 0.0), held_out=None)
     failed = replace(failed, records=tuple(replace(r, champion_fitness=np.nan) for r in failed.records))
     worst = group("a", range(5))
-    found = compare_groups([replace(worst, runs=(*worst.runs, failed)), group("b", range(5))])[1]
-    assert [each.against_best for each in found] == ["best", "a seed without a score"]
-    assert found[1].interval is None
+    found = compare_groups([replace(worst, runs=(*worst.runs, failed)), group("b", range(5))])
+    assert {each.label: (each.missing, each.p) for each in found.rows} == {"a": (1, None), "b": (0, None)}
+    assert found.notes

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from evolve import networks, store
 from evolve.analysis import figures
 from evolve.analysis.comparison import compare_groups
 from evolve.analysis.figures import style
+from evolve.analysis.figures.line_labels import apart
 from evolve.analysis.groups import read_groups
 
 
@@ -25,20 +27,66 @@ def runs(tmp_path_factory):
     return folder
 
 
-def overlapping(drawn):
-    """How many legends of a figure cover what one of its panels shows."""
-    drawn.canvas.draw()
-    legends = [*drawn.legends, *(panel.get_legend() for panel in drawn.axes if panel.get_legend())]
-    assert legends
-    boxes = [panel.get_window_extent().shrunk(1.0, 0.98) for panel in drawn.axes]
-    return sum(any(box.overlaps(legend.get_window_extent()) for box in boxes) for legend in legends)
+def boxes(drawn):
+    """Where the labels of lines are, and the panels of a figure."""
+    drawn.draw_without_rendering()
+    texts = [text for panel in drawn.axes for text in panel.texts if text.get_text()]
+    labels = [Text.get_window_extent(text) for text in texts]  # without the lines that lead to them
+    return labels, [panel.get_window_extent().shrunk(1.0, 0.98) for panel in drawn.axes]
+
+
+def texts_of(drawn):
+    """All that a figure says in its panels."""
+    return [text.get_text() for panel in drawn.axes for text in (panel.title, panel._left_title, *panel.texts)]
 
 
 @pytest.mark.parametrize("titled", [True, False])
-def test_legends_cover_no_data(runs, titled):
+def test_labels_cover_neither_data_nor_one_another(runs, titled):
     for files in (["a/seed-1.h5"], ["a/seed-1.h5", "a/seed-2.h5"], ["a/seed-1.h5", "b/seed-1.h5", "b/seed-2.h5"]):
         groups = read_groups([runs / file for file in files])[1]
-        assert not overlapping(figures.draw_curves(groups, titled=titled)), files
+        labels, panels = boxes(figures.draw_curves(groups, titled=titled))
+        assert labels
+        assert not any(label.overlaps(panel) for label in labels for panel in panels), files
+        shrunk = [label.shrunk(1.0, 0.9) for label in labels]
+        assert not any(one.overlaps(other) for n, one in enumerate(shrunk) for other in shrunk[:n]), files
+
+
+def test_texts_are_moved_apart_no_farther_than_needed():
+    np.testing.assert_allclose(apart([0.5, 0.5, 0.1], [0.2, 0.2, 0.1]), [0.4, 0.6, 0.1])
+    np.testing.assert_allclose(apart([0.3, 0.9], [0.2, 0.2]), [0.3, 0.9])
+    assert len(apart([], [])) == 0
+
+
+def unpruned(group):
+    """A group whose candidates keep all of their connections."""
+    kept = [replace(r, connections=np.full_like(r.connections, 7)) for r in group.runs[0].records]
+    return replace(group, runs=(replace(group.runs[0], records=tuple(kept)),))
+
+
+def test_what_is_constant_has_no_panel_and_load_has_one_on_request(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    drawn = figures.draw_curves([unpruned(group)])
+    assert [panel._left_title.get_text() for panel in drawn.axes] == ["Fitness"]
+    assert drawn.get_suptitle() == "CartPole-v1: hebbian-dag evolved by prune, seed 1; 7 connections throughout"
+    both = figures.draw_curves([unpruned(group)], load=True)
+    assert [panel._left_title.get_text() for panel in both.axes] == ["Fitness", "Throughput", "Idle workers"]
+
+
+def test_environments_have_panels_of_their_own(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    env = group.config.env.model_copy(update={"id": "Acrobot-v1"})
+    other = replace(group, config=group.config.with_env(env))
+    drawn = figures.draw_curves([group, other])
+    assert [panel._left_title.get_text() for panel in drawn.axes[::2]] == ["CartPole-v1", "Acrobot-v1"]
+
+
+def test_the_held_out_mean_is_a_mark_at_the_edge(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    mean = group.runs[0].held_out.returns.mean()
+    said = texts_of(figures.draw_curves([group]))
+    assert any(text.startswith(f"held-out mean {mean:.2f}") for text in said)
+    alone = replace(group, runs=(replace(group.runs[0], held_out=None),))
+    assert not any("held-out" in text for text in texts_of(figures.draw_curves([alone])))
 
 
 def test_equal_lines_take_turns():
@@ -140,8 +188,19 @@ def test_values_near_the_largest_float_can_be_drawn(runs):
     groups = [replace(g, runs=tuple(huge(r, s) for r, s in zip(g.runs, (1, -1), strict=True))) for g in groups]
     for shown in (groups, groups[:1], [replace(groups[0], runs=groups[0].runs[:1])]):
         figures.to_svg(figures.draw_curves(shown), "x")
-    figures.to_svg(figures.draw_comparison(*compare_groups(groups)), "x")
+    figures.to_svg(figures.draw_comparison(compare_groups(groups)), "x")
     figures.to_svg(figures.draw_returns([("x", groups[0].runs[0].held_out.returns)]), "x")
+
+
+def test_seeds_of_equal_scores_can_be_counted(runs):
+    """Dots stand above one another, on top of all else."""
+    groups = read_groups(sorted(runs.glob("*/*.h5")))[1]
+    equal = [replace(run, held_out=replace(run.held_out, returns=np.full(3, 500.0))) for run in groups[0].runs]
+    drawn = figures.draw_comparison(compare_groups([replace(groups[0], runs=tuple(equal)), groups[1]]))
+    (dots,) = (line for line in drawn.axes[0].lines if line.get_marker() == "o" and line.get_xdata()[0] == 500)
+    assert len(set(dots.get_ydata())) == 2
+    said = texts_of(drawn)
+    assert {"mean", "95 % interval", "against the best", "500.00", "best"} <= set(said)
 
 
 def test_the_load_of_many_ranks_stands_side_by_side(runs):

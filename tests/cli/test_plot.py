@@ -38,23 +38,26 @@ def test_one_run(call, runs, tmp_path):
     done = call("plot", runs / "a" / "seed-1.h5", "-o", "one.svg")
     assert done.code == 0, done.err
     texts = words(tmp_path / "one.svg")
-    for text in ("CartPole-v1: hebbian-dag, 1 run", "Fitness", "mean return", "Connections left", "1,000 steps/s",
-                 "% of the time", "generation", "best of generation", "population mean",
-                 "median candidate"):  # fmt: skip
+    for text in ("CartPole-v1: hebbian-dag evolved by prune, seed 1", "Fitness", "mean return", "Connections left",
+                 "generation", "best of generation", "population mean", "median candidate"):  # fmt: skip
         assert text in texts, text
+    assert not {"1,000 steps/s", "% of the time"} & set(texts)
+    assert call("plot", runs / "a" / "seed-1.h5", "--load", "-o", "load.svg").code == 0
+    assert {"Fitness", "1,000 steps/s", "% of the time"} <= set(words(tmp_path / "load.svg"))
 
 
 def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):
     files = sorted(runs.glob("*/*.h5"))
     assert call("plot", *files[:3], "-o", "seeds.svg", "-x", "steps").code == 0
     texts = words(tmp_path / "seeds.svg")
-    assert "best of generation: median and quartiles of 3 seeds" in texts
+    assert "CartPole-v1: hebbian-dag evolved by prune, seeds 1, 2, 3" in texts
+    assert {"best of generation: median", "and quartiles of 3 seeds"} <= set(texts)
     assert "environment steps" in texts
     assert call("plot", *files, "-o", "both.svg", "-x", "time").code == 0
     texts = words(tmp_path / "both.svg")
-    assert "survivors 1: median and quartiles of 3 seeds" in texts
-    assert "survivors 3: median and quartiles of 3 seeds" in texts
-    assert "CartPole-v1: 2 experiments, 6 runs" in texts
+    assert "survivors 1 (3 seeds)" in texts
+    assert "survivors 3 (3 seeds)" in texts
+    assert "CartPole-v1: hebbian-dag evolved by prune, 2 experiments, seeds 1, 2, 3" in texts
     assert "minutes" in texts
 
 
@@ -68,7 +71,7 @@ def test_other_formats(call, runs, tmp_path, suffix):
 
 def test_many_workers_are_a_map(call, command, tmp_path):
     assert command("run", *QUICK, "-g", 3, "-o", "out", ranks=7).code == 0
-    assert call("plot", "out/seed-0.h5", "-o", "map.svg").code == 0
+    assert call("plot", "out/seed-0.h5", "--load", "-o", "map.svg").code == 0
     texts = words(tmp_path / "map.svg")
     assert "% idle" in texts
     assert "rank" in texts
@@ -114,6 +117,7 @@ def test_live_ends_with_the_run(call, runs, tmp_path):
         (("--final", "--traces"), 2, "--traces: expected --network with it"),
         (("--final", "--network"), 2, "argument --network: not allowed with argument --final"),
         (("--final", "--live"), 2, "argument --live: not allowed with argument --final"),
+        (("--final", "--load"), 2, "--load: expected curves to be drawn with it, got --final"),
         (("--network", "-x", "time"), 2, "-x/--over: expected curves to be drawn over it, got --network"),
         (("missing.h5",), 2, "no such file"),
     ],
@@ -232,19 +236,24 @@ def test_experiments_are_compared(call, command, runs, tmp_path):
     done = call("plot", *files, "--final", "-o", "final.svg")
     assert done.code == 0, done.err
     drawn = (tmp_path / "final.svg").read_text()
-    assert "best fitness of the last generation" in drawn
-    assert "CartPole-v1: seeds, mean, 95 % interval" in drawn
-    assert drawn.count(", few seeds") == 1  # of all but the best
-    assert "3 seeds" in done.out
-    assert done.out.count(", few seeds\n") == 1
-    assert "few seeds: so few that p cannot be below 0.05" in done.out
+    assert "best fitness of the last generation, in training" in drawn
+    assert "CartPole-v1: each dot is a seed, the diamond their mean, the band its 95 % interval" in drawn
+    assert "p = " not in drawn + done.out  # nothing that three seeds could tell
+    header, *rows = done.out.splitlines()[2:5]
+    assert header.split() == ["experiment", "seeds", "mean", "95", "%", "interval", "against", "the", "best"]
+    assert [row.split()[:3] for row in sorted(rows)] == [["survivors", "1", "3"], ["survivors", "3", "3"]]
+    for name in ("seeds", "95 % interval"):  # numbers end where their names do
+        end = header.index(name) + len(name)
+        assert all(row[end - 1].isdigit() and row[end : end + 1] in " " for row in rows), done.out
+    assert done.out.count("a rank test against the best would need 4 seeds each") == 1
+    assert "No run was evaluated on held-out episodes, so training fitness is compared" in done.out
     shutil.copy(files[0], tmp_path / "copy.h5")
     again = call("plot", *files, "copy.h5", files[1], "--final", "-o", "again.svg")
     assert again.out.replace("again.svg", "final.svg") == done.out
     left_out = f"left out: copy.h5 (equal to {files[0]}); {files[1]} (equal to {files[1]})"
     assert again.err == f"evolve.plot: a seed counts once, so these are {left_out}\n"
     done = command("plot", *files, "--final", "-o", "final.png", **without("scipy"))
-    assert (done.code, done.out.count("95 % interval"), done.out.count("not tested: no SciPy")) == (0, 2, 1)
+    assert (done.code, "survivors 3" in done.out) == (0, True)
 
 
 def test_networks_without_traces_have_none_to_draw(call, tmp_path):
@@ -257,7 +266,7 @@ def test_networks_without_traces_have_none_to_draw(call, tmp_path):
 def test_what_learning_rules_have_left_is_coefficients(call, tmp_path):
     assert call("run", *QUICK, "-g", 1, "-a", "plastic-mlp", "-o", "out").code == 0
     assert call("plot", "out/seed-0.h5", "-o", "curves.svg").code == 0
-    assert {"Coefficients left", "coefficients"} <= set(words(tmp_path / "curves.svg"))
+    assert any(text.endswith("; 60 coefficients throughout") for text in words(tmp_path / "curves.svg"))
     assert call("plot", "out/seed-0.h5", "--network", "-o", "network.svg").code == 0
     left = int(store.read(tmp_path / "out/seed-0.h5").records[0].champion_mask.sum())
     assert any(f"12 of 12 connections, {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg"))

@@ -116,9 +116,9 @@ def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture] | Non
     """Return the comparison of groups, if there are several."""
     if len(groups) < 2:
         return None
-    score, rows = compare_groups(groups)
-    figure = figures.draw_comparison(score, rows, titled=False)
-    return report_tables.comparison_table(score, rows), _picture("comparison", score, figure)
+    found = compare_groups(groups)
+    figure = figures.draw_comparison(found, titled=False)
+    return report_tables.comparison_table(found.score, found.rows), _picture("comparison", found.score, figure)
 
 
 def _picture(name: str, description: str, figure: Any) -> Picture:
