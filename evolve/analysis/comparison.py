@@ -106,6 +106,18 @@ def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
     return row.mean, statistics.interval(returns[np.isfinite(returns)])
 
 
+def best_run(group: RunGroup) -> StoredRun:
+    """Return the run that stands for a group: that with the best held-out mean, or else the best last generation."""
+    evaluated = [run for run in group.runs if _held_out_mean(run) is not None]
+    score = _held_out_mean if evaluated else _last_best
+
+    def scored(run: StoredRun) -> float:
+        found = score(run)
+        return -np.inf if found is None else found
+
+    return max(evaluated or group.runs, key=scored)
+
+
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
     "To evaluate: python -m evolve.evaluate FILE"
@@ -180,5 +192,4 @@ def _testable(row: Comparison, best: Comparison, tests: int) -> bool:
 
 def _untested(best: Comparison, tests: int) -> str:
     enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-    what = "a rank test" if tests == 1 else f"{tests} rank tests"
-    return f"{best.env}: not tested where it says nothing; {what} against the best would need {enough} seeds each."
+    return f"{best.env}: no test against the best where it could not tell anything; that takes {enough} seeds each."

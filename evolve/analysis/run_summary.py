@@ -1,16 +1,19 @@
 """What playing the episodes of a run again shows: whether it can be repeated here, and a film of its champion."""
 
 import tempfile
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from evolve import environments
 from evolve.analysis.champion import champion_of
 from evolve.analysis.formatting import number
 from evolve.analysis.video import Subject, film_episodes
 from evolve.cluster import Coordinator, Transport
-from evolve.errors import EvolveError, Stopped
+from evolve.environments.envpool_engine import can_draw
+from evolve.errors import EvolveError, InputError, Stopped
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose
 from evolve.store import StoredRun
@@ -44,7 +47,7 @@ class RunSummary:
         run: The run file.
         film: An mp4 of its champion, if there is one.
         film_shows: What can be seen in it.
-        why_no_film: Said in its place.
+        why_no_film: Said in its place; empty where none was wanted.
         verification: None where nobody has asked.
     """
 
@@ -55,7 +58,7 @@ class RunSummary:
     verification: VerificationSummary | None = None
 
 
-def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport) -> RunSummary:
+def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool = True) -> RunSummary:
     """Evaluate champions of a run again, and film the last one.
 
     What cannot be done here is said in the summary.
@@ -64,6 +67,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         run: The run file.
         coordinator: Who has the episodes played.
         transport: To the ranks; the machine is described with it.
+        filmed: Whether a film is wanted.
 
     Raises:
         Stopped: Somebody asked for it.
@@ -77,6 +81,8 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         why = _last_line(error)
         unknown = VerificationSummary(None, f"It cannot be checked: {why}")
         return RunSummary(run, why_no_film=f"No film: {why}", verification=unknown)
+    if not filmed:
+        return RunSummary(run, why_no_film="", verification=verification)
     try:
         film, film_shows = _film(run, experiment)
     except EvolveError as error:
@@ -115,9 +121,29 @@ def _film(run: StoredRun, experiment: Experiment) -> tuple[bytes, str]:
     else:
         chosen = choose(run, experiment, champion.generation)
         which = "its first episode"
+    shown, instead = _drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
-        subject = Subject(run, experiment, chosen, champion.title)
+        subject = Subject(run, shown, chosen, champion.title)
         (results,) = film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
-        shows = f"{champion.title}: {which}, return {number(float(results.returns[0]))}"
+        shows = f"{champion.title}: {instead or which}, return {number(float(results.returns[0]))}"
         return path.read_bytes(), shows
+
+
+def _drawable(experiment: Experiment) -> tuple[Experiment, str]:
+    """Return an experiment whose environment can be drawn, and what has to be said of it.
+
+    What EnvPool cannot draw is shown in Gymnasium's environment of the same name, where there is one. That plays other
+    episodes from the same seeds.
+    """
+    env = experiment.config.env
+    if env.engine != "envpool" or can_draw(env.id):
+        return experiment, ""
+    config = experiment.config.model_copy(update={"env": env.model_copy(update={"engine": "gymnasium"})})
+    twin = replace(experiment, config=config)
+    with closing(environments.make(config.env, slots=1)) as engine:
+        network = experiment.network
+        if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
+            raise InputError("env.engine", "an environment of Gymnasium that is EnvPool's twin", env.id)
+    name = f"{engine.id} of Gymnasium"
+    return twin, f"an episode of {name}, since EnvPool, where it evolved and was evaluated, draws none of its own"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evolve import environments
 from evolve.analysis import html
+from evolve.analysis.comparison import best_run
 from evolve.analysis.groups import deduplicate_seeds, read_groups
 from evolve.analysis.run_summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
@@ -61,17 +62,18 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
         summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
     else:
         with ReportProgress(len(begun)) as progress:
-            summaries = [_summarize(app, run, progress) for run in begun]
+            best = {best_run(group).path for group in groups}  # one film for each experiment
+            summaries = [_summarize(app, run, progress, run.path in best) for run in begun]
     empty = [run.path for run in runs if not run.num_generations]
     html.save(html.render(groups, summaries, empty), output)
     return any(summary.film for summary in summaries)
 
 
-def _summarize(app: App, run: StoredRun, progress: ReportProgress) -> RunSummary:
+def _summarize(app: App, run: StoredRun, progress: ReportProgress, filmed: bool) -> RunSummary:
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update
-    return summarize_run(run, coordinator, app.transport)
+    return summarize_run(run, coordinator, app.transport, filmed)
 
 
 def _body(app: App, argv: list[str]) -> int:

@@ -15,12 +15,15 @@ from conftest import LONG, wait_for, without
 
 from evolve import store
 from evolve.analysis import html, statistics
+from evolve.analysis.figures import connections_of
 from evolve.analysis.groups import read_groups
+from evolve.analysis.html.report_pictures import reported_champion
 from evolve.analysis.html.report_tables import champion_table
 from evolve.analysis.run_summary import RunSummary, VerificationSummary
+from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
-SECTIONS = ["summary", "curves", "network", "film", "held-out", "verification", "load", "configuration", "manifest"]
+SECTIONS = ["film", "curves", "summary", "network", "held-out", "verification", "load", "configuration", "manifest"]
 VOID = {"meta", "link", "br", "wbr"}
 
 
@@ -95,7 +98,8 @@ def test_one_run(call, runs, tmp_path):
     assert (done.code, done.out, done.err) == (0, "report.html\n", "")
     page, run = Page(tmp_path / "report.html"), store.read(tmp_path / "seed-1.h5")
     assert page.sections == SECTIONS
-    left = f"{run.held_out.mask.sum()} of {len(run.held_out.mask)}"
+    acting = connections_of(reload(run).network, run.held_out.mask, run.held_out.weights)
+    left = f"{len(acting)} of 20 connections"
     middle = sorted(run.held_out.returns)[2]
     low, high = statistics.interval(run.held_out.returns)
     mean = f"{run.held_out.returns.mean():.2f} ({low:.2f} to {high:.2f})"
@@ -104,8 +108,10 @@ def test_one_run(call, runs, tmp_path):
     for text in ("CartPole-v1", "hebbian-dag, hidden 2", "prune", "3 of 3, complete", left, best, steps,
                  mean, "its mean held-out return, 95 % interval", "held-out champion", run.records[-1].digest.decode(),
                  "equal", "3 generations, 6 episodes evaluated again, and 6 held-out ones", "pole angle",
-                 "Seed 1, held-out champion: the connections that are left.",
-                 "seed-1.h5, held-out champion: the episode of median return, number ",
+                 "CartPole-v1: hebbian-dag evolved by prune reaches a mean return of ",
+                 f"with {left} left. The run repeats on this machine, to the bit.",
+                 f"Seed 1, held-out champion: {left} left.",
+                 "Seed 1, held-out champion: the episode of median return, number ",
                  f", return {middle:.2f}", "positive weight", "rank 0", "max_episode_steps = 30", "packages.numpy",
                  run.header.manifest["host"]):  # fmt: skip
         assert text in page.text, text
@@ -141,25 +147,47 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     for path in sorted(runs.glob("*/*.h5")):
         assert store.read(path).records[-1].digest.decode() in page.text
         assert f"{path.parent.name}/ {path.name}" in page.text
-    for text in ("survivors 1: median and quartiles of 2 seeds", "survivors 3",
+    for text in ("survivors 1 (2 seeds)", "survivors 3", "of 2 experiments survivors ",
                  "Settings in which the experiments differ",
                  "experiment strategy.survivors survivors 1 1 survivors 3 3",
                  f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip
         assert text in page.text, text
     assert page.source.count('aria-label="Network of the champion of ') == 2  # of two experiments
-    assert page.source.count('aria-label="Histogram') == 1
-    assert "Comparison: best fitness of the last generation" in page.text
-    assert page.source.count('aria-label="best fitness of the last generation"') == 1
+    assert page.source.count("<video") == 2  # of two experiments, with three runs
+    assert "Seed 1, the best of 2, held-out champion: " in page.text or "Seed 2, the best of 2, held" in page.text
+    assert "Comparison: held-out champion's mean return" in page.text
+    left_out = f"Left out, since not evaluated on held-out episodes: {runs / 'b' / 'seed-1.h5'}."
+    assert left_out in page.text
 
 
 def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
     (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
     run = replace(read, held_out=replace(read.held_out, mask=np.zeros_like(read.held_out.mask)))
-    (row,) = champion_table(["x"], [run], [group.mask_unit]).rows
-    assert row[1:2] + row[3:] == ("held-out champion", f"0 of {run.held_out.mask.size}")
-    (row,) = champion_table(["x"], [replace(run, complete=False)], [group.mask_unit]).rows
-    left = f"{read.records[-1].champion_mask.sum()} of {run.held_out.mask.size}"
-    assert row[1:] == ("best of generation 2", "not evaluated", left)
+    found = reported_champion(run, group)
+    assert (found.title, found.left) == ("held-out champion", "0 of 20 connections")
+    (row,) = champion_table(["x"], [run], [found.left]).rows
+    assert row[1:2] + row[3:] == ("held-out champion", "0 of 20 connections")
+    unfinished = replace(run, complete=False)
+    (row,) = champion_table(["x"], [unfinished], [""]).rows
+    assert row[1:3] == ("best of generation 2", "not evaluated")
+    assert reported_champion(unfinished, group).left != found.left
+
+
+def test_returns_that_are_all_equal_have_no_histogram(runs):
+    read, groups = read_groups(sorted((runs / "a").glob("*.h5")))
+    for returns, drawn in (([1.0, 2.0, 3.0], True), ([500.0] * 3, False)):
+        held_out = replace(read[0].held_out, returns=np.array(returns), seeds=read[0].held_out.seeds[:3])
+        run = replace(read[0], held_out=held_out)
+        page = html.render([replace(groups[0], runs=(run,))], [RunSummary(run)])
+        assert ('aria-label="Histogram' in page) == drawn
+        assert ("every held-out episode returned 500.00." in page) != drawn
+
+
+def test_a_page_is_light_or_dark_as_its_reader_is(made):
+    source = made.read_text()
+    assert "prefers-color-scheme: dark" in source
+    assert "var(--ink, #222222)" in source
+    assert not re.search(r"(fill|stroke): #(222222|0072b2|ffffff)", source)
 
 
 def test_a_fitness_of_which_connections_take_some_is_not_called_a_mean_return(runs):
@@ -167,7 +195,7 @@ def test_a_fitness_of_which_connections_take_some_is_not_called_a_mean_return(ru
     costly = replace(group, config=group.config.model_copy(update={"connection_cost": 0.5}))
     for each, said in ((group, False), (costly, True)):
         page = html.render([each], [RunSummary(run)])
-        assert ("mean return less the cost of connections" in page) == said
+        assert ("the cost of connections</text>" in page) == said
         assert ("episodes, less what its connections cost (connection_cost)." in page) == said
 
 

@@ -36,7 +36,7 @@ def draw_comparison(found: Ranking, titled: bool = True) -> Any:
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet])
         if len(facets) > 1:
-            panel.set_title(facet[0].env)
+            panel.set_title(sanitize(facet[0].env))
     panels[-1].set_xlabel(found.score)
     if notes:
         figure.supxlabel("\n".join(notes), fontsize=8, x=0.01, ha="left", color=INK)

@@ -14,7 +14,7 @@ from evolve.analysis.figures.series import Quartiles, Series
 from evolve.analysis.figures.style import COLOURS, DASHES, FAINT, INK, alternating_dashes
 from evolve.analysis.formatting import number
 from evolve.analysis.groups import RunGroup
-from evolve.errors import pluralize
+from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
 
 Look = dict[str, Any]
@@ -33,6 +33,13 @@ class Facet:
     groups: tuple[RunGroup, ...]
     looks: tuple[Look, ...]
     axis: str
+
+    @property
+    def title(self) -> str:
+        """The environment; with what was evolved, where no label says that."""
+        first = self.groups[0]
+        env = first.config.env.id
+        return sanitize(f"{env}: {first.name}" if len(self.groups) == 1 and first.name != env else env)
 
     def x(self, group: RunGroup) -> Float64:
         """Return the axis of one of the groups, [G]."""

@@ -44,7 +44,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         for kind, panel, inches in zip(shown, own_panels, own_heights, strict=True):
             draw_panel(figure, panel, kind, facet, inches, small=kind != "fitness" and not stacked)
         if len(facets) > 1:
-            own_panels[0].set_title(facet.groups[0].config.env.id)
+            own_panels[0].set_title(facet.title)
         _finish(own_panels, axis, stacked)
     if titled:
         set_title(figure, described(groups) + _constants(groups))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evolve.analysis.figures.style import INK, matplotlib
+from evolve.analysis.figures.style import INK, PAPER, matplotlib
 from evolve.shapes import Float64
 
 _LETTERS = 26  # of a line of a label
@@ -91,7 +91,7 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
     how = {"color": label.colour, "transform": transform, "clip_on": False, "zorder": 4}
     if interval is not None:
         panel.plot((1, 1), interval, lw=2.6, solid_capstyle="butt", alpha=0.45, scalex=False, scaley=False, **how)
-    panel.plot((1,), (value,), "D", ms=5, mec="white", mew=0.7, scalex=False, scaley=False, **how)
+    panel.plot((1,), (value,), "D", ms=5, mec=PAPER, mew=0.7, scalex=False, scaley=False, **how)
 
 
 def apart(heights: Sequence[float], needed: Sequence[float]) -> Float64:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.figures.series import busy_seconds, idle_shares
-from evolve.analysis.figures.style import COLOURS, FAINT, INK, legend_above, new_figure, styled
+from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, legend_above, new_figure, styled
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 
@@ -37,13 +37,13 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
 
 def _rows(panel: Any, busy: Float64, total: float) -> None:
     ranks = np.arange(len(busy))
-    panel.barh(ranks, total, color="#eeeeee", height=0.72)
+    panel.barh(ranks, total, color=GRID, height=0.72)
     panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
     for rank, seconds in enumerate(busy):
         words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
         inside = seconds > 0.5 * total
         panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
-                       fontsize=8.5, ha="right" if inside else "left", color="white" if inside else INK)  # fmt: skip
+                       fontsize=8.5, ha="right" if inside else "left", color=PAPER if inside else INK)  # fmt: skip
     panel.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
     panel.invert_yaxis()
     panel.margins(0.0, 0.02)

@@ -42,9 +42,13 @@ class DrawnNetwork:
 
     @property
     def counted(self) -> str:
-        """How many connections are left, and drawn, in words."""
-        text = f"{len(self.left):,} of {self.whole:,} connections"
-        return text if len(self.shown) == len(self.left) else f"{text}, the strongest {len(self.shown):,} drawn"
+        """How many connections are left, in words."""
+        return f"{len(self.left):,} of {self.whole:,} connections"
+
+    @property
+    def omission(self) -> str:
+        """What is not drawn, in words; empty where all is."""
+        return "" if len(self.shown) == len(self.left) else f"the strongest {len(self.shown):,} drawn"
 
 
 def network_of(champion: Champion, experiment: Experiment, strength: Float32 | None = None) -> DrawnNetwork:
@@ -84,7 +88,7 @@ def draw_champion(
     note = "" if traces is None else traces_note(experiment)
     figure = draw_network(drawn.shown, drawn.inputs, drawn.outputs, kind, note, drawn.left.connected)
     if titled:
-        count = drawn.counted
+        count = ", ".join(filter(None, (drawn.counted, drawn.omission)))
         if rules:
             count += f", {np.count_nonzero(champion.mask):,} of {len(champion.mask):,} coefficients"
         set_title(figure, f"{experiment.config.env.id}, {champion.title}: {count}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.figures.series import drawable
-from evolve.analysis.figures.style import COLOURS, new_figure, styled
+from evolve.analysis.figures.style import COLOURS, PAPER, new_figure, styled
 from evolve.analysis.statistics import interval, mean
 from evolve.shapes import Float64
 
@@ -21,7 +21,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
     edges = _bins(np.concatenate([returns for _, returns in samples]))
     for panel, (name, returns) in zip(panels, samples, strict=True):
-        panel.hist(returns, edges, color=COLOURS[4], edgecolor="white", linewidth=0.5)
+        panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
         found = interval(returns)
         if found is not None:
             panel.axvspan(*found, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")

@@ -28,6 +28,9 @@ PALE = "#cfcfcf"
 GRID = "#e6e6e6"
 PAPER = "#ffffff"
 
+_VARIABLES = {INK: "--ink", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
+    colour: f"--colour-{n}" for n, colour in enumerate(COLOURS)
+}  # of CSS: a page may be light or dark
 FORMATS = (".png", ".svg", ".pdf")
 """What the name of a figure may end with."""
 WIDTH = 8.0  # inches, of every figure
@@ -118,7 +121,8 @@ def save(figure: Any, path: Path) -> None:
 def to_svg(figure: Any, name: str) -> str:
     """Return a figure as SVG to stand inside a page, as wide as its place there; its ids begin with `name`.
 
-    Texts are escaped, whatever they say.
+    Texts are escaped, whatever they say. Colours are those of the page, which it has as CSS variables: `--ink`,
+    `--paper`, `--colour-0`.
     """
     buffer = io.StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -127,6 +131,13 @@ def to_svg(figure: Any, name: str) -> str:
     _, body = text[text.index("<svg ") :].split(">", 1)
     body = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)  # half the size
     ids = re.compile(r'(\bid="|href="#|url\(#)')  # two figures of a page must not share any
-    body = re.sub(r"<[^>]+>", lambda tag: ids.sub(rf"\g<1>{name}-", tag[0]), body)
+    body = re.sub(r"<[^>]+>", lambda tag: _in_colours_of_the_page(ids.sub(rf"\g<1>{name}-", tag[0])), body)
     width, height = figure.get_size_inches() * 72
     return f'<svg viewBox="0 0 {width:g} {height:g}">{body}'
+
+
+def _in_colours_of_the_page(tag: str) -> str:
+    """Return a tag of an SVG with the page's variables for colours that it may have."""
+    for colour, name in _VARIABLES.items():
+        tag = tag.replace(f": {colour.lower()}", f": var({name}, {colour.lower()})")
+    return tag

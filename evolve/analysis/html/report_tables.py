@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evolve.analysis.champion import champion_of
-from evolve.analysis.comparison import Comparison
+from evolve.analysis.comparison import Ranking
 from evolve.analysis.formatting import between, duration, number, words
 from evolve.analysis.groups import RunGroup
 from evolve.analysis.run_summary import RunSummary
@@ -86,25 +86,21 @@ def _ranks(run: StoredRun) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
-def champion_table(names: Sequence[str], runs: Sequence[StoredRun], units: Sequence[str]) -> ReportTable:
+def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequence[str]) -> ReportTable:
     """Return the champion of each run: its held-out return, and what is left of its network.
 
     Args:
         names: Of the runs.
         runs: The runs.
-        units: What the masks of each run count, see `RunGroup.mask_unit`.
+        left: What the champion of each run has left, in words.
     """
-    kinds = sorted(set(units), reverse=True)
     rows = []
-    for name, run, unit in zip(names, runs, units, strict=True):
+    for name, run, remains in zip(names, runs, left, strict=True):
         champion = champion_of(run)
         sample = held_out_sample(name, run) if champion.generation is None else None
-        left = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,}"
-        if len(kinds) > 1:
-            left += f" {unit}"
-        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), left))
+        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), remains))
     columns = (("run", "run"), ("champion", ""), ("its mean held-out return, 95 % interval", "number"),
-               (f"its {' or '.join(kinds)} left", "number"))  # fmt: skip
+               ("what is left of it", ""))  # fmt: skip
     return ReportTable("Champions", columns, tuple(rows))
 
 
@@ -115,21 +111,17 @@ def _mean(sample: HeldOutSample) -> str:
     return number(mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
 
 
-def comparison_table(score: str, rows: Sequence[Comparison]) -> ReportTable:
-    """Return what `compare_groups` returns as a table."""
+def comparison_table(found: Ranking) -> ReportTable:
+    """Return a comparison of groups as a table."""
     columns = (("experiment", ""), ("seeds", "number"), ("mean", "number"), ("95 % interval", "number"),
-               ("test against the best", "number"))  # fmt: skip
-    texts = tuple(
-        (
-            sanitize(row.label),
-            str(len(row.scores)),
-            number(row.mean),
-            between(row.interval) if row.interval else "none",
-            row.against_best or "none",
-        )
-        for row in rows
-    )
-    return ReportTable(f"Comparison: {score}", columns, texts)
+               ("against the best", "number"))  # fmt: skip
+    tested = any(row.against_best for row in found.rows)
+    texts = []
+    for row in found.rows:
+        interval = between(row.interval) if row.interval else "–"
+        texts.append((sanitize(row.label), str(len(row.scores)), number(row.mean), interval, row.against_best or "–"))
+    shown = len(columns) if tested else len(columns) - 1
+    return ReportTable(f"Comparison: {found.score}", columns[:shown], tuple(text[:shown] for text in texts))
 
 
 def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
