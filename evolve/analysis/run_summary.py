@@ -10,7 +10,7 @@ import numpy as np
 from evolve import environments
 from evolve.analysis.champion import champion_of
 from evolve.analysis.formatting import number
-from evolve.analysis.video import Subject, film_episodes
+from evolve.analysis.video import Subject, film_episodes, still
 from evolve.cluster import Coordinator, Transport
 from evolve.environments.envpool_engine import can_draw
 from evolve.errors import EvolveError, InputError, Stopped
@@ -40,20 +40,33 @@ class VerificationSummary:
 
 
 @dataclass(frozen=True)
+class Clip:
+    """A short film.
+
+    Attributes:
+        mp4: The film.
+        jpeg: A picture out of it, for where it is not played yet.
+        shows: What can be seen in it.
+    """
+
+    mp4: bytes
+    jpeg: bytes
+    shows: str
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """A run with a complete generation, and what playing its episodes again has shown.
 
     Attributes:
         run: The run file.
-        film: An mp4 of its champion, if there is one.
-        film_shows: What can be seen in it.
+        film: Of its champion, if there is one.
         why_no_film: Said in its place; empty where none was wanted.
         verification: None where nobody has asked.
     """
 
     run: StoredRun
-    film: bytes | None = None
-    film_shows: str = ""
+    film: Clip | None = None
     why_no_film: str = "No film: pip install 'evolve[video]'"
     verification: VerificationSummary | None = None
 
@@ -84,10 +97,10 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     if not filmed:
         return RunSummary(run, why_no_film="", verification=verification)
     try:
-        film, film_shows = _film(run, experiment)
+        film = _film(run, experiment)
     except EvolveError as error:
         return RunSummary(run, why_no_film=f"No film: {_last_line(error)}", verification=verification)
-    return RunSummary(run, film, film_shows, verification=verification)
+    return RunSummary(run, film, verification=verification)
 
 
 def _last_line(error: EvolveError) -> str:
@@ -111,8 +124,8 @@ def _difference(verdict: Verdict) -> str:
     return f"{verdict.summary}.{cause}"
 
 
-def _film(run: StoredRun, experiment: Experiment) -> tuple[bytes, str]:
-    """Return a short film of the champion, and what it shows: its median held-out episode, if it has any."""
+def _film(run: StoredRun, experiment: Experiment) -> Clip:
+    """Return a short film of the champion: its median held-out episode, if it has any."""
     champion = champion_of(run)
     if champion.generation is None and run.held_out is not None:
         middle = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
@@ -124,10 +137,11 @@ def _film(run: StoredRun, experiment: Experiment) -> tuple[bytes, str]:
     shown, instead = _drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
-        subject = Subject(run, shown, chosen, champion.title)
+        playing = f"{champion.title}, in Gymnasium" if instead else champion.title
+        subject = Subject(run, shown, chosen, playing)
         (results,) = film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
         shows = f"{champion.title}: {instead or which}, return {number(float(results.returns[0]))}"
-        return path.read_bytes(), shows
+        return Clip(path.read_bytes(), still(path), shows)
 
 
 def _drawable(experiment: Experiment) -> tuple[Experiment, str]:

@@ -19,7 +19,7 @@ from evolve.analysis.figures import connections_of
 from evolve.analysis.groups import read_groups
 from evolve.analysis.html.report_pictures import reported_champion
 from evolve.analysis.html.report_tables import champion_table
-from evolve.analysis.run_summary import RunSummary, VerificationSummary
+from evolve.analysis.run_summary import Clip, RunSummary, VerificationSummary
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")
@@ -207,12 +207,14 @@ def test_films_and_verification(runs, tmp_path):
     equal = VerificationSummary(True, "3 champions & 6 episodes")
     different = VerificationSummary(False, "generation 2")
     summaries = [
-        RunSummary(read[0], film, verification=equal),
+        RunSummary(read[0], Clip(film, b"\xff\xd8", "it walks"), verification=equal),
         RunSummary(read[1], why_no_film="It was <dark>.", verification=different),
     ]
     html.save(html.render(groups, summaries, [Path("none.h5")]), tmp_path / "x.htm")
     page = Page(tmp_path / "x.htm")
-    assert page.source.count('<video controls muted loop playsinline src="data:video/mp4;base64,AAECAwQF') == 1
+    poster = 'poster="data:image/jpeg;base64,/9g="'
+    film = 'src="data:video/mp4;base64,AAECAwQF'
+    assert page.source.count(f"<video controls muted loop playsinline {poster} {film}") == 1
     for text in ("seed-2.h5: It was <dark>.", "equal 3 champions & 6 episodes", "different generation 2", "none.h5: no",
                  "packages.numpy differs"):  # fmt: skip
         assert text in page.text, text

@@ -114,17 +114,18 @@ def _identical(samples: Sequence[HeldOutSample]) -> list[str]:
     ]
 
 
-def films_of(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:
-    """Return what each film shows, and the film."""
+def films_of(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
+    """Return what each film shows, the film, and a picture out of it."""
     films = []
     for group in groups:
         for summary in summaries:
             if summary.film and any(run.path == summary.run.path for run in group.runs):
                 label = f"{group.label}: " if len(groups) > 1 else ""
-                shows = f"{label}{_which(summary.run, group)}, {summary.film_shows}"
-                films.append((shows.rstrip(", "), _data(summary.film)))
+                film = summary.film
+                shows = f"{label}{_which(summary.run, group)}, {film.shows}"
+                films.append((shows, _data("video/mp4", film.mp4), _data("image/jpeg", film.jpeg)))
     return films
 
 
-def _data(film: bytes) -> str:
-    return f"data:video/mp4;base64,{base64.b64encode(film).decode()}"
+def _data(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -5,7 +5,7 @@ imageio (with PyAV) and Pillow, which come with the extra `video`.
 """
 
 from evolve.analysis.video.camera import Subject, film_episodes
-from evolve.analysis.video.film import FORMATS, Film, check_film
+from evolve.analysis.video.film import FORMATS, Film, check_film, still
 from evolve.analysis.video.picture import Label
 
-__all__ = ["FORMATS", "Film", "Label", "Subject", "check_film", "film_episodes"]
+__all__ = ["FORMATS", "Film", "Label", "Subject", "check_film", "film_episodes", "still"]

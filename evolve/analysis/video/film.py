@@ -1,5 +1,6 @@
 """A film: pictures that become a file when it is whole."""
 
+import io
 import math
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -27,6 +28,20 @@ def check_film(path: Path) -> None:
         for name in ("PIL.ImageFont", *(("av", "imageio.v3") if path.suffix == ".mp4" else ())):
             library(name)
     check_writable(path, tuple(FORMATS))
+
+
+def still(path: Path, seconds: float = 3.0) -> bytes:
+    """Return a picture of an mp4 film as JPEG: that after so many seconds, or the last one."""
+    library("av")
+    picture = None
+    fps = float(library("imageio.v3").immeta(path, plugin="pyav")["fps"])
+    for number, frame in enumerate(library("imageio.v3").imiter(path, plugin="pyav")):
+        picture = frame
+        if number >= seconds * fps:
+            break
+    written = io.BytesIO()
+    library("PIL.Image").fromarray(picture).save(written, "JPEG", quality=85)
+    return written.getvalue()
 
 
 class Film:
