@@ -27,6 +27,7 @@ DOORS = {
     "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"analysis/html/page.py"},
     "rich": {"cli/display.py"},
+    "shtab": {"cli/completion.py"},
     "cupy": {"numerics/"},
 }
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "everything about runs on one HTML page",
     "export": "take a run's champion along in a small file; or its numbers as CSV, or for TensorBoard",
     "bench": "speed, as a ratio to bare environments",
+    "completion": "a script that completes all this at Tab, for bash, zsh, fish or tcsh",
 }
 
 
@@ -45,7 +46,7 @@ def main() -> None:
         sys.exit(_refuse(f"evolve: expected a command, got {command!r}. Known: {known}."))
     print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
     for name, what in COMMANDS.items():
-        print(f"  evolve {name:9} {what}")
+        print(f"  evolve {name:10} {what}")
     print("\nEach says more with --help; `python -m evolve.run` is `evolve run`.")
     print("run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.")
     print("\nexample: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto")

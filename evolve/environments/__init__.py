@@ -8,7 +8,7 @@ from evolve.config import EnvOptions
 from evolve.environments.bare import replay
 from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
-from evolve.environments.factory import registered_limit
+from evolve.environments.factory import registered_ids, registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
@@ -29,6 +29,7 @@ __all__ = [
     "make",
     "max_episode_steps",
     "register_task",
+    "registered_ids",
     "replay",
     "without_display",
 ]

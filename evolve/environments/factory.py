@@ -61,6 +61,15 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
     return found
 
 
+def registered_ids() -> list[str]:
+    """Return the environments that are registered, the newest version of each."""
+    newest = {
+        (spec.namespace, spec.name): spec.id
+        for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
+    }
+    return sorted(newest.values())
+
+
 def registered_limit(env_id: str) -> int | None:
     """Return how many steps an episode has at most, as registered; None for no limit, or an unknown environment."""
     try:

@@ -1,0 +1,92 @@
+"""evolve completion: a script by which a shell completes the commands, options and names of `evolve` at Tab.
+
+The script is made once and asks nobody at Tab. (A library that runs the command at each Tab would import NumPy and
+Gymnasium every time.)
+"""
+
+import argparse
+import importlib
+from typing import Any
+
+from evolve import cli
+from evolve.cli.app import App, launch
+from evolve.cli.parser import Parser
+from evolve.config import import_extra
+from evolve.environments import registered_ids
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
+
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+_NAMES = {
+    "network.name": tuple(NETWORKS),
+    "strategy.name": tuple(STRATEGIES),
+    "env.engine": ("gymnasium", "envpool"),
+    "compute.backend": ("auto", "numpy", "native"),
+    "workers": ("auto", "2", "4", "8"),
+}
+"""What is offered for an option, by where its value goes."""
+_ENVIRONMENTS = {"env", "env.id"}
+_DIRECTORIES = {"output.directory"}
+_FILES = {"file", "files", "experiment", "output", "video"}
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "evolve.completion",
+        "Print a script that lets a shell complete commands, options and names at Tab. Make it anew after an update.",
+        "evolve completion bash > ~/.local/share/bash-completion/completions/evolve",
+        'evolve completion zsh > "${fpath[1]}/_evolve"',
+        "evolve completion fish > ~/.config/fish/completions/evolve.fish",
+    )
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"{', '.join(SHELLS[:-1])} or {SHELLS[-1]}")
+    return parser
+
+
+def script(shell: str) -> str:
+    """Return the script for a shell. Raises InputError where the library that makes it is not installed."""
+    shtab = import_extra("shtab", "completion", "completion", "shtab")
+    text: str = shtab.complete(_all_commands(shtab), shell)
+    return text
+
+
+def _all_commands(shtab: Any) -> argparse.ArgumentParser:
+    """Return one parser of all commands, which knows what may be offered."""
+    everything = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
+    everything.add_argument("--version", action="store_true", help="print the version")
+    commands = everything.add_subparsers(dest="command", parser_class=argparse.ArgumentParser)
+    for name, what in cli.COMMANDS.items():
+        parser = parser_of(name)
+        for action in parser._actions:
+            _offer(action, shtab)
+        commands.add_parser(name, parents=[parser], add_help=False, help=what, description=what)
+    return everything
+
+
+def parser_of(command: str) -> Parser:
+    """Return the parser of a command."""
+    if command == "bench":
+        return importlib.import_module("evolve.cli.bench.command").parser()  # type: ignore[no-any-return]
+    return importlib.import_module(f"evolve.cli.{command}")._parser()  # type: ignore[no-any-return]
+
+
+def _offer(action: argparse.Action, shtab: Any) -> None:
+    """Let an option or an argument know what may be offered for it."""
+    if action.dest in _NAMES:
+        action.type = None
+        action.choices = _NAMES[action.dest]
+    elif action.dest in _ENVIRONMENTS:
+        action.choices = registered_ids()
+    elif action.dest in _DIRECTORIES:
+        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    elif action.dest in _FILES:
+        action.complete = shtab.FILE  # type: ignore[attr-defined]
+
+
+def _body(_: App, argv: list[str]) -> int:
+    print(script(_parser().parse_args(argv).shell))
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("completion", _body, argv)

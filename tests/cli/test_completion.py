@@ -1,0 +1,68 @@
+"""Scripts that complete command lines at Tab."""
+
+import subprocess
+
+import pytest
+
+from evolve.cli import COMMANDS
+from evolve.cli.completion import SHELLS
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
+
+TAB = """
+source evolve.bash
+while read -r -a words; do
+    COMP_WORDS=("${words[@]/#_/}") COMP_CWORD=$((${#words[@]} - 1)) COMPREPLY=()
+    _shtab_evolve || true
+    echo "${COMPREPLY[*]}"
+done
+"""
+"""Reads command lines, and prints what is offered at the end of each; a word `_` is an empty one."""
+
+
+def test_a_shell_completes_commands_options_and_names(call, tmp_path):
+    pytest.importorskip("shtab")
+    (tmp_path / "evolve.bash").write_text(call("completion", "bash").out)
+    (tmp_path / "runs").mkdir()
+    lines = {
+        "evolve _": set(COMMANDS),
+        "evolve ver": {"verify"},
+        "evolve run --over": {"--overwrite"},
+        "evolve run -s 1 2 --dry": {"--dry-run"},
+        "evolve run -a _": set(NETWORKS),
+        "evolve run --strategy _": set(STRATEGIES),
+        "evolve run -e BipedalWalker-v": {"BipedalWalker-v3"},
+        "evolve run --workers au": {"auto"},
+        "evolve run -o ru": {"runs"},
+        "evolve report ru": {"runs"},
+        "evolve plot -x st": {"steps"},
+        "evolve bench --mea": set(),  # hidden
+    }
+    typed = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run(
+        ["bash", "-c", TAB], cwd=tmp_path, input=typed, capture_output=True, text=True, check=True, timeout=60
+    )
+    offered = [set(line.split()) for line in done.stdout.splitlines()]
+    assert dict(zip(lines, offered, strict=True)) == lines
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_has_a_script(call, shell):
+    pytest.importorskip("shtab")
+    done = call("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert "evolve" in done.out
+    assert all(word in done.out for word in ("overwrite", "hebbian-lstm", "replay"))
+
+
+def test_without_its_library_it_says_how_to_install_it(call, absent):
+    absent("shtab")
+    done = call("completion", "bash")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "pip install 'evolve[completion]'" in done.err
+
+
+def test_other_shells_are_refused(call):
+    done = call("completion", "command.com")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "bash" in done.err
