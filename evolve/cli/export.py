@@ -7,6 +7,7 @@ from evolve import store
 from evolve.analysis import exports
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
+from evolve.cli.run_files import one_run_file
 from evolve.errors import RunError
 from evolve.store.disk import check_writable
 
@@ -21,7 +22,7 @@ def _parser() -> Parser:
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --tensorboard -o logs/pole",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a run file")
+    add("file", type=Path, metavar="FILE", help="a run file, or its directory")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
     kinds.add_argument("--tensorboard", action="store_true", help="the same as an event file, in a directory")
@@ -45,6 +46,7 @@ def _output(options: argparse.Namespace) -> Path:
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
+    options.file = one_run_file(options.file)
     run = store.read(options.file)
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to export")

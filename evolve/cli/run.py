@@ -27,7 +27,12 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     usual = Config()
-    add("experiment", nargs="?", metavar="EXPERIMENT.toml", help="the experiment; or, to --resume it, a run file")
+    add(
+        "experiment",
+        nargs="?",
+        metavar="EXPERIMENT.toml",
+        help="the experiment; or, to --resume it, a run file or its directory",
+    )
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
     add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
     known = f"strategy (prune): {', '.join(STRATEGIES)}"

@@ -46,8 +46,8 @@ class Crew:
 
 def add_workers_option(parser: argparse.ArgumentParser) -> None:
     """Add `--workers` to the options of a command."""
-    words = "start so many workers and a coordinator with mpirun; auto: a worker for each core"
-    parser.add_argument("--workers", type=_number, metavar="N|auto", help=words)
+    words = "start N workers and a coordinator with mpirun; auto: a worker for each core of this machine"
+    parser.add_argument("--workers", type=_number, metavar="N", help=words)
 
 
 def _number(text: str) -> int | str:

@@ -45,10 +45,12 @@ def test_commands_take_directories(call, runs, tmp_path):
     assert call("verify", runs / "one").code == 0
     assert call("verify", runs / "one", runs / "one" / "seed-1.h5").code == 0
     assert call("replay", runs / "one").out.endswith("equal to the log, to the bit\n")
+    assert f"{runs / 'one' / 'seed-1.h5'}: already complete" in call("run", "--resume", runs / "one").out
+    assert call("export", runs / "one", "-o", "one.champion").code == 0
     assert str(runs / "one" / "seed-1.h5") in call("evaluate", runs / "one", "--episodes", 2).out
 
 
-@pytest.mark.parametrize("command", ["report", "plot", "verify", "evaluate", "replay"])
+@pytest.mark.parametrize("command", ["report", "plot", "verify", "evaluate", "replay", "export"])
 def test_a_directory_without_run_files_is_refused(call, tmp_path, command):
     (tmp_path / "empty").mkdir()
     done = call(command, "empty")
@@ -56,7 +58,7 @@ def test_a_directory_without_run_files_is_refused(call, tmp_path, command):
     assert "empty: expected a directory that holds run files (seed-S.h5), got none in it or below it." in done.err
 
 
-@pytest.mark.parametrize("words", [("verify",), ("evaluate",), ("replay",), ("plot", "--network")])
+@pytest.mark.parametrize("words", [("verify",), ("evaluate",), ("replay",), ("export",), ("plot", "--network")])
 def test_of_several_run_files_one_is_to_be_named(call, runs, words):
     done = call(words[0], runs / "two", *words[1:])
     assert (done.code, done.err.count("\n")) == (2, 1)
