@@ -5,6 +5,7 @@ from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
+from evolve import environments
 from evolve.cli.workers import Work
 from evolve.config import Config
 from evolve.training.plan import size_of
@@ -36,4 +37,5 @@ class Request(NamedTuple):
         """How much there is to do at most, run files that are there left aside."""
         at_once = max(config.population * config.episodes for config in self.configs)
         sizes = (size_of(config) for config in self.configs for _ in config.seeds)
-        return Work(at_once, reduce(add, sizes).steps)
+        quick = all(environments.is_quick(config.env) for config in self.configs)
+        return Work(at_once, reduce(add, sizes).steps if quick else None)

@@ -14,16 +14,21 @@ from evolve.cluster import check_mpi4py, started_by
 from evolve.errors import InputError, pluralize
 
 _FEW_STEPS = 100_000
-"""One process takes a few seconds for so many environment steps, and MPI one or two to start."""
+"""One process takes a second or two for so many steps of a quick environment, and so does MPI to start."""
 _ANSWERED_AT_ONCE = {"-h", "--help", "--version", "--settings", "--dry-run"}
 
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do at most: how many episodes at a time, and environment steps in all; None if unknown."""
+    """What there is to do at most; None where that is not known.
+
+    Attributes:
+        episodes_at_once: How many episodes are played at a time.
+        quick_steps: How many environment steps there are in all, where the environments are known to be quick.
+    """
 
     episodes_at_once: int | None = None
-    steps: int | None = None
+    quick_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,11 @@ class Crew:
 
     def describe(self) -> str:
         """Return what is said of it at the start."""
-        on = f"on {pluralize(self.cores, 'core')}"
+        on = f"on {min(self.workers, self.cores)} of {pluralize(self.cores, 'core')}"
         if self.workers == 1:
             who = f"one process {on}, without MPI"
         else:
-            who = f"{self.workers} workers and a coordinator, which mostly sleeps, {on}"
+            who = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
         return f"{who}{f': {self.remark}' if self.remark else ''}"
 
 
@@ -100,8 +105,8 @@ def _split(argv: list[str]) -> tuple[int | str | None, list[str]]:
 def crew(asked: int | str, work: Work) -> Crew:
     """Return how many workers there are to be. asked: how many, or "auto"."""
     cores = available_cores()
-    few = work.steps is not None and work.steps <= _FEW_STEPS
-    too_few = f"at most {work.steps:,} environment steps take less time than MPI takes to start" if few else ""
+    few = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
+    too_few = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if few else ""
     if asked == "auto":
         most = min(cores, work.episodes_at_once or cores)
         limit = f"there are only {pluralize(most, 'episode')} at a time" if most < cores else ""

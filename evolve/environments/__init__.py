@@ -8,7 +8,7 @@ from evolve.config import EnvOptions
 from evolve.environments.bare import replay
 from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
-from evolve.environments.factory import registered_ids, registered_limit
+from evolve.environments.factory import is_quick, registered_ids, registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
@@ -26,6 +26,7 @@ __all__ = [
     "chunk_seconds",
     "drawn",
     "has_display",
+    "is_quick",
     "make",
     "max_episode_steps",
     "register_task",

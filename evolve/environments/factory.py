@@ -16,6 +16,7 @@ _Env = gymnasium.Env[Any, Any]
 # Families whose reset restores every bit. Box2D is not among them: a world that has run an episode orders
 # its contacts differently in the next, and a BipedalWalker then walks another trajectory from the same seed.
 _RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+_QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 # Wrappers that remember nothing of earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
@@ -68,6 +69,13 @@ def registered_ids() -> list[str]:
         for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
     }
     return sorted(newest.values())
+
+
+def is_quick(options: EnvOptions) -> bool:
+    """Return whether an environment is one of those of Gymnasium that take microseconds for a step."""
+    if options.wrappers or options.id not in gymnasium.registry:
+        return False
+    return str(gymnasium.registry[options.id].entry_point).startswith(_QUICK)
 
 
 def registered_limit(env_id: str) -> int | None:

@@ -12,6 +12,7 @@ from conftest import MPICH, wait_for, without
 from evolve import store
 from evolve.cli import mpirun, workers
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
+from evolve.cli.run import load
 from evolve.cli.workers import Crew, Work, available_cores, crew
 from evolve.errors import InputError
 
@@ -30,7 +31,8 @@ def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp
     workers = 2 if mpi == "mpich" else os.cpu_count() + 1
     done = command("run", *TINY, "--workers", workers, mpi=mpi, **NOT_ROOT)
     assert done.code == 0, done.err
-    assert done.err.startswith(f"evolve.run: {workers} workers and a coordinator, which mostly sleeps, on ")
+    assert done.err.startswith(f"evolve.run: {workers} workers on ")
+    assert " cores, and a coordinator that mostly sleeps" in done.err
     assert done.err.count("\n") == 1
     run = store.read(tmp_path / "out" / "seed-0.h5")
     assert run.header.manifest["ranks"] == workers + 1
@@ -121,11 +123,10 @@ CORES = 4
         ("auto", Work(), Crew(4, CORES)),
         ("auto", Work(100, 10**6), Crew(4, CORES)),
         ("auto", Work(3, 10**6), Crew(3, CORES, "there are only 3 episodes at a time")),
-        ("auto", Work(100, 10**4), Crew(1, CORES, "at most 10,000 environment steps take less time than MPI takes to "
-                                                 "start")),
+        ("auto", Work(100, 10**4), Crew(1, CORES, "10,000 quick steps at most take no longer than MPI takes to start")),
         (1, Work(), Crew(1, CORES, "MPI pays from two workers on")),
         (2, Work(100, 10**6), Crew(2, CORES)),
-        (2, Work(100, 10), Crew(2, CORES, "at most 10 environment steps take less time than MPI takes to start")),
+        (2, Work(100, 10), Crew(2, CORES, "10 quick steps at most take no longer than MPI takes to start")),
         (6, Work(100, None), Crew(6, CORES, "more workers than cores are no faster")),
         (6, Work(5, None), Crew(6, CORES, "there are only 5 episodes at a time")),
     ],
@@ -135,6 +136,12 @@ def test_how_many_workers_and_what_is_said_of_them(monkeypatch, asked, work, exp
     assert crew(asked, work) == expected
     assert "4 cores" in expected.describe()
     assert expected.describe().endswith(expected.remark)
+
+
+def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
+    for env, few in (("CartPole-v1", 12 * 2 * 50), ("BipedalWalker-v3", None), ("toys:Slow-v0", None)):
+        words = ["-e", env, "-p", "6", "-r", "2", "-g", "2", "--set", "env.max_episode_steps=50"]
+        assert load([*words, "--set", "held_out_episodes=0"]).work == Work(12, few)
 
 
 def test_one_worker_needs_no_mpi(call, monkeypatch, absent):
