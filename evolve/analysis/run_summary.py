@@ -134,7 +134,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     else:
         chosen = choose(run, experiment, champion.generation)
         which = "its first episode"
-    shown, instead = _drawable(experiment)
+    shown, instead = drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
         playing = f"{champion.title}, in Gymnasium" if instead else champion.title
@@ -144,7 +144,7 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
         return Clip(path.read_bytes(), still(path), shows)
 
 
-def _drawable(experiment: Experiment) -> tuple[Experiment, str]:
+def drawable(experiment: Experiment) -> tuple[Experiment, str]:
     """Return an experiment whose environment can be drawn, and what has to be said of it.
 
     What EnvPool cannot draw is shown in Gymnasium's environment of the same name, where there is one. That plays other

@@ -1,0 +1,99 @@
+"""python experiments/zoo.py [NAME …]: write docs/zoo.md, the cards of zoo/*.champion; film those that are named.
+
+A film shows the held-out episode whose return is nearest to the champion's mean, so it is a typical one.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import evolve
+from evolve import environments, store
+from evolve.analysis import video
+from evolve.analysis.run_summary import drawable
+from evolve.verification import choose
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "zoo.md"
+FILMS = ROOT / "docs" / "films"
+NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker")
+SECONDS = 6
+HEAD = """# The zoo
+
+Champions that learned in the experiments of `experiments/`, each the first of its experiment's seeds, in
+`zoo/NAME.champion`. [What such a file is](champions.md). All of them are evaluated again in a minute or two:
+
+```sh
+evolve verify zoo/*
+```
+
+A film shows the held-out episode whose return is nearest to the mean, and the network at work: circles light up with
+what a neuron puts out, lines with what a connection carries (orange positive, blue negative); connections that cannot
+act are not drawn. What evolved in EnvPool, which cannot draw, is shown in Gymnasium's environment of the same name.
+"""
+
+
+def typical(champion: evolve.ChampionFile) -> int:
+    """Return the held-out episode whose return is nearest to their mean."""
+    held_out = champion.held_out
+    assert held_out is not None
+    return int(np.nanargmin(np.abs(held_out.returns - held_out.mean)))
+
+
+def film(name: str, champion: evolve.ChampionFile) -> None:
+    """Write the film of a champion."""
+    FILMS.mkdir(exist_ok=True)
+    environments.without_display()
+    stored = store.read_champion(champion.path)
+    chosen = choose(stored, champion.experiment, episode=typical(champion))
+    shown, instead = drawable(champion.experiment)
+    playing = "held-out champion, in Gymnasium" if instead else "held-out champion"
+    subject = video.Subject(stored, shown, chosen, playing)
+    video.film_episodes([subject], FILMS / f"{name}.gif", seconds=SECONDS)
+
+
+def published_time(name: str) -> str:
+    """Return how long the first seed's run took, by the table of results; the runs here shared their machine."""
+    text = (ROOT / "experiments" / "README.md").read_text()
+    (row,) = re.findall(rf"^\| \[{name}\]\({name}\.toml\) \|.*$", text, re.M)
+    return f"{row.strip('| ').split('|')[-1].split(',')[0].strip()} on two cores"
+
+
+def card(name: str, champion: evolve.ChampionFile) -> str:
+    """Return the section of a champion."""
+    config = champion.config
+    held_out = champion.held_out
+    assert held_out is not None
+    assert held_out.interval is not None
+    low, high = held_out.interval
+    genome = champion.champion().genome
+    of = f"{int(genome.connections()[0]):,} of {genome.weights.shape[1]:,} connections"
+    part = f"the first {champion.num_generations} of {config.generations:,}" if name == "walker" else ""
+    rows = {
+        "experiment": f"`experiments/{'walker-es' if name == 'walker' else name}.toml`, seed {champion.seed}",
+        "network, strategy": f"{config.network.name}, {of}; {config.strategy.name}",
+        "held-out mean": f"**{held_out.mean:.1f}** (95 % interval {low:.1f} to {high:.1f}), "
+        f"{len(held_out.returns)} episodes",
+        "generations": part or f"{champion.num_generations}",
+        "environment steps": f"{champion.steps / 1e6:.1f} million",
+        "time": "not measured alone" if name == "walker" else published_time(name),
+        "digest of the run": f"`{champion.digest}`",
+        "verify": f"`evolve verify zoo/{name}.champion`",
+    }
+    lines = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    film = f"![{config.env.id}: the champion and its network](films/{name}.gif)"
+    return f"## {name}: {config.env.id}\n\n{film}\n\n| | |\n|---|---|\n{lines}\n"
+
+
+def main(named: list[str]) -> None:
+    """Film the champions that are named, and write the page of all."""
+    champions = {name: evolve.load(ROOT / "zoo" / f"{name}.champion") for name in NAMES}
+    for name in named:
+        film(name, champions[name])
+    PAGE.write_text("\n".join([HEAD, *(card(name, champion) for name, champion in champions.items())]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
