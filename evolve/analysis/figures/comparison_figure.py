@@ -67,7 +67,11 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str]) ->
     panel.xaxis.get_major_locator().set_params(nbins=5)
     panel.grid(False, axis="y")
     panel.tick_params(axis="y", length=0)
-    cells = [(number(row.mean), between(row.interval) if row.interval else "–", row.against_best) for row in rows]
+    intervals = [between(row.interval) if row.interval else "–" for row in rows]
+    cells = [
+        (number(row.mean).replace("-", "−"), interval.replace("-", "−"), row.against_best)
+        for row, interval in zip(rows, intervals, strict=True)
+    ]
     shown = 3 if any(row.against_best for row in rows) else 2
     for n, (header, end) in enumerate(_COLUMNS[:shown]):
         _write(panel, header, -0.5, end, "bottom", FAINT)
