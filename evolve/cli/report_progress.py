@@ -40,7 +40,7 @@ class ReportProgress:
     def start(self, path: Path) -> None:
         """Show that the next run is looked at."""
         self._done += 1
-        self._name = sanitize(str(path))
+        self._name = sanitize(f"{path.resolve().parent.name}/{path.name}")
         if self._display is not None:
             self._display.update(self._bar, completed=self._done, now=self._name)
         elif self._runs > 1:

@@ -8,8 +8,9 @@ from evolve import environments
 from evolve.analysis import html
 from evolve.analysis.video.libraries import library
 from evolve.cli.app import App
+from evolve.cli.next_steps import command_line
 from evolve.cli.report import write_page
-from evolve.errors import sanitize
+from evolve.errors import Stopped, sanitize
 from evolve.store.disk import check_writable
 from evolve.training.plan import PlannedRun
 
@@ -35,7 +36,12 @@ def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
 
 
 def write_report(app: App, runs: Sequence[PlannedRun]) -> str:
-    """Write the page of runs that have ended; return the line that says where it is."""
+    """Write the page of runs that have ended; return the line that says where it is. Raises Stopped."""
     page = page_of(runs)
-    has_film = write_page(app, [run.path for run in runs], page)
+    files = [run.path for run in runs]
+    try:
+        has_film = write_page(app, files, page)
+    except Stopped as why:
+        later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
+        raise Stopped(f"stopped by {why}: the runs are complete, but not the report; make it with: {later}") from None
     return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)

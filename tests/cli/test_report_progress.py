@@ -9,6 +9,7 @@ from evolve.numerics.streams import Purpose
 
 def test_lines_where_nobody_watches(capsys, monkeypatch):
     monkeypatch.setattr(report_progress, "on_terminal", lambda: False)
+    here = Path().resolve().name
     for runs, lines in ((1, 0), (3, 2)):
         with ReportProgress(runs) as progress:
             for name in ("a.h5", "b.h5")[: min(runs, 2)]:
@@ -16,7 +17,7 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
                 progress.update(Purpose.EPISODE, 1, 10, 0)
         said = capsys.readouterr()
         assert (said.out, said.err.count("\n")) == ("", lines)
-    assert said.err == "evolve.report: run 1 of 3: a.h5\nevolve.report: run 2 of 3: b.h5\n"
+    assert said.err == f"evolve.report: run 1 of 3: {here}/a.h5\nevolve.report: run 2 of 3: {here}/b.h5\n"
 
 
 def test_a_display_where_somebody_does(capsys, monkeypatch):

@@ -3,7 +3,10 @@
 import pytest
 
 from evolve import environments
+from evolve.cli import run_report
+from evolve.cli.next_steps import command_line
 from evolve.config import EnvOptions
+from evolve.errors import Stopped
 
 TINY = (
     "-p",
@@ -69,6 +72,17 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(call, tmp_path
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "out/report.html cannot be written: it is a directory." in done.err
     assert not (tmp_path / "out" / "seed-0.h5").exists()
+
+
+def test_a_report_that_is_stopped_can_be_made_later(call, monkeypatch):
+    def stop(*_):
+        raise Stopped("SIGTERM")
+
+    monkeypatch.setattr(run_report, "write_page", stop)
+    done = call("run", *TINY, "--report")
+    later = command_line("report", "out/seed-0.h5", "-o", "out/report.html")
+    assert done.code == 75
+    assert f"stopped by SIGTERM: the runs are complete, but not the report; make it with: {later}\n" in done.err
 
 
 def test_a_dry_run_says_where_the_page_would_be(call, tmp_path):
