@@ -8,13 +8,15 @@ from rich.text import Text
 
 
 class Display(Progress):
-    """The progress bar. Its tasks have the fields now and left; those of a run also fitness and work."""
+    """The progress bar. Its tasks have the fields now and left; those of a run also fitness, work and rest."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the bars, and a line each for the fitness and the work of a generation."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
             yield from (Text(f"  {task.fields[name]}") for name in ("fitness", "work") if name in task.fields)
+            if task.fields.get("rest"):
+                yield Text(f"  ETA of {task.fields['rest']}")
         yield Text("")  # mpirun holds back a line until a newline ends it
 
 

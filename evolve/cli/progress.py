@@ -81,7 +81,7 @@ class RunsClock:
         done = sum(self._episodes[: self._current]) + share * self._episodes[self._current]
         pace = (time.monotonic() - self._begin) / done if done else 0.0
         seconds = eta + pace * sum(self._episodes[self._current + 1 :])
-        return f", all {len(self._episodes)} runs {_clock(seconds)}"
+        return f"all {len(self._episodes)} runs {_clock(seconds)}"
 
 
 class ProgressReporter:
@@ -123,14 +123,14 @@ class ProgressReporter:
     def __enter__(self) -> "ProgressReporter":
         if self._display is not None:
             self._display.start()
-            empty: dict[str, Any] = {"fitness": "", "work": "", "now": "", "left": ""}
+            empty: dict[str, Any] = {"fitness": "", "work": "", "now": "", "left": "", "rest": ""}
             name = f"seed {self._seed}"
             self._bar = self._display.add_task(name, total=self._expected, completed=self._completed, **empty)
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._display is not None:
-            self._display.update(self._bar, now="", left="")
+            self._display.update(self._bar, now="", left="", rest="")
             self._display.stop()
 
     def __call__(self, record: Record) -> None:
@@ -139,7 +139,7 @@ class ProgressReporter:
         self._steps_taken += record.steps
         self._expected = self._estimate_generations()
         generation = f"generation {self._completed - 1}"
-        left = self._left(self._completed)
+        left, rest = self._left(self._completed)
         fitness = describe_fitness(record)
         work = describe_work(record)
         if self._display is not None:
@@ -148,12 +148,16 @@ class ProgressReporter:
                 "work": work,
                 "now": generation,
                 "left": left,
+                "rest": rest,
             }
             self._display.update(self._bar, completed=self._completed, total=self._expected, **shown)
         elif not self._quiet:
             about = "" if self._expected == self._generations else "about "
             count = f"({self._completed} of {about}{self._expected})"
-            print(f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}", flush=True)
+            print(
+                f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}{f', {rest}' if rest else ''}",
+                flush=True,
+            )
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show what is being evaluated, how far it is, and how many workers wait; may be called often."""
@@ -162,15 +166,16 @@ class ProgressReporter:
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
         completed = self._completed + (0 if purpose in _WHAT else done / episodes)
-        left = self._left(completed) if self._first < completed < self._expected else ""
+        left, rest = self._left(completed) if self._first < completed < self._expected else ("", "")
         what = _WHAT.get(purpose, f"generation {self._completed}")
-        self._display.update(self._bar, completed=completed, now=f"{what}: {done / episodes:.0%}{waiting}", left=left)
+        now = f"{what}: {done / episodes:.0%}{waiting}"
+        self._display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
 
-    def _left(self, completed: float) -> str:
-        """Return how long it will take, when so many generations are done: this run, and all."""
+    def _left(self, completed: float) -> tuple[str, str]:
+        """Return how long it will take when so many generations are done: this run, and all."""
         eta = self._eta(completed)
         share = (completed - self._first) / (self._expected - self._first)
-        return f"ETA {_clock(eta)}{self._clock.left(share, eta)}"
+        return f"ETA {_clock(eta)}", self._clock.left(share, eta)
 
     def _eta(self, completed: float) -> float:
         """Return the seconds that are left when so many generations are done, as far as the past tells."""

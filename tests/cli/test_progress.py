@@ -81,12 +81,13 @@ def test_the_end_of_all_runs_is_foreseen_too(capsys, monkeypatch):
 def test_a_display_where_somebody_does(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
     monkeypatch.setattr(progress, "_MIN_REFRESH", 0.0)
-    with ProgressReporter(4, 0, 2) as reporter:
+    with ProgressReporter(4, 0, 2, clock=RunsClock([1, 1])) as reporter:
         shown = reporter._display.tasks[0]
         reporter.update(Purpose.EPISODE, 5, 10, 2)
         assert (shown.completed, shown.fields["now"]) == (0.5, "generation 0: 50%, 2 idle")
         reporter(record([1.5], [1.2]))
         assert shown.fields["fitness"].startswith("generation 0: best fitness 3.00")
+        assert shown.fields["rest"].startswith("all 2 runs 0:00:0")
         assert shown.fields["work"] == "500 steps/s, 80% in environments, 75% of the episodes played"
         reporter(record([1.5], [1.2]))
         reporter.update(Purpose.VALIDATION, 1, 4, 0)
