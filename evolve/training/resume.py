@@ -97,6 +97,7 @@ def check_and_create_runs(
         elif run.path in there:
             with closing(store.reopen(run.path)) as file:
                 check_replaceable(run, file)
+                _check_nobody_writes(file)
     new = [run for run in runs if run.path not in there]
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
@@ -129,6 +130,17 @@ def check_replaceable(run: PlannedRun, there: RunState) -> None:
             "overwrite=True replaces runs of the same experiment only. Choose another output.directory, or remove it."
         )
         raise InputError.plainly("output.directory", f"{what} {cure}")
+
+
+def _check_nobody_writes(file: RunFile) -> None:
+    """Raise InputError for an unfinished run file on a file system without locks: its writer may be at work."""
+    if not (file.lock.holds or file.complete):
+        message = (
+            f"{file.path} is not complete, and its file system has no locks to tell whether somebody is writing it."
+        )
+        raise InputError.plainly(
+            "output.directory", f"{message} Remove it yourself, or choose another output.directory."
+        )
 
 
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:

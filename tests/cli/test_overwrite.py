@@ -1,5 +1,8 @@
 """Replacing run files: only those of the same experiment, only when the new run has something to show."""
 
+import errno
+from contextlib import closing
+
 import pytest
 
 from evolve import store
@@ -68,6 +71,24 @@ def test_a_run_file_that_somebody_is_writing_is_never_replaced(call, old):
         assert not (old.parent / "seed-1.h5").exists()
     finally:
         file.close()
+
+
+def test_without_locks_only_a_complete_run_is_replaced(call, old, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with closing(store.reopen(old)) as file:
+        file.complete = False
+        file.flush()
+    before = old.read_bytes()
+    done = call("run", *TINY, "--overwrite")
+    assert (done.code, old.read_bytes()) == (2, before)
+    assert "out/seed-0.h5 is not complete, and its file system has no locks to tell whether somebody" in done.err
+    with closing(store.reopen(old)) as file:
+        file.complete = True
+        file.flush()
+    assert call("run", *TINY, "--overwrite").code == 0
 
 
 def test_nothing_is_lost_before_the_first_new_generation(call, old, tmp_path):
