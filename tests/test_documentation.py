@@ -192,6 +192,16 @@ def test_the_test_command_is_what_ci_runs():
     assert done.stdout == code
 
 
+def test_the_workflow_does_what_ci_does_on_every_python():
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    (pythons,) = re.findall(r"^ +python: (\[.+\])$", workflow, re.M)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [kind.rpartition(" ")[2] for kind in project["classifiers"] if re.search(r":: 3\.\d+$", kind)]
+    assert json.loads(pythons) == named
+    assert project["requires-python"] == f">={named[0]}"
+    assert "- run: .ci/run\n" in workflow
+
+
 def test_the_version_stands_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
