@@ -125,7 +125,8 @@ class NetworkPanel:
         picture = page.reduce(_FINE)
         draw = library("PIL.ImageDraw").Draw(picture)
         for at, text, colour, size, anchor in self._texts:
-            draw.text(at, text, colour, size, anchor)
+            # The font that comes with Pillow has no minus sign.
+            draw.text(at, text.replace("−", "-"), colour, size, anchor)
         return picture
 
     def _carried(self, activity: Activity) -> Float32:
