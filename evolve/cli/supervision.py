@@ -12,13 +12,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 _EXIT_CODE = "EVOLVE_EXIT_CODE"
 _WORKERS = "EVOLVE_WORKERS"
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:
@@ -32,6 +35,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
     """
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
         told = Path(folder) / "exit-code"
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         environment = environment | {_EXIT_CODE: str(told), _WORKERS: str(workers)}
         process = subprocess.Popen(
             words,
@@ -42,6 +46,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         )
         _pass_on_signals(process, say)
         code = process.wait()
+        _end_orphans()
         if told.exists():
             return int(told.read_text())
         return 128 - code if code < 0 else code or 1  # rank 0 did not come to its end
@@ -49,15 +54,29 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
 
 def _end_with(parent: int) -> Callable[[], None]:
     """Return what makes a new process end when its parent does, even by SIGKILL, where the system is Linux."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform.startswith("linux") else None
 
     def in_the_child() -> None:
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it has ended already
-                os._exit(1)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it has ended already
+            os._exit(1)
 
     return in_the_child
+
+
+def _prctl(option: int, value: int) -> None:
+    """Set an attribute of this process, where the system is Linux."""
+    if _LIBC is not None:
+        _LIBC.prctl(option, value, 0, 0, 0)
+
+
+def _end_orphans() -> None:
+    """Kill what a launcher that was killed has left behind: Linux gives it to this process, see `prctl(2)`."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    with suppress(OSError):
+        while left := children.read_text().split():
+            for pid in map(int, left):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def _pass_on_signals(process: subprocess.Popen[bytes], say: Callable[[str], None]) -> None:

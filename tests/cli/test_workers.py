@@ -104,12 +104,13 @@ def test_a_second_signal_ends_all_at_once(start, tmp_path):
     assert process.wait().code not in (0, 75)
 
 
-def test_ranks_do_not_outlive_who_started_them(start, tmp_path, brake):
+@pytest.mark.parametrize("killed", ["command", "mpirun"])
+def test_ranks_do_not_outlive_who_started_them(start, tmp_path, brake, killed):
     process = start("run", *SLOW, "--workers", 2)
     wait_for_generations(process, tmp_path, 1)
     family = process.family()
     assert len(family) >= 5  # this command, mpirun, three ranks
-    process.popen.kill()
+    (process.popen if killed == "command" else family[0].children()[0]).kill()
     _, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
 
