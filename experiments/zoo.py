@@ -49,7 +49,7 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
     stored = store.read_champion(champion.path)
     chosen = choose(stored, champion.experiment, episode=typical(champion))
     shown, instead = drawable(champion.experiment)
-    playing = "held-out champion, in Gymnasium" if instead else "held-out champion"
+    playing = "champion in Gymnasium" if instead else "held-out champion"
     subject = video.Subject(stored, shown, chosen, playing)
     video.film_episodes([subject], FILMS / f"{name}.gif", seconds=SECONDS)
 
