@@ -54,6 +54,7 @@ def test_labels_cover_neither_data_nor_one_another(runs, titled):
 def test_texts_are_moved_apart_no_farther_than_needed():
     np.testing.assert_allclose(apart([0.5, 0.5, 0.1], [0.2, 0.2, 0.1]), [0.4, 0.6, 0.1])
     np.testing.assert_allclose(apart([0.3, 0.9], [0.2, 0.2]), [0.3, 0.9])
+    np.testing.assert_allclose(apart([1.0, 1.0], [0.5, 0.5]), [0.33, 0.83])  # they stay beside the panel
     assert len(apart([], [])) == 0
 
 

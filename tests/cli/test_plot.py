@@ -55,8 +55,7 @@ def test_seeds_are_summed_up_and_experiments_told_apart(call, runs, tmp_path):
     assert "environment steps" in texts
     assert call("plot", *files, "-o", "both.svg", "-x", "time").code == 0
     texts = words(tmp_path / "both.svg")
-    assert "survivors 1 (3 seeds)" in texts
-    assert "survivors 3 (3 seeds)" in texts
+    assert {"survivors 1", "survivors 3"} <= set(texts)
     assert "CartPole-v1: hebbian-dag evolved by prune, 2 experiments, seeds 1, 2, 3" in texts
     assert "minutes" in texts
 

@@ -147,7 +147,7 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     for path in sorted(runs.glob("*/*.h5")):
         assert store.read(path).records[-1].digest.decode() in page.text
         assert f"{path.parent.name}/ {path.name}" in page.text
-    for text in ("survivors 1 (2 seeds)", "survivors 3", "of 2 experiments survivors ",
+    for text in ("survivors 1 (2 seeds)", "survivors 3 (1 seed)", "of 2 experiments survivors ",
                  "Settings in which the experiments differ",
                  "experiment strategy.survivors survivors 1 1 survivors 3 3",
                  f"Not evaluated: python -m evolve.evaluate {runs / 'b' / 'seed-1.h5'}"):  # fmt: skip

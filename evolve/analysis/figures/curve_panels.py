@@ -160,6 +160,7 @@ def _draw_several(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw groups of one environment, each by the best of each generation; return the labels of their fitness."""
     summaries = [series.quartiles(group, _SERIES[kind]) for group in facet.groups]
     dashes = alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
+    uneven = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
     for group, summary, look, dash in zip(facet.groups, summaries, facet.looks, dashes, strict=True):
         x = facet.x(group)
@@ -167,7 +168,7 @@ def _draw_several(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
             panel.plot(x, summary[1], color=look["color"], lw=0.7, zorder=1.9)
         _band(panel, x, summary, look | dash, len(group.runs))
         text, mark = _held_out(group)
-        label = f"{group.name} ({len(group.runs)} seeds)" if len(group.runs) > 1 else group.name
+        label = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if uneven else group.name
         said = f"{label}\n{text}" if text else label
         labels.append(LineLabel(said, float(x[-1]), float(summary[1][-1]), look["color"], mark))
     return labels if kind == "fitness" else []

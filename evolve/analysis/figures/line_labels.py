@@ -13,8 +13,9 @@ from evolve.shapes import Float64
 _LETTERS = 26  # of a line of a label
 _SIZE = 8.5  # points
 _LINE = 1.25 * _SIZE / 72  # inches
-_MARKS = 12  # points beside the panel that a mark has
-_MOST_MARKS = 3  # side by side
+_MARKS = 10  # points beside the panel that a mark has
+_MOST_MARKS = 6  # side by side
+_LOWEST, _HIGHEST = -0.08, 1.08  # where texts may stand, as shares of the panel's height
 _SHARE = 0.93  # of the height that a panel is given: titles and axes take the rest
 Mark = tuple[float, tuple[float, float] | None]
 """A value, and its interval where there is one."""
@@ -95,7 +96,10 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
 
 
 def apart(heights: Sequence[float], needed: Sequence[float]) -> Float64:
-    """Return heights near those given, at which texts that need so much room do not overlap; all on the same scale."""
+    """Return heights near those given, at which texts that need so much room do not overlap.
+
+    All are shares of the panel's height; texts stay beside it as long as they fit.
+    """
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, np.float64)
     groups: list[list[int]] = []  # of neighbours that touch, from below
@@ -116,4 +120,5 @@ def _middle(group: Sequence[int], heights: Sequence[float], needed: Sequence[flo
     """Return where a stack of texts begins and ends, which stands as near to their heights as it can."""
     total = sum(needed[n] for n in group)
     begin = float(np.mean([heights[n] for n in group])) - total / 2
+    begin = min(max(begin, _LOWEST), max(_HIGHEST - total, _LOWEST))
     return begin, begin + total
