@@ -1,7 +1,7 @@
 """What is shown of a run where its own environment cannot be drawn."""
 
 from evolve import store
-from evolve.analysis.run_summary import _drawable
+from evolve.analysis.run_summary import drawable
 from evolve.training import reload
 
 SHORT = ("--engine", "envpool", "--set", "env.max_episode_steps=20")
@@ -9,11 +9,11 @@ SHORT = ("--engine", "envpool", "--set", "env.max_episode_steps=20")
 
 def test_what_envpool_cannot_draw_is_shown_in_gymnasium_and_said_so(record):
     experiment = reload(store.read(record("HalfCheetah-v4", *SHORT)))
-    twin, said = _drawable(experiment)
+    twin, said = drawable(experiment)
     assert (twin.config.env.engine, twin.network) == ("gymnasium", experiment.network)
     assert said.startswith("an episode of HalfCheetah-v4 of Gymnasium, since EnvPool")
 
 
 def test_what_envpool_can_draw_is_shown_itself(record):
     experiment = reload(store.read(record("CartPole-v1", *SHORT)))
-    assert _drawable(experiment) == (experiment, "")
+    assert drawable(experiment) == (experiment, "")

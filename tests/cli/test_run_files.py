@@ -36,7 +36,7 @@ def test_a_directory_stands_for_its_run_files_in_the_order_of_their_seeds(tmp_pa
 
 def test_commands_take_directories(call, runs, tmp_path):
     assert call("plot", runs, "-o", "curves.svg").code == 0
-    assert "2 experiments, 3 runs" in (tmp_path / "curves.svg").read_text()
+    assert "2 experiments, seeds 1, 9, 10" in (tmp_path / "curves.svg").read_text()
     assert call("plot", runs, "-o", "live.svg", "--live").code == 0  # all are complete
     assert call("plot", runs / "one", "--network", "-o", "network.svg").code == 0
     assert call("report", runs, "--quick", "-o", "all.html").code == 0
