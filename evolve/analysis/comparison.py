@@ -86,7 +86,8 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     notes = [_missing(groups, score)] if evaluated else [_NOT_EVALUATED]
     rows: list[Comparison] = []
     for own in by_env.values():
-        compared, note = _compare([_scored(group, score, _range(own, evaluated)) for group in own])
+        within = _range([run for group in own for run in group.runs], evaluated)
+        compared, note = _compare([_scored(group, score, within) for group in own])
         rows += compared
         notes.append(note)
     return Ranking(HELD_OUT if evaluated else TRAINING, tuple(rows), tuple(dict.fromkeys(filter(None, notes))))
@@ -97,13 +98,18 @@ def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
 
     None where no seed was evaluated.
     """
-    row = _scored(group, _held_out_mean, _range([group], evaluated=True))
+    row = _scored(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
         return None
-    if len(group.runs) > 1 or group.runs[0].held_out is None:
-        return row.mean, row.interval
-    returns = group.runs[0].held_out.returns
-    return row.mean, statistics.interval(returns[np.isfinite(returns)])
+    return row.mean, row.interval if len(group.runs) > 1 else held_out_interval(group.runs[0])
+
+
+def held_out_interval(run: StoredRun) -> Interval | None:
+    """Return the interval of the mean over a run's held-out episodes, cut where no return of the run has been."""
+    if run.held_out is None:
+        return None
+    returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    return statistics.cut(statistics.interval(returns), *_range([run], evaluated=True))
 
 
 def best_run(group: RunGroup) -> StoredRun:
@@ -135,9 +141,7 @@ def _missing(groups: Iterable[RunGroup], score: Callable[[StoredRun], float | No
 def _scored(group: RunGroup, score: Callable[[StoredRun], float | None], within: Interval) -> Comparison:
     known = [found for run in group.runs if (found := score(run)) is not None]
     scores = np.array(known, np.float64)
-    interval = statistics.interval(scores) if len(scores) >= _FEWEST else None
-    if interval is not None:
-        interval = max(interval[0], within[0]), min(interval[1], within[1])
+    interval = statistics.cut(statistics.interval(scores), *within) if len(scores) >= _FEWEST else None
     return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
 
 
@@ -153,9 +157,8 @@ def _last_best(run: StoredRun) -> float | None:
     return float(last) if np.isfinite(last) else None
 
 
-def _range(groups: Sequence[RunGroup], evaluated: bool) -> Interval:
-    """Return the least and the largest return, or fitness, that is known of an environment."""
-    runs = [run for group in groups for run in group.runs]
+def _range(runs: Sequence[StoredRun], evaluated: bool) -> Interval:
+    """Return the least and the largest return, or fitness, that is known of runs of one environment."""
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
         seen += [record.returns for run in runs for record in run.records if record.returns is not None]

@@ -42,6 +42,11 @@ def interval(sample: Float64) -> tuple[float, float] | None:
     return mean(sample) - half, mean(sample) + half
 
 
+def cut(found: tuple[float, float] | None, low: float, high: float) -> tuple[float, float] | None:
+    """Return the part of an interval that lies between two values: no mean is where no value can be."""
+    return None if found is None else (max(found[0], low), min(found[1], high))
+
+
 def _at_scale(statistic: Callable[[Float64], Any], sample: Float64) -> float:
     """Return a statistic, computed at a scale (a power of two, which is exact) at which nothing overflows."""
     if not len(sample):

@@ -8,7 +8,7 @@ import pytest
 
 from evolve import store
 from evolve.analysis import statistics
-from evolve.analysis.comparison import compare_groups
+from evolve.analysis.comparison import compare_groups, held_out_interval
 from evolve.analysis.groups import RunGroup, deduplicate_seeds, group_runs
 from evolve.config import Config
 from evolve.store import HeldOut, Record, StoredRun
@@ -80,6 +80,13 @@ def test_an_interval_ends_where_no_return_has_been():
     wider = replace(full.runs[2].held_out, returns=np.array([300.0, 700.0]))
     seen = replace(full, runs=(*full.runs[:2], replace(full.runs[2], held_out=wider)))
     assert compare_groups([seen]).rows[0].interval[1] == pytest.approx(high)
+
+
+def test_the_mean_of_a_run_is_not_beyond_what_it_has_seen():
+    held_out = replace(run(1, 500.0).held_out, returns=np.array([500.0, 500.0, 460.0]))
+    low, high = held_out_interval(replace(run(1, 500.0), held_out=held_out))
+    assert (low, high) == (460.0, 500.0)
+    assert held_out_interval(replace(run(1, 500.0), held_out=None)) is None
 
 
 def test_training_fitness_never_takes_the_place_of_held_out_returns_unsaid():

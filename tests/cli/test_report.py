@@ -14,7 +14,8 @@ import pytest
 from conftest import LONG, wait_for, without
 
 from evolve import store
-from evolve.analysis import html, statistics
+from evolve.analysis import html
+from evolve.analysis.comparison import held_out_interval
 from evolve.analysis.figures import connections_of
 from evolve.analysis.groups import read_groups
 from evolve.analysis.html.report_pictures import reported_champion
@@ -101,7 +102,7 @@ def test_one_run(call, runs, tmp_path):
     acting = connections_of(reload(run).network, run.held_out.mask, run.held_out.weights)
     left = f"{len(acting)} of 20 connections"
     middle = sorted(run.held_out.returns)[2]
-    low, high = statistics.interval(run.held_out.returns)
+    low, high = held_out_interval(run)
     mean = f"{run.held_out.returns.mean():.2f} ({low:.2f} to {high:.2f})"
     best = f"{max(record.champion_fitness for record in run.records):.2f}"
     steps = f"{sum(record.steps for record in run.records):,}"

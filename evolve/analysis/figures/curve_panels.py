@@ -133,7 +133,8 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
         return "", None
     mean, interval = found
     shown = number(mean).replace("-", "−")
-    return f"held-out mean {shown}", (float(series.drawable(np.array(mean))), interval)
+    low, high = series.drawable(np.array(interval or (mean, mean))).tolist()
+    return f"held-out mean {shown}", (float(series.drawable(np.array(mean))), (low, high) if interval else None)
 
 
 def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:

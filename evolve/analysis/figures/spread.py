@@ -7,7 +7,7 @@ import numpy as np
 
 from evolve.analysis.figures.series import drawable
 from evolve.analysis.figures.style import COLOURS, PAPER, new_figure, styled
-from evolve.analysis.statistics import interval, mean
+from evolve.analysis.statistics import cut, interval, mean
 from evolve.shapes import Float64
 
 _MOST_BINS = 40
@@ -22,7 +22,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     edges = _bins(np.concatenate([returns for _, returns in samples]))
     for panel, (name, returns) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
-        found = interval(returns)
+        found = cut(interval(returns), float(returns.min()), float(returns.max()))
         if found is not None:
             panel.axvspan(*found, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
         panel.axvline(mean(returns), color=COLOURS[0], lw=1.8, label="mean")

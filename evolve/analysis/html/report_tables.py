@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from evolve.analysis.champion import champion_of
-from evolve.analysis.comparison import Ranking
+from evolve.analysis.comparison import Ranking, held_out_interval
 from evolve.analysis.formatting import between, duration, number, words
 from evolve.analysis.groups import RunGroup
 from evolve.analysis.run_summary import RunSummary
-from evolve.analysis.statistics import interval, mean, median
+from evolve.analysis.statistics import mean, median
 from evolve.errors import sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -32,11 +32,19 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class HeldOutSample:
-    """The returns of a named run's champion on held-out episodes: the finite ones [n], and how many episodes failed."""
+    """The returns of a named run's champion on held-out episodes.
+
+    Attributes:
+        name: Of the run.
+        returns: [n], the finite ones.
+        failed: How many episodes failed.
+        interval: 95 %, of the mean; None for fewer than two returns.
+    """
 
     name: str
     returns: Float64
     failed: int
+    interval: tuple[float, float] | None
 
 
 def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
@@ -44,7 +52,7 @@ def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
     if run.held_out is None or not len(run.held_out.returns):
         return None
     returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
-    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns))
+    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), held_out_interval(run))
 
 
 def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
@@ -107,7 +115,7 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequen
 def _mean(sample: HeldOutSample) -> str:
     if not len(sample.returns):
         return "no episode has a return"
-    found = interval(sample.returns)
+    found = sample.interval
     return number(mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
 
 
@@ -136,7 +144,7 @@ def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
     for sample in samples:
         known = sample.returns
         values = [number(f(known)) for f in (mean, median, np.min, np.max)] if len(known) else ["none"] * 4
-        found = interval(known)
+        found = sample.interval
         row = (f"{len(known) + sample.failed:,}", values[0], between(found) if found else "none", *values[1:])
         rows.append((sample.name, *row, f"{sample.failed:,}"))
     names = ("episodes", "mean", "95 % interval", "median", "worst", "best", "failed")
