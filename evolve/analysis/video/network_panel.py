@@ -70,7 +70,7 @@ class NetworkPanel:
         self._named = []
         margins = []
         for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
-            room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT
+            room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
             longest = max(self._names.getlength(names[neuron]) for neuron in row)
             self._named.append(room and longest < _WIDEST_NAME * wide)
             margins.append(longest + 1.6 * self._text if self._named[-1] else 1.4 * self._text)
