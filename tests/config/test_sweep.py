@@ -138,7 +138,7 @@ def test_a_sweep_is_run_over_the_same_ranks_and_resumed(call, command, file, tmp
     assert (done.code, done.out.count("already complete")) == (0, 7)
     assert done.out.count("run ") == done.out.count("run 6 of 8: survivors=3,plasticity=0.0/seed-2.h5\n") == 1
     assert call("plot", *(tmp_path / "grid" / p for p in made), "-o", "grid.svg").code == 0
-    assert "plasticity 0.1, survivors 3 (2 seeds)" in (tmp_path / "grid.svg").read_text()
+    assert "4 experiments, seeds 1, 2" in (tmp_path / "grid.svg").read_text()
 
 
 def test_a_wrong_point_is_refused_before_anything_is_written(call, file, tmp_path):
