@@ -195,4 +195,4 @@ def _testable(row: Comparison, best: Comparison, tests: int) -> bool:
 
 def _untested(best: Comparison, tests: int) -> str:
     enough = next(n for n in range(2, 1000) if statistics.can_be_significant(n, n, tests))
-    return f"{best.env}: no test against the best where it could not tell anything; that takes {enough} seeds each."
+    return f"{best.env}: too few seeds to test against the best, whatever they score; that takes {enough} seeds each."

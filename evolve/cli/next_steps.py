@@ -45,7 +45,7 @@ def steps_after(paths: Sequence[Path], report: str = "") -> str:
         where = f"Run file: {first}"
     else:
         where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
-    film = command_line("replay", first, "--video", "champion.mp4")
+    film = command_line("replay", first, "--held-out", "--video", "champion.mp4")
     if importlib.util.find_spec("imageio") is None:
         film += "   # needs: pip install 'evolve[video]'"
     verify = command_line("verify", first)

@@ -52,7 +52,11 @@ class Policy:
 
         observation: one of the environment. Raises ValueError when it has another shape than the environment's.
         """
-        self._observations[0] = self._engine.encode(observation)
+        try:
+            self._observations[0] = self._engine.encode(observation)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            expected = f"an observation of {self.experiment.config.env.id}, {self._engine.observation_size} numbers"
+            raise ValueError(f"observation: expected {expected}, got one of another shape ({error})") from None
         seen = self._observations if self._normalizer is None else self._normalizer.normalize(1)
         outputs: Float32 = self._batch.step(seen)[0]
         return outputs

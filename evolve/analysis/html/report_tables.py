@@ -65,8 +65,9 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
         texts = (group.label, config.env.id, network, config.strategy.name)
         rows.append((*map(sanitize, texts), f"{config.population:,}", f"{config.episodes:,}", seeds))
+    title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
     columns = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""),
-               ("candidates (P)", "number"), ("episodes each (E)", "number"), ("seeds", "number"))  # fmt: skip
+               ("candidates (P)", "number"), ("episodes each (E)", "number"), (title, "number"))  # fmt: skip
     alone = len(rows) == 1  # its name would only repeat what follows
     return ReportTable("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
 
@@ -75,7 +76,8 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun], generations:
     """Return how far each run is, of so many generations, and what it took."""
     rows = []
     for name, run, wanted in zip(names, runs, generations, strict=True):
-        state = "complete" if run.complete else "not complete"
+        early = run.num_generations < wanted
+        state = ("stopped early" if early else "complete") if run.complete else "not complete"
         rows.append((
             name,
             f"{run.num_generations:,} of {wanted:,}, {state}",
