@@ -262,15 +262,17 @@ SCRIPT = """
 import json
 import evolve
 
-run = evolve.train(env="CartPole-v1", network="hebbian-dag", generations=3, population=8, seed=1, output="out")
+SMALL = {"env": "CartPole-v1", "held_out_episodes": 10}
+
+run = evolve.train(**SMALL, network="hebbian-dag", generations=3, population=8, seed=1, output="out")
 policy = run.champion()
 found = run.evaluate(episodes=10)
-seen = [[g.number, g.best, g.digest] for g in evolve.iterate(env="CartPole-v1", generations=2, seed=2, output="out")]
-for generation in evolve.iterate(env="CartPole-v1", generations=9, seed=3, output="out"):
+seen = [[g.number, g.best, g.digest] for g in evolve.iterate(**SMALL, generations=2, seed=2, output="out")]
+for generation in evolve.iterate(**SMALL, generations=9, seed=3, output="out"):
     if generation.number == 1:
         break
 try:
-    evolve.train(env="CartPole-v1", generations=2, seed=2, output="out")
+    evolve.train(**SMALL, generations=2, seed=2, output="out")
 except evolve.InputError as wrong:
     refused = str(wrong)
 try:

@@ -94,7 +94,7 @@ def test_cma_es_learns_a_rotated_ellipsoid_that_the_diagonal_does_not():
     for name in ("cma-es", "sep-cma-es"):
         cma = made(name, 16)
         state = cma.start()
-        for generation in range(250):
+        for generation in range(160):
             weights = cma.ask(state, generation).weights.astype(float)
             loss = (scales * ((weights @ rotation) ** 2)).sum(axis=1)
             _, state = play(cma, state, generation, -loss)
