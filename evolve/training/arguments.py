@@ -1,0 +1,62 @@
+"""The run that the arguments of a Python call ask for."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from evolve.config import Config, parse, read_file, set_key
+from evolve.config.sweep import experiments
+from evolve.errors import InputError
+from evolve.training.experiment import prepare
+from evolve.training.plan import PlannedRun, plan_runs
+from evolve.training.resume import check_same_run, experiment_table
+
+
+def plan_from_arguments(
+    experiment: Any, seed: int | None, output: str | Path | None, settings: Mapping[str, Any]
+) -> PlannedRun:
+    """Return the one run that is asked for. Raises InputError."""
+    file = None
+    if isinstance(experiment, Config):
+        table: dict[str, Any] = experiment.model_dump(mode="json", exclude_none=True)
+    elif isinstance(experiment, Mapping):
+        table = {}
+        for key, value in deepcopy(dict(experiment)).items():
+            _override(table, key, value)
+    elif experiment is not None and Path(experiment).suffix == ".h5":
+        file = Path(experiment)
+        table = experiment_table(file)
+        stored = parse(Config, table)
+    else:
+        table = {} if experiment is None else read_file(Path(experiment))
+    for key, value in settings.items():
+        _override(table, key, value)
+    if output is not None:
+        set_key(table, "output.directory", str(output))
+    found = experiments(table, "sweep")
+    if len(found) > 1:
+        raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by the command line.")
+    config = found[0]
+    config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
+    if file is not None:
+        check_same_run(config, stored, file)
+    return plan_runs([prepare(config)], file)[0]
+
+
+def _seed(seed: int) -> int:
+    return parse(Config, {"seeds": [seed]}).seeds[0]
+
+
+def _override(table: dict[str, Any], key: str, value: Any) -> None:
+    """Set a setting; a table is merged into the one there, and a name stands for itself."""
+    if key in _NAMES and isinstance(value, str):
+        set_key(table, f"{key}.{_NAMES[key]}", value)
+    elif isinstance(value, Mapping):
+        for part, inner in value.items():
+            set_key(table, f"{key}.{part}", list(inner) if isinstance(inner, tuple) else inner)
+    else:
+        set_key(table, key, list(value) if isinstance(value, tuple) else value)
+
+
+_NAMES = {"env": "id", "network": "name", "strategy": "name"}
