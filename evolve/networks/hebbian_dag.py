@@ -25,12 +25,13 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity, all_earlier
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import Backend, aligned, normal_quantile, sequential_sum, tanh
-from evolve.numerics.native import ADDRESS, FLOAT, FLOAT_P, INT64, INT64_P, NativeStep, address, bind, pointer
+from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
+from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _FAINTEST = 0.001  # of traces
+_HISTORY = 8  # steps whose updates of traces wait; LONGEST_HISTORY of kernels/hebbian_dag.h
 
 
 class HebbianDagOptions(NetworkOptions):
@@ -107,11 +108,11 @@ class HebbianDag:
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
         """Return an empty batch of B = `slots` slots."""
-        return _NativeBatch(self, slots) if backend == "native" else _ArrayBatch(self, slots)
+        return _ArrayBatch(self, slots) if backend == "numpy" else _CompiledBatch(self, slots, backend)
 
 
 class HebbianDagBatch(SlotArrays):
-    """The genomes and traces of B slots, [tiles, W, lanes]."""
+    """The genomes and traces of B slots."""
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
@@ -123,91 +124,64 @@ class HebbianDagBatch(SlotArrays):
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots and clear their traces."""
-        at = self._at(slots)
-        self._weights[at] = weights
-        self._traces[at] = 0
+        self._settle(slots)
+        self._weights.put(slots, weights)
+        self._traces.clear(slots)
         if self._gains is not None:
-            self._gains[at] = np.float32(self._network.options.plasticity) * mask
+            self._gains.put(slots, np.float32(self._network.options.plasticity) * mask)
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy all that slots hold onto others."""
+        self._settle(np.concatenate([sources, targets]))
+        super().move(sources, targets)
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, W]: the traces of slots."""
-        return self._traces[self._at(slots)]
-
-    def step(self, observations: Float32) -> Float32:
-        """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
-        raise NotImplementedError
+        self._settle(slots)
+        taken: Float32 = self._traces.take(slots)
+        return taken
 
 
 class _Structure(ctypes.Structure):
     """`hebbian_dag` of kernels/hebbian_dag.h."""
 
     _fields_ = (
-        ("layers", INT64), ("sizes", INT64_P), ("weight_rows", INT64), ("node_rows", INT64), ("sum_rows", INT64),
-        ("delay", INT64), ("weights", FLOAT_P), ("traces", FLOAT_P), ("gains", FLOAT_P), ("nodes", FLOAT_P),
-        ("sums", FLOAT_P), ("due", INT64_P), ("trace_rate", FLOAT), ("trace_limit", FLOAT), ("neuromodulated", INT64),
+        ("layers", INT64), ("sizes", ADDRESS), ("weight_rows", INT64), ("node_rows", INT64), ("sum_rows", INT64),
+        ("history", INT64), ("weights", ADDRESS), ("traces", ADDRESS), ("gains", ADDRESS), ("nodes", ADDRESS),
+        ("sums", ADDRESS), ("age", ADDRESS), ("trace_rate", FLOAT), ("trace_limit", FLOAT), ("neuromodulated", INT64),
     )  # fmt: skip
 
 
-class _NativeBatch(HebbianDagBatch):
-    """Steps by the native kernel.
+class _CompiledBatch(HebbianDagBatch):
+    """Steps by the kernel, which lets updates of traces wait: they are settled before traces are read or replaced."""
 
-    Without plasticity the kernel updates traces several steps at a time. `_settle` makes the updates that are due, and
-    is called before traces are read or replaced.
-    """
+    def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
+        super().__init__(network, slots, backend)
+        sizes = network.observation_size, network.action_size, max(network.sizes[1:])
+        self.kernel = self._arrays.kernel("hebbian_dag", self._structure(), sizes)
 
-    def __init__(self, network: HebbianDag, slots: int) -> None:
-        super().__init__(network, slots, "native")
-        most_delay = bind("hebbian_dag_most_delay", returns=ctypes.c_int)
-        delay = 1 if self._gains is not None else int(most_delay())
-        D = network.sizes
-        num_nodes = sum(D)
+    def _structure(self) -> ctypes.Structure:
+        D = self._network.sizes
+        options = self._network.options
+        history = 2 if self._gains is not None else _HISTORY
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
-        sizes = np.array(D, np.int64)
-        due = np.zeros(self._tiles, np.int64)
-        nodes = aligned(self._tiles, delay * num_nodes, self._lanes)
-        sums = aligned(self._tiles, delay * num_sums, self._lanes)
-        structure = _Structure(
+        return _Structure(
             layers=len(D) - 1,
-            sizes=pointer(sizes),
-            weight_rows=network.num_weights,
-            node_rows=num_nodes,
+            sizes=self._arrays.constant(np.array(D, np.int64)),
+            weight_rows=self._network.num_weights,
+            node_rows=sum(D),
             sum_rows=num_sums,
-            delay=delay,
-            weights=pointer(self._weights),
-            traces=pointer(self._traces),
-            gains=FLOAT_P() if self._gains is None else pointer(self._gains),
-            nodes=pointer(nodes),
-            sums=pointer(sums),
-            due=pointer(due),
-            trace_rate=network.options.trace_rate,
-            trace_limit=network.options.trace_limit,
-            neuromodulated=network.options.neuromodulated,
+            history=history,
+            weights=self._weights.address,
+            traces=self._traces.address,
+            gains=None if self._gains is None else self._gains.address,
+            nodes=self._arrays.zeros(history * sum(D)),
+            sums=self._arrays.zeros(history * num_sums),
+            age=self._arrays.counters(),
+            trace_rate=options.trace_rate,
+            trace_limit=options.trace_limit,
+            neuromodulated=options.neuromodulated,
         )
-        kept = (sizes, due, nodes, sums, self._weights, self._traces, self._gains)
-        self._kernel = NativeStep("hebbian_dag", structure, network.action_size, kept)
-        self._settle_tiles = bind("hebbian_dag_settle", [ADDRESS, ADDRESS, INT64])
-
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        self._settle(slots)
-        super().load(slots, weights, mask, seeds)
-
-    def move(self, sources: Slots, targets: Slots) -> None:
-        self._settle(np.concatenate([sources, targets]))
-        super().move(sources, targets)
-
-    def traces(self, slots: Slots) -> Float32:
-        self._settle(slots)
-        return super().traces(slots)
-
-    def step(self, observations: Float32) -> Float32:
-        return self._kernel(observations)
-
-    def _settle(self, slots: Slots) -> None:
-        """Bring the traces of slots up to date, with those of the other slots in their tiles."""
-        tiles: Int64 = slots // self._lanes
-        if len(tiles) > 1:
-            tiles = np.unique(tiles)
-        self._settle_tiles(self._kernel.address, address(tiles), len(tiles))
 
 
 @dataclass(frozen=True)
@@ -233,7 +207,7 @@ class _ArrayBatch(HebbianDagBatch):
         self._views: tuple[_Layer, ...] = ()
         self._live = -1
 
-    def step(self, observations: Float32) -> Float32:
+    def _reference(self, observations: Float32) -> Float32:
         self._focus(len(observations))
         self._nodes[: self._network.observation_size, : self._live] = observations.T
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
@@ -249,9 +223,9 @@ class _ArrayBatch(HebbianDagBatch):
         """Return what the network of a slot has done in its last step."""
         edges = np.cumsum([0, *self._network.sizes]).tolist()
         nodes = tuple(self._nodes[a:b, slot].copy() for a, b in pairwise(edges))
-        weights = self._weights[0, :, slot].copy()
+        weights = self._weights.array[0, :, slot].copy()
         if self._gains is not None:
-            weights += self._gains[0, :, slot] * self._traces[0, :, slot]
+            weights += self._gains.array[0, :, slot] * self._traces.array[0, :, slot]
         return Activity(nodes, weights)
 
     def _forward(self, layer: _Layer) -> list[Float32]:
@@ -302,9 +276,9 @@ class _ArrayBatch(HebbianDagBatch):
         return _Layer(
             inputs=self._nodes[:rows, : self._live],
             outputs=self._nodes[rows : rows + columns, : self._live],
-            weights=cut(self._weights),
-            traces=cut(self._traces),
-            gains=None if self._gains is None else cut(self._gains),
+            weights=cut(self._weights.array),
+            traces=cut(self._traces.array),
+            gains=None if self._gains is None else cut(self._gains.array),
             scratch=cut(self._scratch),
             sources=tuple(slice(a, b) for a, b in pairwise(edges)),
         )

@@ -28,7 +28,7 @@ from evolve.networks.network import Activity
 from evolve.networks.option_types import NetworkOptions, Share, TwoOrMore
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, normal_quantile, sequential_sum, sigmoid, tanh
-from evolve.numerics.native import FLOAT, FLOAT_P, INT64, NativeStep, pointer
+from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
@@ -113,81 +113,91 @@ class HebbianLstmBatch(SlotArrays):
 
     def __init__(self, network: HebbianLstm, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
+        self._network = network
         self._sizes = network.sizes
         self._limit = np.float32(network.options.update_limit)
         self._weights = self._hold(network.num_weights)
         self._left = self._hold(network.num_weights)
         self._traces = self._hold(network.num_weights)
-        self._nodes = self._hold(network.nodes)
-        self._native = self._native_step() if backend == "native" else None
+        self._cells = self._hold(self._sizes[1])
+        if self._compiled:
+            O, H, A = self._sizes
+            self.kernel = self._arrays.kernel("hebbian_lstm", self._structure(), (O, A, max(H, A)))
+        self._seen: tuple[Float32, ...] = ()  # observations and actions of the reference's last step
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots; clear their traces and cells."""
-        at = self._at(slots)
-        self._weights[at] = weights
-        self._left[at] = mask
-        self._traces[at] = 0
-        self._nodes[at] = 0
+        self._settle(slots)
+        self._weights.put(slots, weights)
+        self._left.put(slots, mask.astype(np.float32))
+        self._traces.clear(slots)
+        self._cells.clear(slots)
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, W]: the traces of slots."""
-        return self._traces[self._at(slots)]
+        self._settle(slots)
+        taken: Float32 = self._traces.take(slots)
+        return taken
 
-    def step(self, observations: Float32) -> Float32:
-        """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
-        return self._native(observations) if self._native else self._reference(observations)
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy all that slots hold onto others."""
+        self._settle(np.concatenate([sources, targets]))
+        super().move(sources, targets)
 
     def activity(self, slot: int) -> Activity:
         """Return what the network of a slot has done in its last step."""
-        O, H, A = self._sizes
-        at = self._at(np.array([slot]))
-        nodes = self._nodes[at][0]
+        O, H, _ = self._sizes
+        slots = np.array([slot])
+        observations, actions = self._seen
         gate_weights = 4 * (O + H) * H
-        weights = self._weights[at][0]
-        weights[:gate_weights] += nodes[O] * self._traces[at][0, :gate_weights]
-        return Activity((nodes[:O], nodes[O : O + H], nodes[-A:]), weights)
+        cells = self._cells.take(slots)[0]
+        weights = self._weights.take(slots)[0]
+        weights[:gate_weights] += cells[0] * self._traces.take(slots)[0, :gate_weights]
+        return Activity((observations[slot], cells, actions[slot]), weights)
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
-        O, H, A = self._sizes
-        x = self._nodes[0, : O + H, :n]
-        x[:O] = observations.T
-        weights, left, traces = (a[0, :, :n] for a in (self._weights, self._left, self._traces))
+        O, H, _ = self._sizes
+        cells = self._cells.array[0, :, :n]
+        x = np.concatenate([observations.T, cells])
+        weights, left, traces = (a.array[0, :, :n] for a in (self._weights, self._left, self._traces))
         gate_weights = 4 * (O + H) * H
         W, M, T = (a[:gate_weights].reshape(4, O + H, H, n) for a in (weights, left, traces))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
             f, j, o, i = gates = _gates(x, x[O], W, T)
-            cells = tanh(x[O:] * f + i * j)
+            cells[:] = tanh(cells * f + i * j)
             actions = tanh(sequential_sum((cells * o)[:, None] * weights[gate_weights:].reshape(H, -1, n)))
             change = (cells[1] * x)[:, None] * np.stack(gates)[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
-        x[O:] = cells
-        self._nodes[0, -A:, :n] = actions
-        return actions.T.copy()
+        self._seen = observations.copy(), actions.T.copy()
+        return self._seen[1]
 
-    def _native_step(self) -> NativeStep:
+    def _structure(self) -> ctypes.Structure:
         O, H, A = self._sizes
-        structure = _Structure(
+        nodes = self._network.nodes
+        return _Structure(
             observations=O,
-            cells=H,
+            num_cells=H,
             actions=A,
-            weight_rows=self._weights.shape[1],
-            node_rows=self._nodes.shape[1],
-            weights=pointer(self._weights),
-            left=pointer(self._left),
-            traces=pointer(self._traces),
-            nodes=pointer(self._nodes),
+            weight_rows=self._network.num_weights,
+            node_rows=nodes,
+            weights=self._weights.address,
+            left=self._left.address,
+            traces=self._traces.address,
+            cells=self._cells.address,
+            nodes=self._arrays.zeros(2 * nodes),
+            age=self._arrays.counters(),
             update_limit=self._limit,
         )
-        return NativeStep("hebbian_lstm", structure, A, kept=(self._weights, self._left, self._traces, self._nodes))
 
 
 class _Structure(ctypes.Structure):
     """`hebbian_lstm` of kernels/hebbian_lstm.h."""
 
     _fields_ = (
-        ("observations", INT64), ("cells", INT64), ("actions", INT64), ("weight_rows", INT64), ("node_rows", INT64),
-        ("weights", FLOAT_P), ("left", FLOAT_P), ("traces", FLOAT_P), ("nodes", FLOAT_P), ("update_limit", FLOAT),
+        ("observations", INT64), ("num_cells", INT64), ("actions", INT64), ("weight_rows", INT64), ("node_rows", INT64),
+        ("weights", ADDRESS), ("left", ADDRESS), ("traces", ADDRESS), ("cells", ADDRESS), ("nodes", ADDRESS),
+        ("age", ADDRESS), ("update_limit", FLOAT),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from evolve.genome import Block
 from evolve.networks.network import Activity
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
-from evolve.numerics.native import FLOAT_P, INT64, INT64_P, NativeStep, pointer
+from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 
@@ -137,36 +137,47 @@ class LayeredBatch(SlotArrays):
         self._wiring = wiring
         self._weights = self._hold(wiring.num_weights)
         self._nodes = self._hold(wiring.nodes)
-        native = backend == "native"
-        self._native = _native_step(observation_size, wiring, self._weights, self._nodes) if native else None
+        if self._compiled:
+            widest = max(layer.fan_out for layer in wiring.layers)
+            sizes = observation_size, wiring.layers[-1].fan_out, widest
+            self.kernel = self._arrays.kernel("layered", self._structure(), sizes)
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots; nodes are 0, but for bias units. mask and seeds are not used here."""
-        at = self._at(slots)
         nodes = np.zeros((len(slots), self._wiring.nodes), np.float32)
         nodes[:, self._wiring.ones] = 1
-        self._weights[at] = weights
-        self._nodes[at] = nodes
+        self._weights.put(slots, weights)
+        self._nodes.put(slots, nodes)
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, 0]: there are none."""
         return np.zeros((len(slots), 0), np.float32)
 
-    def step(self, observations: Float32) -> Float32:
-        """Advance the first n slots: observations [n, O] -> outputs [n, A]."""
-        return self._native(observations) if self._native else self._reference(observations)
-
     def activity(self, slot: int) -> Activity:
         """Return what the network of a slot has done in its last step."""
-        at = self._at(np.array([slot]))
+        slots = np.array([slot])
         edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
-        nodes = self._nodes[at][0]
-        return Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self._weights[at][0])
+        nodes = self._nodes.take(slots)[0]
+        return Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self._weights.take(slots)[0])
+
+    def _structure(self) -> ctypes.Structure:
+        wiring = self._wiring
+        layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
+        return _Structure(
+            layers=len(wiring.layers),
+            weight_rows=wiring.num_weights,
+            node_rows=wiring.nodes,
+            observations=self._O,
+            wiring=self._arrays.constant(layers),
+            feedback=(INT64 * 3)(*wiring.feedback),
+            weights=self._weights.address,
+            nodes=self._nodes.address,
+        )
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
-        weights = self._weights[0, :, :n]  # the array back end has one tile
-        nodes = self._nodes[0, :, :n]
+        weights = self._weights.array[0, :, :n]  # the array back end has one tile
+        nodes = self._nodes.array[0, :, :n]
         nodes[: self._O] = observations.T
         first = 0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
@@ -179,7 +190,8 @@ class LayeredBatch(SlotArrays):
         source, target, copied = self._wiring.feedback
         nodes[target : target + copied] = nodes[source : source + copied]
         output = self._wiring.layers[-1]
-        return nodes[output.first_output : output.first_output + output.fan_out].T.copy()
+        outputs: Float32 = nodes[output.first_output : output.first_output + output.fan_out].T.copy()
+        return outputs
 
 
 class _Structure(ctypes.Structure):
@@ -187,21 +199,5 @@ class _Structure(ctypes.Structure):
 
     _fields_ = (
         ("layers", INT64), ("weight_rows", INT64), ("node_rows", INT64), ("observations", INT64),
-        ("wiring", INT64_P), ("feedback", INT64 * 3), ("weights", FLOAT_P), ("nodes", FLOAT_P),
+        ("wiring", ADDRESS), ("feedback", INT64 * 3), ("weights", ADDRESS), ("nodes", ADDRESS),
     )  # fmt: skip
-
-
-def _native_step(O: int, wiring: Wiring, weights: Float32, nodes: Float32) -> NativeStep:
-    """Return the native step of a batch: weights [tiles, W, lanes], nodes [tiles, wiring.nodes, lanes]."""
-    layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
-    structure = _Structure(
-        layers=len(wiring.layers),
-        weight_rows=weights.shape[1],
-        node_rows=nodes.shape[1],
-        observations=O,
-        wiring=pointer(layers),
-        feedback=(INT64 * 3)(*wiring.feedback),
-        weights=pointer(weights),
-        nodes=pointer(nodes),
-    )
-    return NativeStep("layered", structure, wiring.layers[-1].fan_out, kept=(layers, weights, nodes))

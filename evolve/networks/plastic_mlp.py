@@ -27,8 +27,8 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import Backend, aligned, normal_quantile, sequential_sum, tanh
-from evolve.numerics.native import FLOAT, FLOAT_P, INT64, INT64_P, NativeStep, pointer
+from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
+from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
@@ -139,48 +139,47 @@ class PlasticMlpBatch(SlotArrays):
         self._rules = self._hold(network.num_weights)
         self._weights = self._hold(network.connections)
         self._age = self._hold(1)
-        self._nodes = aligned(self._tiles, sum(network.sizes), self._lanes)
-        self._native = self._native_step() if backend == "native" else None
+        if self._compiled:
+            sizes = network.observation_size, network.action_size, max(network.sizes[1:])
+            self.kernel = self._arrays.kernel("plastic_mlp", self._structure(), sizes)
+        else:
+            self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
         """Put genomes [k, W] into slots and draw the weights with which the episodes of seeds [k] start."""
-        at = self._at(slots)
-        self._rules[at] = weights
-        self._age[at] = 0
-        self._weights[at] = np.where(self._network.left(mask), self._network.initial(seeds), np.float32(0))
+        self._rules.put(slots, weights)
+        self._age.clear(slots)
+        self._weights.put(slots, np.where(self._network.left(mask), self._network.initial(seeds), np.float32(0)))
 
     def traces(self, slots: Slots) -> Float32:
         """Return [k, 0]: there are none."""
         return np.zeros((len(slots), 0), np.float32)
-
-    def step(self, observations: Float32) -> Float32:
-        """Advance the first n slots: observations [n, O] -> new actions [n, A]."""
-        return self._native(observations) if self._native else self._reference(observations)
 
     def activity(self, slot: int) -> Activity:
         """Return what the network of a slot has done in its last step."""
         nodes = []
         start = 0
         for size in self._network.sizes:
-            nodes.append(self._nodes[0, start : start + size, slot].copy())
+            nodes.append(self._nodes[start : start + size, slot].copy())
             start += size
-        return Activity(tuple(nodes), self._weights[0, :, slot].copy())
+        return Activity(tuple(nodes), self._weights.array[0, :, slot].copy())
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
+        age = self._age.array[0, 0, :n]
         x = observations.T
         start = 0
         layers = []
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
             for rows, columns in pairwise(self._network.sizes):
-                weights = self._weights[0, start : start + rows * columns, :n].reshape(rows, columns, n)
+                weights = self._weights.array[0, start : start + rows * columns, :n].reshape(rows, columns, n)
                 y = tanh(sequential_sum(x[:, None] * weights))
                 layers.append((x, y, weights))
                 x = y
                 start += rows * columns
-            self._nodes[0, :, :n] = np.concatenate([observations.T, *(y for _, y, _ in layers)])
-            self._age[0, 0, :n] += 1
-            due = self._age[0, 0, :n] == self._network.options.update_every
+            self._nodes[:, :n] = np.concatenate([observations.T, *(y for _, y, _ in layers)])
+            age += 1
+            due = age == self._network.options.update_every
             if due.any():
                 self._update(layers, due)
         return x.T.copy()
@@ -191,41 +190,39 @@ class PlasticMlpBatch(SlotArrays):
         for (x, y, weights), block in zip(layers, self._network.blocks[::_COEFFICIENTS], strict=True):
             stop = block.start + _COEFFICIENTS * block.rows * block.columns
             shape = _COEFFICIENTS, block.rows, block.columns, n
-            A, B, C, D, eta = self._rules[0, block.start : stop, :n].reshape(shape)
+            A, B, C, D, eta = self._rules.array[0, block.start : stop, :n].reshape(shape)
             moved = weights + (A * (x[:, None] * y) + B * x[:, None] + C * y + D) * eta
             if self._network.options.max_norm:
                 largest = np.fmax.reduce(np.abs(moved).reshape(-1, n), axis=0, initial=0)
                 moved /= np.where(largest > 0, largest, np.float32(1))
             weights[:] = np.where(due, moved, weights)
-        self._age[0, 0, :n][due] = 0
+        self._age.array[0, 0, :n][due] = 0
 
-    def _native_step(self) -> NativeStep:
+    def _structure(self) -> ctypes.Structure:
         options = self._network.options
         sizes = np.array(self._network.sizes, np.int64)
-        structure = _Structure(
+        return _Structure(
             layers=len(sizes) - 1,
-            sizes=pointer(sizes),
-            weight_rows=self._weights.shape[1],
-            rule_rows=self._rules.shape[1],
-            node_rows=self._nodes.shape[1],
+            sizes=self._arrays.constant(sizes),
+            weight_rows=self._network.connections,
+            rule_rows=self._network.num_weights,
+            node_rows=int(sum(self._network.sizes)),
             own_rows=options.rules == "synapse",
             own_columns=options.rules != "layer",
-            weights=pointer(self._weights),
-            nodes=pointer(self._nodes),
-            age=pointer(self._age),
-            rules=pointer(self._rules),
+            weights=self._weights.address,
+            nodes=self._arrays.zeros(sum(self._network.sizes)),
+            age=self._age.address,
+            rules=self._rules.address,
             every=options.update_every,
             max_norm=options.max_norm,
         )
-        kept = (sizes, self._weights, self._nodes, self._age, self._rules)
-        return NativeStep("plastic_mlp", structure, self._network.action_size, kept)
 
 
 class _Structure(ctypes.Structure):
     """`plastic_mlp` of kernels/plastic_mlp.h."""
 
     _fields_ = (
-        ("layers", INT64), ("sizes", INT64_P), ("weight_rows", INT64), ("rule_rows", INT64), ("node_rows", INT64),
-        ("own_rows", INT64), ("own_columns", INT64), ("weights", FLOAT_P), ("nodes", FLOAT_P), ("age", FLOAT_P),
-        ("rules", FLOAT_P), ("every", FLOAT), ("max_norm", INT64),
+        ("layers", INT64), ("sizes", ADDRESS), ("weight_rows", INT64), ("rule_rows", INT64), ("node_rows", INT64),
+        ("own_rows", INT64), ("own_columns", INT64), ("weights", ADDRESS), ("nodes", ADDRESS), ("age", ADDRESS),
+        ("rules", ADDRESS), ("every", FLOAT), ("max_norm", INT64),
     )  # fmt: skip

@@ -1,36 +1,170 @@
-"""What the batches of all networks share: arrays that hold a column of numbers for each of B slots."""
+"""What the batches of all networks share: arrays that hold a column of numbers for each of B slots.
+
+They lie where the back end computes: on the host, or on a device (`evolve.numerics.device_arrays`). With the native
+back end a tile is what the kernel works on at a time; with NumPy there is only one, as wide as the batch.
+"""
+
+import ctypes
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve.numerics import Backend, aligned, native
 from evolve.shapes import Float32, Slots
 
 
-class SlotArrays:
-    """Arrays [tiles, n, lanes] of B slots: slots run along the last axis, so that each operation is wide.
+class Columns(Protocol):
+    """A column of n numbers for each slot; k slots are named by their numbers [k], all different."""
 
-    With the native back end a tile is what the kernel works on at a time; with NumPy there is only one, as wide as the
-    batch.
-    """
+    address: int
+
+    def put(self, slots: Slots, values: NDArray[Any]) -> None:
+        """Write the columns of slots, values [k, n]."""
+
+    def clear(self, slots: Slots) -> None:
+        """Write zeros into the columns of slots."""
+
+    def take(self, slots: Slots) -> NDArray[Any]:
+        """Return [k, n]: the columns of slots."""
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy columns onto others."""
+
+
+class Kernel(Protocol):
+    """The compiled step of a batch."""
+
+    def __call__(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
+
+    def settle(self, slots: Slots) -> None:
+        """Make the updates of traces that wait, in the tiles of slots."""
+
+
+class Arrays(Protocol):
+    """Makes arrays for B slots, and the compiled step that works on them."""
+
+    def columns(self, n: int) -> Columns:
+        """Return columns of n zeros."""
+
+    def zeros(self, n: int) -> int:
+        """Return the address of n float32 for each slot, at first zeros."""
+
+    def counters(self) -> int:
+        """Return the address of an int64 for each tile, or for each slot of it, at first zero."""
+
+    def constant(self, array: NDArray[Any]) -> int:
+        """Return the address of a copy of an array."""
+
+    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> Kernel:
+        """Return the step `evolve_<name>` of a batch.
+
+        structure: Its first argument. sizes: O, A, and the neurons of the widest layer.
+        """
+
+
+class HostColumns:
+    """Columns in an array [tiles, n, lanes]: slots run along the last axis, so that each operation is wide."""
+
+    def __init__(self, tiles: int, n: int, lanes: int) -> None:
+        self.array = aligned(tiles, n, lanes)
+        self.address = self.array.ctypes.data
+        self._lanes = lanes
+
+    def put(self, slots: Slots, values: NDArray[Any]) -> None:
+        """Write the columns of slots [k], values [k, n]."""
+        self.array[self._at(slots)] = values
+
+    def clear(self, slots: Slots) -> None:
+        """Write zeros into the columns of slots [k]."""
+        self.array[self._at(slots)] = 0
+
+    def take(self, slots: Slots) -> Float32:
+        """Return [k, n]: the columns of slots [k]."""
+        return self.array[self._at(slots)]
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy columns onto others."""
+        self.array[self._at(targets)] = self.array[self._at(sources)]
+
+    def _at(self, slots: Slots) -> tuple[Slots, slice, Slots]:
+        tile, lane = np.divmod(slots, self._lanes)
+        return tile, slice(None), lane
+
+
+class HostArrays:
+    """Arrays of B slots on the host."""
 
     def __init__(self, slots: int, backend: Backend) -> None:
         self._lanes = native.lanes() if backend == "native" else slots
         self._tiles = -(-slots // self._lanes)
-        self._held: list[Float32] = []
+        self._kept: list[NDArray[Any]] = []
 
-    def _hold(self, n: int) -> Float32:
-        """Return a new array of zeros whose columns move with their slots."""
-        self._held.append(aligned(self._tiles, n, self._lanes))
+    def columns(self, n: int) -> HostColumns:
+        """Return columns of n zeros."""
+        return HostColumns(self._tiles, n, self._lanes)
+
+    def zeros(self, n: int) -> int:
+        """Return the address of n float32 for each slot, at first zeros."""
+        return self._keep(aligned(self._tiles, n, self._lanes))
+
+    def counters(self) -> int:
+        """Return the address of an int64 for each tile, at first zero."""
+        return self._keep(np.zeros(self._tiles, np.int64))
+
+    def constant(self, array: NDArray[Any]) -> int:
+        """Return the address of a copy of an array."""
+        return self._keep(np.array(array))
+
+    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> native.NativeStep:
+        """Return the native step `evolve_<name>` of a batch."""
+        return native.NativeStep(name, structure, sizes[1], self._lanes)
+
+    def _keep(self, array: NDArray[Any]) -> int:
+        self._kept.append(array)
+        return int(array.ctypes.data)
+
+
+class SlotArrays:
+    """The arrays of B slots, where the back end computes. Whatever is made by `_hold` moves with its slots.
+
+    Attributes:
+        kernel: The compiled step, None where array operations make it: they are the reference, and the definition.
+    """
+
+    def __init__(self, slots: int, backend: Backend) -> None:
+        self._compiled = backend != "numpy"
+        self._arrays = _arrays(slots, backend)
+        self._held: list[Columns] = []
+        self.kernel: Kernel | None = None
+
+    def _hold(self, n: int) -> Any:
+        """Return new columns of n zeros that move with their slots: `HostColumns`, but for a device."""
+        self._held.append(self._arrays.columns(n))
         return self._held[-1]
-
-    def _at(self, slots: Slots) -> tuple[Slots, slice, Slots]:
-        """Return the index of the columns of slots [k]: they are read and written as [k, n]."""
-        tile, lane = np.divmod(slots, self._lanes)
-        return tile, slice(None), lane
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy all that slots hold onto others."""
-        there = self._at(targets)
-        here = self._at(sources)
-        for array in self._held:
-            array[there] = array[here]
+        for columns in self._held:
+            columns.move(sources, targets)
+
+    def step(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> new actions [n, A]."""
+        return self._reference(observations) if self.kernel is None else self.kernel(observations)
+
+    def _reference(self, observations: Float32) -> Float32:
+        raise NotImplementedError
+
+    def _settle(self, slots: Slots) -> None:
+        """Bring the traces of slots up to date, with those of the other slots in their tiles."""
+        if self.kernel is not None:
+            self.kernel.settle(slots)
+
+
+def _arrays(slots: int, backend: Backend) -> Arrays:
+    if backend != "cupy":
+        return HostArrays(slots, backend)
+    from evolve.numerics.device_arrays import DeviceArrays  # noqa: PLC0415 - only where there is a device
+
+    return DeviceArrays(slots)

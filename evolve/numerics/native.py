@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
-from evolve.shapes import Float32
+from evolve.shapes import Float32, Int64, Slots
 
-Backend = Literal["numpy", "native"]
+Backend = Literal["numpy", "native", "cupy"]
 INT64 = ctypes.c_int64
 FLOAT = ctypes.c_float
 ADDRESS = ctypes.c_void_p
@@ -61,6 +61,11 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     function.argtypes = arguments
     function.restype = returns
     return function
+
+
+def exists(name: str) -> bool:
+    """Return whether the library has a function `evolve_<name>`."""
+    return hasattr(_library(), f"evolve_{name}")
 
 
 def lanes() -> int:
@@ -107,24 +112,33 @@ class NativeStep:
 
     Args:
         name: Of the function, without the prefix.
-        structure: Its first argument; it holds the addresses of the batch's arrays.
+        structure: Its first argument; it holds the addresses of the batch's arrays, which others keep alive.
         action_size: A, the numbers that a slot's action has.
-        kept: The arrays that the structure points to, which are kept alive with this.
+        lanes: The slots of a tile.
     """
 
-    def __init__(self, name: str, structure: ctypes.Structure, action_size: int, kept: Sequence[Any]) -> None:
+    def __init__(self, name: str, structure: ctypes.Structure, action_size: int, lanes: int) -> None:
         self._structure = structure
-        self._kept = kept
+        self._address = ctypes.addressof(structure)
         self._actions = action_size
+        self._lanes = lanes
         self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
-        self.address = ctypes.addressof(structure)
+        self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if exists(f"{name}_settle") else None
 
     def __call__(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
         rows = np.ascontiguousarray(observations, np.float32)
         actions = np.empty((len(rows), self._actions), np.float32)
-        self._step(self.address, address(rows), address(actions), len(rows))
+        self._step(self._address, address(rows), address(actions), len(rows))
         return actions
+
+    def settle(self, slots: Slots) -> None:
+        """Make the updates of traces that wait, in the tiles of slots."""
+        tiles: Int64 = slots // self._lanes
+        if len(tiles) > 1:
+            tiles = np.unique(tiles)
+        if self._settle is not None:
+            self._settle(self._address, address(tiles), len(tiles))
 
 
 def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:

@@ -1,125 +1,194 @@
 /* A hebbian-dag batch; see networks/hebbian_dag.py for the formula. Rows per tile: weights, traces and gains W; and for
- * each of `delay` steps nodes sum(sizes) and sums, one per (layer, source, output). gains is NULL when plasticity is zero;
- * then no step reads the traces, and the updates of up to `delay` steps wait (`due` of each tile says how many) until
- * evolve_hebbian_dag_settle makes them all in one pass: what bounds a large network is moving its traces. */
+ * each of the `history` last steps nodes sum(sizes) and sums, one per (layer, source, output). gains is NULL when
+ * plasticity is zero.
+ *
+ * What bounds a large network is moving its traces, so their updates wait (`age` of each tile says since how many steps).
+ * With plasticity the update of a step is made where the next step reads the traces. Without, no step reads them, and the
+ * updates of `history` steps are made in one pass. evolve_hebbian_dag_settle makes those that are due. */
 typedef struct {
     int64_t layers; /* L + 1: how many follow the observation */
     const int64_t *sizes; /* [layers + 1] */
-    int64_t weight_rows, node_rows, sum_rows, delay;
+    int64_t weight_rows, node_rows, sum_rows, history;
     float *weights, *traces, *gains, *nodes, *sums;
-    int64_t *due; /* [tiles] */
+    int64_t *age; /* [tiles, WIDTH / LANES] */
     float trace_rate, trace_limit;
     int64_t neuromodulated;
 } hebbian_dag;
 
-#define MOST_DELAY 8
+#define LONGEST_HISTORY 8
 
-/* H = clip(H + (x z) rate, limit) for `steps` steps in turn; x and z of a step lie `node_rows` and `sum_rows` rows after
- * those of the step before. */
-INLINE void update_block(const hebbian_dag *dag, const float *x, float *h, const float *z, float (*rate)[LANES],
-                         int64_t rows, int64_t columns, int64_t steps)
+/* How many of the last `age` steps have not been taken in by the traces. */
+INLINE int64_t steps_due(const hebbian_dag *dag, int64_t age) { return dag->gains && age > 1 ? 1 : age; }
+
+INLINE float *nodes_of(const hebbian_dag *dag, int64_t tile, int64_t step)
 {
-    const float limit = dag->trace_limit;
-    const int64_t next_x = dag->node_rows * LANES, next_z = dag->sum_rows * LANES;
+    return dag->nodes + TILE(tile * dag->history + step % dag->history, dag->node_rows);
+}
+
+INLINE float *sums_of(const hebbian_dag *dag, int64_t tile, int64_t step)
+{
+    return dag->sums + TILE(tile * dag->history + step % dag->history, dag->sum_rows);
+}
+
+/* The rate of a step whose nodes are these. */
+INLINE void read_rate(const hebbian_dag *dag, const float *nodes, float *rate)
+{
+    const float *modulator = nodes + (dag->node_rows - dag->sizes[dag->layers]) * WIDTH;
+    for (int t = 0; t < LANES; t++)
+        rate[t] = dag->neuromodulated ? modulator[t] : dag->trace_rate;
+}
+
+/* h = clip(h + (x z) rate, limit) */
+INLINE void update_lanes(float *h, const float *x, const float *z, const float *rate, float limit)
+{
+    for (int t = 0; t < LANES; t++) {
+        float moved = h[t] + x[t] * z[t] * rate[t];
+        moved = moved < -limit ? -limit : moved;
+        h[t] = moved > limit ? limit : moved;
+    }
+}
+
+/* The updates of `steps` steps in turn; x and z of a step lie `next_x` and `next_z` after those of the step before. */
+INLINE void update_columns(const float *RESTRICT x, const float *RESTRICT z, float *RESTRICT h, float (*rate)[LANES],
+                           float limit, int64_t steps, int64_t next_x, int64_t next_z, int64_t rows, int64_t columns,
+                           int64_t width)
+{
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < columns; k++) {
-            float *at = h + (r * columns + k) * LANES, value[LANES];
+        for (int64_t k = 0; k < width; k++) {
+            float *at = h + (r * columns + k) * WIDTH, value[LANES];
             for (int t = 0; t < LANES; t++)
                 value[t] = at[t];
-            for (int64_t s = 0; s < steps; s++) {
-                const float *xs = x + r * LANES + s * next_x, *zs = z + k * LANES + s * next_z;
-                for (int t = 0; t < LANES; t++) {
-                    float moved = value[t] + xs[t] * zs[t] * rate[s][t];
-                    moved = moved < -limit ? -limit : moved;
-                    value[t] = moved > limit ? limit : moved;
-                }
-            }
+            for (int64_t s = 0; s < steps; s++)
+                update_lanes(value, x + r * WIDTH + s * next_x, z + k * WIDTH + s * next_z, rate[s], limit);
             for (int t = 0; t < LANES; t++)
                 at[t] = value[t];
         }
 }
 
-/* Make the updates of a tile that are due. */
-INLINE void settle_tile(const hebbian_dag *dag, int64_t tile)
+/* Make the updates of a tile that are due after `age` steps. */
+INLINE void settle_tile(const hebbian_dag *dag, int64_t tile, int64_t age)
 {
-    const int64_t steps = dag->due[tile];
-    const float *nodes = dag->nodes + tile * dag->delay * dag->node_rows * LANES;
-    const float *sums = dag->sums + tile * dag->delay * dag->sum_rows * LANES;
-    float *traces = dag->traces + tile * dag->weight_rows * LANES;
-    float rate[MOST_DELAY][LANES];
-    const int64_t first_output = dag->node_rows - dag->sizes[dag->layers];
+    const int64_t steps = steps_due(dag, age), next_x = dag->node_rows * WIDTH, next_z = dag->sum_rows * WIDTH;
+    const float *nodes = nodes_of(dag, tile, age - steps), *sums = sums_of(dag, tile, age - steps);
+    float *traces = dag->traces + TILE(tile, dag->weight_rows), rate[LONGEST_HISTORY][LANES];
     for (int64_t s = 0; s < steps; s++)
-        for (int t = 0; t < LANES; t++)
-            rate[s][t] = dag->neuromodulated ? nodes[(s * dag->node_rows + first_output) * LANES + t] : dag->trace_rate;
+        read_rate(dag, nodes + s * next_x, rate[s]);
     for (int64_t layer = 0; layer < dag->layers; layer++) {
         const float *x = nodes;
         for (int64_t source = 0; source <= layer; source++) {
             const int64_t rows = dag->sizes[source], columns = dag->sizes[layer + 1];
-            update_block(dag, x, traces, sums, rate, rows, columns, steps);
-            x += rows * LANES;
-            traces += rows * columns * LANES;
-            sums += columns * LANES;
+#define UPDATE(k, width)                                                                                               \
+    update_columns(x, sums + (k) * WIDTH, traces + (k) * WIDTH, rate, dag->trace_limit, steps, next_x, next_z, rows,   \
+                   columns, width)
+            FOR_WRITTEN_COLUMNS(columns, UPDATE);
+#undef UPDATE
+            x += rows * WIDTH;
+            traces += rows * columns * WIDTH;
+            sums += columns * WIDTH;
         }
     }
-    dag->due[tile] = 0;
 }
 
-/* x_1 ... of a tile from its observation. */
-INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, float *sums)
+/* z[k] = x (W + G H) for `width` columns from k on; where it is `due`, H is updated by the step before first, whose x and
+ * z are given. */
+INLINE void plastic_columns(const float *RESTRICT x, const float *RESTRICT w, float *RESTRICT h, const float *RESTRICT g,
+                            float *RESTRICT z, const float *RESTRICT x_before, const float *RESTRICT z_before,
+                            const float *rate, float limit, int due, int64_t rows, int64_t columns, int64_t width)
 {
-    const float *weights = dag->weights + tile * dag->weight_rows * LANES;
-    const float *traces = dag->traces + tile * dag->weight_rows * LANES;
-    const float *gains = dag->gains ? dag->gains + tile * dag->weight_rows * LANES : 0;
-    int64_t block = 0, sum = 0, node = dag->sizes[0]; /* rows already passed */
+    TOTALS(z);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < width; k++) {
+            const int64_t at = (r * columns + k) * WIDTH;
+            float trace[LANES];
+            for (int t = 0; t < LANES; t++)
+                trace[t] = h[at + t];
+            if (due) {
+                update_lanes(trace, x_before + r * WIDTH, z_before + k * WIDTH, rate, limit);
+                for (int t = 0; t < LANES; t++)
+                    h[at + t] = trace[t];
+            }
+            for (int t = 0; t < LANES; t++) {
+                float weight = w[at + t] + g[at + t] * trace[t];
+                float product = x[r * WIDTH + t] * weight;
+                total[k][t] = r ? total[k][t] + product : product;
+            }
+        }
+    KEEP_TOTALS(z, width)
+}
+
+/* x = tanh(z_0 + z_1 + ...) of a layer, which has `sources` sums of each column. */
+INLINE void add_sources(const float *sums, float *x, int64_t sources, int64_t columns)
+{
+    for (int64_t k = PART; k < columns; k += PARTS) {
+        float total[LANES];
+        for (int t = 0; t < LANES; t++)
+            total[t] = sums[k * WIDTH + t];
+        for (int64_t source = 1; source < sources; source++)
+            for (int t = 0; t < LANES; t++)
+                total[t] = total[t] + sums[(source * columns + k) * WIDTH + t];
+        tanh_lanes(total, x + k * WIDTH);
+    }
+}
+
+/* x_1 ... of a tile from its observation, with the updates by the step before, if it is `due`. */
+INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, float *sums, const float *nodes_before,
+                         const float *sums_before, int due)
+{
+    const int64_t first = TILE(tile, dag->weight_rows);
+    const float *w = dag->weights + first, *g = dag->gains + (dag->gains ? first : 0);
+    float *h = dag->traces + first, *output = nodes + dag->sizes[0] * WIDTH, rate[LANES];
+    const float limit = dag->trace_limit;
+    read_rate(dag, nodes_before, rate);
     for (int64_t layer = 0; layer < dag->layers; layer++) {
-        const int64_t columns = dag->sizes[layer + 1], first_sum = sum;
-        const float *x = nodes;
+        const int64_t columns = dag->sizes[layer + 1];
+        const float *x = nodes, *x_before = nodes_before, *layer_sums = sums;
         for (int64_t source = 0; source <= layer; source++) {
             const int64_t rows = dag->sizes[source];
-            const float *w = weights + block * LANES;
-            float *z = sums + sum * LANES;
-            if (gains)
-                plastic_sums(x, w, traces + block * LANES, gains + block * LANES, z, rows, columns);
+#define SUM(k, width)                                                                                                  \
+    plastic_columns(x, w + (k) * WIDTH, h + (k) * WIDTH, g + (k) * WIDTH, sums + (k) * WIDTH, x_before,               \
+                    sums_before + (k) * WIDTH, rate, limit, due, rows, columns, width)
+            if (!dag->gains)
+                weighted_sums(x, w, sums, rows, columns);
             else
-                weighted_sums(x, w, z, rows, columns);
-            x += rows * LANES;
-            block += rows * columns;
-            sum += columns;
+                FOR_WRITTEN_COLUMNS(columns, SUM);
+#undef SUM
+            w += rows * columns * WIDTH, h += rows * columns * WIDTH, g += dag->gains ? rows * columns * WIDTH : 0;
+            x += rows * WIDTH, x_before += rows * WIDTH;
+            sums += columns * WIDTH, sums_before += columns * WIDTH;
         }
-        for (int64_t k = 0; k < columns; k++) {
-            float total[LANES];
-            for (int t = 0; t < LANES; t++)
-                total[t] = sums[(first_sum + k) * LANES + t];
-            for (int64_t source = 1; source <= layer; source++)
-                for (int t = 0; t < LANES; t++)
-                    total[t] = total[t] + sums[(first_sum + source * columns + k) * LANES + t];
-            tanh_lanes(total, nodes + (node + k) * LANES);
-        }
-        node += columns;
+        BARRIER();
+        add_sources(layer_sums, output, layer + 1, columns);
+        BARRIER();
+        output += columns * WIDTH;
     }
 }
 
 /* One step of the slots of a tile that are live: observations [live, sizes[0]], actions [live, A]. */
 INLINE void hebbian_dag_tile(const hebbian_dag *dag, int64_t tile, const float *observations, float *actions, int64_t live)
 {
-    const int64_t step = tile * dag->delay + dag->due[tile], O = dag->sizes[0], A = dag->sizes[dag->layers] - 1;
-    float *nodes = dag->nodes + step * dag->node_rows * LANES;
-    const float *outputs = nodes + (dag->node_rows - A) * LANES;
+    int64_t *at = dag->age + tile * (WIDTH / LANES) + LANE, age = *at;
+    const int64_t O = dag->sizes[0], A = dag->sizes[dag->layers] - 1, before = age ? age - 1 : 0;
+    float *nodes = nodes_of(dag, tile, age);
+    const float *outputs = nodes + (dag->node_rows - A) * WIDTH;
     for (int64_t t = 0; t < live; t++)
-        for (int64_t o = 0; o < O; o++)
-            nodes[o * LANES + t] = observations[t * O + o];
-    forward_tile(dag, tile, nodes, dag->sums + step * dag->sum_rows * LANES);
+        for (int64_t o = PART; o < O; o += PARTS)
+            nodes[o * WIDTH + t] = observations[t * O + o];
+    BARRIER();
+    forward_tile(dag, tile, nodes, sums_of(dag, tile, age), nodes_of(dag, tile, before), sums_of(dag, tile, before),
+                 age > 0);
     for (int64_t t = 0; t < live; t++)
-        for (int64_t a = 0; a < A; a++)
-            actions[t * A + a] = outputs[a * LANES + t];
-    dag->due[tile]++;
-    if (dag->due[tile] == dag->delay)
-        settle_tile(dag, tile);
+        for (int64_t a = PART; a < A; a += PARTS)
+            actions[t * A + a] = outputs[a * WIDTH + t];
+    age++;
+    if (!dag->gains && age == dag->history) {
+        settle_tile(dag, tile, age);
+        age = 0;
+    }
+    if (PART == 0)
+        *at = age;
 }
 
 #ifndef __CUDACC__
-EXPORT int evolve_hebbian_dag_most_delay(void) { return MOST_DELAY; }
-
 /* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. */
 DISPATCH void evolve_hebbian_dag(const hebbian_dag *dag, const float *observations, float *actions, int64_t slots)
 {
@@ -132,7 +201,9 @@ DISPATCH void evolve_hebbian_dag(const hebbian_dag *dag, const float *observatio
 /* Bring the traces of tiles up to date. */
 DISPATCH void evolve_hebbian_dag_settle(const hebbian_dag *dag, const int64_t *tiles, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        settle_tile(dag, tiles[i]);
+    for (int64_t i = 0; i < count; i++) {
+        settle_tile(dag, tiles[i], dag->age[tiles[i]]);
+        dag->age[tiles[i]] = 0;
+    }
 }
 #endif

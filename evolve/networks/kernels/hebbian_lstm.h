@@ -1,92 +1,164 @@
 /* A batch of hebbian-lstm; see networks/hebbian_lstm.py for the formula. Rows per tile: weights, traces and left (1 where
- * a connection is left, 0 where not), the matrices of the four gates and of the action end to end; and nodes. */
+ * a connection is left, 0 where not), the matrices of the four gates and of the action end to end; cells; and for each of
+ * two steps nodes. The update of a step is made where the next step reads the traces, or by evolve_hebbian_lstm_settle;
+ * `age` of each tile says since how many steps that has not been called. */
 typedef struct {
-    int64_t observations, cells, actions, weight_rows, node_rows;
+    int64_t observations, num_cells, actions, weight_rows, node_rows;
     const float *weights, *left;
-    float *traces, *nodes;
+    float *traces, *cells, *nodes;
+    int64_t *age; /* [tiles, WIDTH / LANES] */
     float update_limit;
 } hebbian_lstm;
 
-/* gate_k = sigmoid(x (W_k + g H_k) - 1) for k = 0, 1, 2, and tanh(x (W_3 + g H_3)). */
-INLINE void lstm_gates(const hebbian_lstm *net, const float *x, const float *w, const float *h, float *gates)
+/* The nodes of a step, and what lies where in them. */
+typedef struct {
+    float *x;     /* observation, cells */
+    float *gates; /* f, j, o, i */
+    float *next;  /* cells */
+    float *y, *action;
+} lstm_nodes;
+
+INLINE lstm_nodes lstm_nodes_of(const hebbian_lstm *net, int64_t tile, int64_t step)
 {
-    const int64_t rows = net->observations + net->cells, columns = net->cells;
-    const float *g = x + net->observations * LANES;
+    lstm_nodes nodes;
+    nodes.x = net->nodes + TILE(tile * 2 + step % 2, net->node_rows);
+    nodes.gates = nodes.x + (net->observations + net->num_cells) * WIDTH;
+    nodes.next = nodes.gates + 4 * net->num_cells * WIDTH;
+    nodes.y = nodes.next + net->num_cells * WIDTH;
+    nodes.action = nodes.y + net->num_cells * WIDTH;
+    return nodes;
+}
+
+/* h = h + left clip((m x) gate, limit) */
+INLINE void lstm_update(float *h, const float *left, const float *m, const float *x, const float *gate, float limit)
+{
+    for (int t = 0; t < LANES; t++) {
+        float change = m[t] * x[t] * gate[t];
+        change = change < -limit ? -limit : change;
+        change = change > limit ? limit : change;
+        h[t] = h[t] + left[t] * change;
+    }
+}
+
+/* z[k] = x (W + c_0 H) for `width` columns of a gate from k on; where it is `due`, H is updated by the step before first,
+ * whose x, gate and rate m are given. */
+INLINE void lstm_columns(const float *RESTRICT x, const float *RESTRICT c, const float *RESTRICT w, float *RESTRICT h,
+                         const float *RESTRICT left, float *RESTRICT z, const float *RESTRICT x_before,
+                         const float *RESTRICT gate_before, const float *RESTRICT m, float limit, int due, int64_t rows,
+                         int64_t columns, int64_t width)
+{
+    TOTALS(z);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < width; k++) {
+            const int64_t at = (r * columns + k) * WIDTH;
+            float trace[LANES];
+            for (int t = 0; t < LANES; t++)
+                trace[t] = h[at + t];
+            if (due) {
+                lstm_update(trace, left + at, m, x_before + r * WIDTH, gate_before + k * WIDTH, limit);
+                for (int t = 0; t < LANES; t++)
+                    h[at + t] = trace[t];
+            }
+            for (int t = 0; t < LANES; t++) {
+                float weight = w[at + t] + c[t] * trace[t];
+                float product = x[r * WIDTH + t] * weight;
+                total[k][t] = r ? total[k][t] + product : product;
+            }
+        }
+    KEEP_TOTALS(z, width)
+}
+
+/* gate_k = sigmoid(x (W_k + g H_k) - 1) for k = 0, 1, 2, and tanh(x (W_3 + g H_3)). */
+INLINE void lstm_gates(const hebbian_lstm *net, int64_t tile, lstm_nodes now, lstm_nodes before, int due)
+{
+    const int64_t rows = net->observations + net->num_cells, columns = net->num_cells;
+    const float *c = now.x + net->observations * WIDTH, *m = before.next + WIDTH;
     for (int64_t gate = 0; gate < 4; gate++) {
-        const int64_t at = gate * rows * columns * LANES;
-        float *z = gates + gate * columns * LANES;
-        modulated_sums(x, w + at, h + at, g, z, rows, columns);
-        for (int64_t k = 0; k < columns; k++) {
+        const int64_t at = TILE(tile, net->weight_rows) + gate * rows * columns * WIDTH;
+        float *z = now.gates + gate * columns * WIDTH;
+        const float *z_before = before.gates + gate * columns * WIDTH;
+#define SUM(k, width)                                                                                                  \
+    lstm_columns(now.x, c, net->weights + at + (k) * WIDTH, net->traces + at + (k) * WIDTH,                            \
+                 net->left + at + (k) * WIDTH, z + (k) * WIDTH, before.x, z_before + (k) * WIDTH, m,                   \
+                 net->update_limit, due, rows, columns, width)
+        FOR_WRITTEN_COLUMNS(columns, SUM);
+#undef SUM
+        BARRIER();
+        for (int64_t k = PART; k < columns; k += PARTS) {
             float total[LANES];
             for (int t = 0; t < LANES; t++)
-                total[t] = gate < 3 ? z[k * LANES + t] - 1.0f : z[k * LANES + t];
+                total[t] = gate < 3 ? z[k * WIDTH + t] - 1.0f : z[k * WIDTH + t];
             if (gate < 3)
-                sigmoid_lanes(total, z + k * LANES);
+                sigmoid_lanes(total, z + k * WIDTH);
             else
-                tanh_lanes(total, z + k * LANES);
+                tanh_lanes(total, z + k * WIDTH);
         }
     }
+    BARRIER();
 }
 
 /* c' = tanh(c f + i j), y = c' o. */
-INLINE void lstm_cells(const float *c, const float *gates, float *next, float *y, int64_t cells)
+INLINE void lstm_cells(const hebbian_lstm *net, float *cells, lstm_nodes now)
 {
-    const float *f = gates, *j = f + cells * LANES, *o = j + cells * LANES, *i = o + cells * LANES;
-    for (int64_t k = 0; k < cells * LANES; k += LANES) {
+    const int64_t H = net->num_cells, next = H * WIDTH;
+    const float *c = now.x + net->observations * WIDTH, *f = now.gates, *j = f + next, *o = j + next, *i = o + next;
+    for (int64_t k = PART * WIDTH; k < H * WIDTH; k += PARTS * WIDTH) {
         float total[LANES];
         for (int t = 0; t < LANES; t++)
             total[t] = c[k + t] * f[k + t] + i[k + t] * j[k + t];
-        tanh_lanes(total, next + k);
-        for (int t = 0; t < LANES; t++)
-            y[k + t] = next[k + t] * o[k + t];
-    }
-}
-
-/* H_k = H_k + left clip((m x) gate_k, limit). */
-INLINE void lstm_traces(const hebbian_lstm *net, const float *x, const float *m, const float *gates, float *h,
-                        const float *left)
-{
-    const int64_t rows = net->observations + net->cells, columns = net->cells;
-    const float limit = net->update_limit;
-    for (int64_t gate = 0; gate < 4; gate++)
-        for (int64_t r = 0; r < rows; r++) {
-            float driven[LANES];
-            for (int t = 0; t < LANES; t++)
-                driven[t] = m[t] * x[r * LANES + t];
-            for (int64_t k = 0; k < columns; k++, h += LANES, left += LANES)
-                for (int t = 0; t < LANES; t++) {
-                    float change = driven[t] * gates[(gate * columns + k) * LANES + t];
-                    change = change < -limit ? -limit : change;
-                    change = change > limit ? limit : change;
-                    h[t] = h[t] + left[t] * change;
-                }
+        tanh_lanes(total, now.next + k);
+        for (int t = 0; t < LANES; t++) {
+            now.y[k + t] = now.next[k + t] * o[k + t];
+            cells[k + t] = now.next[k + t];
         }
+    }
+    BARRIER();
 }
 
 /* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
 INLINE void hebbian_lstm_tile(const hebbian_lstm *net, int64_t tile, const float *observations, float *actions,
                               int64_t live)
 {
-    const int64_t O = net->observations, H = net->cells, A = net->actions, at = tile * net->weight_rows * LANES;
-    const float *weights = net->weights + at;
-    float *x = net->nodes + tile * net->node_rows * LANES; /* observation, cells */
-    float *c = x + O * LANES, *gates = c + H * LANES, *next = gates + 4 * H * LANES, *y = next + H * LANES;
-    float *outputs = y + H * LANES;
+    int64_t *at = net->age + tile * (WIDTH / LANES) + LANE, age = *at;
+    const int64_t O = net->observations, H = net->num_cells, A = net->actions;
+    const float *weights = net->weights + TILE(tile, net->weight_rows);
+    float *cells = net->cells + TILE(tile, H);
+    const lstm_nodes now = lstm_nodes_of(net, tile, age), before = lstm_nodes_of(net, tile, age + 1);
     for (int64_t t = 0; t < live; t++)
-        for (int64_t o = 0; o < O; o++)
-            x[o * LANES + t] = observations[t * O + o];
-    lstm_gates(net, x, weights, net->traces + at, gates);
-    lstm_cells(c, gates, next, y, H);
-    weighted_sums(y, weights + 4 * (O + H) * H * LANES, outputs, H, A);
-    for (int64_t a = 0; a < A; a++) {
+        for (int64_t o = PART; o < O; o += PARTS)
+            now.x[o * WIDTH + t] = observations[t * O + o];
+    for (int64_t k = PART; k < H; k += PARTS)
+        for (int t = 0; t < LANES; t++)
+            now.x[(O + k) * WIDTH + t] = cells[k * WIDTH + t];
+    BARRIER();
+    lstm_gates(net, tile, now, before, age > 0);
+    lstm_cells(net, cells, now);
+    weighted_sums(now.y, weights + 4 * (O + H) * H * WIDTH, now.action, H, A);
+    BARRIER();
+    for (int64_t a = PART; a < A; a += PARTS) {
         float total[LANES];
-        memcpy(total, outputs + a * LANES, sizeof total);
-        tanh_lanes(total, outputs + a * LANES);
+        for (int t = 0; t < LANES; t++)
+            total[t] = now.action[a * WIDTH + t];
+        tanh_lanes(total, now.action + a * WIDTH);
         for (int64_t t = 0; t < live; t++)
-            actions[t * A + a] = outputs[a * LANES + t];
+            actions[t * A + a] = now.action[a * WIDTH + t];
     }
-    lstm_traces(net, x, next + LANES, gates, net->traces + at, net->left + at);
-    memcpy(c, next, H * LANES * sizeof *c);
+    if (PART == 0)
+        *at = age + 1;
+}
+
+/* Make the update of a tile that is due after `age` steps. */
+INLINE void settle_lstm_tile(const hebbian_lstm *net, int64_t tile, int64_t age)
+{
+    const int64_t O = net->observations, H = net->num_cells;
+    const lstm_nodes before = lstm_nodes_of(net, tile, age + 1);
+    const float *m = before.next + WIDTH;
+    for (int64_t row = 0; age && row < 4 * (O + H); row++)
+        for (int64_t k = PART; k < H; k += PARTS) {
+            const int64_t at = TILE(tile, net->weight_rows) + (row * H + k) * WIDTH;
+            const float *gate = before.gates + (row / (O + H) * H + k) * WIDTH;
+            lstm_update(net->traces + at, net->left + at, m, before.x + row % (O + H) * WIDTH, gate, net->update_limit);
+        }
 }
 
 #ifndef __CUDACC__
@@ -96,5 +168,14 @@ DISPATCH void evolve_hebbian_lstm(const hebbian_lstm *net, const float *observat
     for (int64_t first = 0; first < slots; first += LANES)
         hebbian_lstm_tile(net, first / LANES, observations + first * net->observations, actions + first * net->actions,
                           slots - first < LANES ? slots - first : LANES);
+}
+
+/* Bring the traces of tiles up to date. */
+DISPATCH void evolve_hebbian_lstm_settle(const hebbian_lstm *net, const int64_t *tiles, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        settle_lstm_tile(net, tiles[i], net->age[tiles[i]]);
+        net->age[tiles[i]] = 0;
+    }
 }
 #endif

@@ -8,32 +8,44 @@ typedef struct {
     float *nodes;
 } layered;
 
+/* x = tanh(x) of `columns` rows. */
+INLINE void activate(float *x, int64_t columns)
+{
+    BARRIER();
+    for (int64_t k = PART; k < columns; k += PARTS) {
+        float total[LANES];
+        for (int t = 0; t < LANES; t++)
+            total[t] = x[k * WIDTH + t];
+        tanh_lanes(total, x + k * WIDTH);
+    }
+    BARRIER();
+}
+
 /* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
 INLINE void layered_tile(const layered *net, int64_t tile, const float *observations, float *actions, int64_t live)
 {
     const int64_t O = net->observations, *last = net->wiring + 4 * (net->layers - 1), A = last[3];
-    const float *weights = net->weights + tile * net->weight_rows * LANES;
-    float *nodes = net->nodes + tile * net->node_rows * LANES;
+    const float *weights = net->weights + TILE(tile, net->weight_rows);
+    float *nodes = net->nodes + TILE(tile, net->node_rows);
     for (int64_t t = 0; t < live; t++)
-        for (int64_t o = 0; o < O; o++)
-            nodes[o * LANES + t] = observations[t * O + o];
+        for (int64_t o = PART; o < O; o += PARTS)
+            nodes[o * WIDTH + t] = observations[t * O + o];
+    BARRIER();
     for (int64_t layer = 0; layer < net->layers; layer++) {
         const int64_t *at = net->wiring + 4 * layer, rows = at[1], columns = at[3];
-        float *y = nodes + at[2] * LANES;
-        weighted_sums(nodes + at[0] * LANES, weights, y, rows, columns);
-        for (int64_t k = 0; k < columns; k++) {
-            float total[LANES];
-            for (int t = 0; t < LANES; t++)
-                total[t] = y[k * LANES + t];
-            tanh_lanes(total, y + k * LANES);
-        }
-        weights += rows * columns * LANES;
+        float *y = nodes + at[2] * WIDTH;
+        weighted_sums(nodes + at[0] * WIDTH, weights, y, rows, columns);
+        activate(y, columns);
+        weights += rows * columns * WIDTH;
     }
     for (int64_t t = 0; t < live; t++)
-        for (int64_t a = 0; a < A; a++)
-            actions[t * A + a] = nodes[(last[2] + a) * LANES + t];
-    const int64_t *copied = net->feedback;
-    memcpy(nodes + copied[1] * LANES, nodes + copied[0] * LANES, copied[2] * LANES * sizeof *nodes);
+        for (int64_t a = PART; a < A; a += PARTS)
+            actions[t * A + a] = nodes[(last[2] + a) * WIDTH + t];
+    const float *from = nodes + net->feedback[0] * WIDTH;
+    float *to = nodes + net->feedback[1] * WIDTH;
+    for (int64_t k = PART; k < net->feedback[2]; k += PARTS)
+        for (int t = 0; t < LANES; t++)
+            to[k * WIDTH + t] = from[k * WIDTH + t];
 }
 
 #ifndef __CUDACC__

@@ -16,14 +16,10 @@ INLINE void plastic_mlp_forward(const plastic_mlp *net, const float *weights, fl
 {
     for (int64_t layer = 0; layer < net->layers; layer++) {
         const int64_t rows = net->sizes[layer], columns = net->sizes[layer + 1];
-        float *y = x + rows * LANES;
+        float *y = x + rows * WIDTH;
         weighted_sums(x, weights, y, rows, columns);
-        for (int64_t k = 0; k < columns; k++) {
-            float total[LANES];
-            memcpy(total, y + k * LANES, sizeof total);
-            tanh_lanes(total, y + k * LANES);
-        }
-        weights += rows * columns * LANES;
+        activate(y, columns);
+        weights += rows * columns * WIDTH;
         x = y;
     }
 }
@@ -32,12 +28,12 @@ INLINE void plastic_mlp_forward(const plastic_mlp *net, const float *weights, fl
 INLINE void apply_rules(const plastic_mlp *net, const float *x, const float *y, float *w, const float *rules,
                         int64_t coefficients, const int *due, int64_t rows, int64_t columns)
 {
-    const int64_t next = coefficients * LANES;
+    const int64_t next = coefficients * WIDTH;
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < columns; k++) {
-            const float *a = rules + ((net->own_rows ? r * columns : 0) + (net->own_columns ? k : 0)) * LANES;
-            const float *xr = x + r * LANES, *yk = y + k * LANES;
-            float *at = w + (r * columns + k) * LANES;
+        for (int64_t k = PART; k < columns; k += PARTS) {
+            const float *a = rules + ((net->own_rows ? r * columns : 0) + (net->own_columns ? k : 0)) * WIDTH;
+            const float *xr = x + r * WIDTH, *yk = y + k * WIDTH;
+            float *at = w + (r * columns + k) * WIDTH;
             for (int t = 0; t < LANES; t++) {
                 float change = a[t] * (xr[t] * yk[t]) + a[next + t] * xr[t];
                 change = change + a[2 * next + t] * yk[t] + a[3 * next + t];
@@ -51,38 +47,44 @@ INLINE void apply_rules(const plastic_mlp *net, const float *x, const float *y, 
 INLINE void normalize_layer(float *w, const int *due, int64_t count)
 {
     float largest[LANES] = {0};
+    BARRIER();
     for (int64_t i = 0; i < count; i++)
         for (int t = 0; t < LANES; t++) {
-            float size = fabsf(w[i * LANES + t]);
+            float size = fabsf(w[i * WIDTH + t]);
             largest[t] = size > largest[t] ? size : largest[t];
         }
     for (int t = 0; t < LANES; t++)
         largest[t] = due[t] && largest[t] > 0.0f ? largest[t] : 1.0f;
-    for (int64_t i = 0; i < count; i++)
+    BARRIER(); /* all have seen all of them */
+    for (int64_t i = PART; i < count; i += PARTS)
         for (int t = 0; t < LANES; t++)
-            w[i * LANES + t] = w[i * LANES + t] / largest[t];
+            w[i * WIDTH + t] = w[i * WIDTH + t] / largest[t];
 }
 
 /* Update the weights of the slots of a tile that are due. */
 INLINE void plastic_mlp_update(const plastic_mlp *net, int64_t tile, float *weights, const float *x)
 {
-    const float *rules = net->rules + tile * net->rule_rows * LANES;
-    float *age = net->age + tile * LANES;
+    const float *rules = net->rules + TILE(tile, net->rule_rows);
+    float *age = net->age + TILE(tile, 1), older[LANES];
     int due[LANES], any = 0;
     for (int t = 0; t < LANES; t++) {
         due[t] = age[t] + 1.0f == net->every;
-        age[t] = due[t] ? 0.0f : age[t] + 1.0f;
+        older[t] = due[t] ? 0.0f : age[t] + 1.0f;
         any |= due[t];
     }
+    any = ANY_LANE(any);
+    if (PART == 0)
+        for (int t = 0; t < LANES; t++)
+            age[t] = older[t];
     for (int64_t layer = 0; any && layer < net->layers; layer++) {
         const int64_t rows = net->sizes[layer], columns = net->sizes[layer + 1];
         const int64_t coefficients = (net->own_rows ? rows : 1) * (net->own_columns ? columns : 1);
-        apply_rules(net, x, x + rows * LANES, weights, rules, coefficients, due, rows, columns);
+        apply_rules(net, x, x + rows * WIDTH, weights, rules, coefficients, due, rows, columns);
         if (net->max_norm)
             normalize_layer(weights, due, rows * columns);
-        x += rows * LANES;
-        weights += rows * columns * LANES;
-        rules += 5 * coefficients * LANES;
+        x += rows * WIDTH;
+        weights += rows * columns * WIDTH;
+        rules += 5 * coefficients * WIDTH;
     }
 }
 
@@ -91,15 +93,16 @@ INLINE void plastic_mlp_tile(const plastic_mlp *net, int64_t tile, const float *
                              int64_t live)
 {
     const int64_t O = net->sizes[0], A = net->sizes[net->layers];
-    float *weights = net->weights + tile * net->weight_rows * LANES;
-    float *nodes = net->nodes + tile * net->node_rows * LANES;
+    float *weights = net->weights + TILE(tile, net->weight_rows);
+    float *nodes = net->nodes + TILE(tile, net->node_rows);
     for (int64_t t = 0; t < live; t++)
-        for (int64_t o = 0; o < O; o++)
-            nodes[o * LANES + t] = observations[t * O + o];
+        for (int64_t o = PART; o < O; o += PARTS)
+            nodes[o * WIDTH + t] = observations[t * O + o];
+    BARRIER();
     plastic_mlp_forward(net, weights, nodes);
     for (int64_t t = 0; t < live; t++)
-        for (int64_t a = 0; a < A; a++)
-            actions[t * A + a] = nodes[(net->node_rows - A + a) * LANES + t];
+        for (int64_t a = PART; a < A; a += PARTS)
+            actions[t * A + a] = nodes[(net->node_rows - A + a) * WIDTH + t];
     plastic_mlp_update(net, tile, weights, nodes);
 }
 

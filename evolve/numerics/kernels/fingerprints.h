@@ -1,13 +1,12 @@
-#ifndef __CUDACC__
 /* Fingerprints and step hashes of the episodes in the slots of a batch; numerics/hashing.py is their definition. */
 typedef struct {
     int64_t sizes[2]; /* O, A */
     int64_t room;
     const float *observations; /* [slots, O] */
     const uint64_t *coefficients;
-    uint64_t *states; /* [slots, 2] */
+    uint64_t *states; /* of each slot 2 NUMBERs */
     int32_t *steps;   /* [slots] */
-    uint8_t *step_hashes; /* [slots, room, 2] */
+    uint8_t *step_hashes; /* of each slot `room` NUMBERs, of two bytes each */
 } fingerprints;
 
 INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
@@ -22,18 +21,32 @@ INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
     return sum;
 }
 
+/* Take in the row [n] of one step: the observation (which = 0) or the outputs (1). */
+INLINE void fingerprint_row(const fingerprints *f, int64_t slot, int64_t which, const float *row, int64_t step)
+{
+    uint64_t *state = f->states + NUMBER(slot, which, 2);
+    uint64_t h = *state ^ fold(row, f->sizes[which], f->coefficients);
+    h *= 0x9E3779B97F4A7C15;
+    *state = h ^ h >> 32;
+    if (step < f->room)
+        f->step_hashes[2 * NUMBER(slot, step, f->room) + which] = *state >> 56;
+}
+
+/* Take in step number `step` of a slot, outputs [A]. */
+INLINE void fingerprint_slot(const fingerprints *f, int64_t slot, const float *outputs, int64_t step)
+{
+    const float *rows[2] = {f->observations + slot * f->sizes[0], outputs};
+    for (int64_t which = PART; which < 2; which += PARTS)
+        fingerprint_row(f, slot, which, rows[which], step);
+    if (PART == 0)
+        f->steps[slot] = step + 1;
+}
+
+#ifndef __CUDACC__
 /* Take in one step of the first `slots` slots, outputs [slots, A]. */
 void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slots)
 {
-    const float *rows[2] = {f->observations, outputs};
-    for (int64_t slot = 0; slot < slots; slot++, f->steps[slot - 1]++)
-        for (int64_t which = 0; which < 2; which++) {
-            uint64_t *state = f->states + 2 * slot + which;
-            uint64_t h = *state ^ fold(rows[which] + slot * f->sizes[which], f->sizes[which], f->coefficients);
-            h *= 0x9E3779B97F4A7C15;
-            *state = h ^ h >> 32;
-            if (f->steps[slot] < f->room)
-                f->step_hashes[2 * (slot * f->room + f->steps[slot]) + which] = *state >> 56;
-        }
+    for (int64_t slot = 0; slot < slots; slot++)
+        fingerprint_slot(f, slot, outputs + slot * f->sizes[1], f->steps[slot]);
 }
 #endif

@@ -1,34 +1,63 @@
-/* Tiles and lanes: how kernels are written, and how they are declared. The first header of the compilation unit.
+/* Tiles and lanes: how kernels are written, and what each compiler is. The first header of every compilation unit.
  *
  * Kernels do the same operations as the array reference, in the same order, for many slots at a time. They are written in
- * the common subset of C and CUDA C++. Every loop over lanes runs over independent slots, so any vector width gives the
- * same bits, provided that the compiler neither contracts a*b + c nor reorders: -ffp-contract=off (nvcc: -fmad=false),
- * and no fast-math. Arrays are laid out [tiles, rows, LANES]: one tile is what one call of a step function works on, and
- * a row of it is one vector register, or several.
+ * the common subset of C (gcc, clang) and CUDA C++ (NVRTC). Every loop over lanes runs over independent slots, so any
+ * vector width gives the same bits, provided that the compiler neither contracts a*b + c nor reorders: -ffp-contract=off
+ * (NVRTC: --fmad=false), and no fast-math. Arrays are laid out [tiles, rows, WIDTH]: a tile holds the slots that one call
+ * of a step function works on, and a row one number of each.
+ *
+ * On a CPU such a call loops over all LANES = WIDTH lanes, a vector register or several. On a device a tile is a block of
+ * WIDTH x PARTS threads: each works on one lane, and on every PARTS-th column of a layer; threads of a block wait for each
+ * other at a BARRIER, and at ANY_LANE, which says whether x is set in any of them. A pointer into a tile begins at the caller's LANE.
  */
+#ifdef __CUDACC__
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define LANES 1
+#define WIDTH 32
+#define LANE ((int64_t)threadIdx.x)
+#define PART ((int64_t)threadIdx.y)
+#define PARTS ((int64_t)blockDim.y)
+#define BARRIER() __syncthreads()
+#define ANY_LANE(x) __syncthreads_or(x)
+#define INLINE __device__ static __forceinline__
+#define RESTRICT __restrict__
+#else
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-
 #ifndef LANES
 #define LANES 16
 #endif
-
-#ifdef __CUDACC__
-#define INLINE __device__ static inline
-#define EXPORT extern "C"
-#define DISPATCH
-#else
+#define WIDTH LANES
+#define LANE 0
+#define PART 0
+#define PARTS 1
+#define BARRIER()
+#define ANY_LANE(x) (x)
 #define INLINE static inline __attribute__((always_inline))
-#define EXPORT
+#define RESTRICT restrict
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__)
 /* One copy per instruction set, chosen when the library is loaded. */
 #define DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define DISPATCH
 #endif
+
+int evolve_lanes(void) { return LANES; }
 #endif
 
-#ifndef __CUDACC__
-EXPORT int evolve_lanes(void) { return LANES; }
+/* The place of a tile's first row for the caller, in an array of `rows` rows per tile. */
+#define TILE(tile, rows) ((tile) * (rows) * WIDTH + LANE)
+
+/* The place of number i of a slot's n, in an array that is not stepped tile by tile: slot after slot on a CPU, whose
+ * registers run along the numbers of a slot; in columns on a device. */
+#ifdef __CUDACC__
+#define NUMBER(slot, i, n) (((slot) / WIDTH * (n) + (i)) * WIDTH + (slot) % WIDTH)
+#else
+#define NUMBER(slot, i, n) ((slot) * (n) + (i))
 #endif

@@ -1,5 +1,29 @@
-/* The weighted sums of a layer. Columns are computed side by side, to hide the latency of the chain of additions. */
+/* The weighted sums of a layer. ABREAST columns are added up side by side, in registers, to hide the latency of the chain
+ * of additions; the threads of a device share them. */
 #define ABREAST 4
+
+/* f(k, width) for the columns of the caller's part: `width` of them, from column k on. */
+#define FOR_COLUMNS(columns, f)                                                           \
+    do {                                                                                  \
+        for (int64_t k = PART * ABREAST; k + ABREAST <= (columns); k += PARTS * ABREAST)  \
+            f(k, ABREAST);                                                                \
+        for (int64_t k = (columns) / ABREAST * ABREAST + PART; k < (columns); k += PARTS) \
+            f(k, 1);                                                                      \
+    } while (0)
+
+/* The same where the matrix is written, too: a CPU streams its rows as they lie in memory, and the sums stay in the first
+ * cache. There `total` is z itself. */
+#ifdef __CUDACC__
+#define FOR_WRITTEN_COLUMNS FOR_COLUMNS
+#define TOTALS(z) float total[ABREAST][LANES]
+#define KEEP_TOTALS(z, width)           \
+    for (int64_t k = 0; k < width; k++) \
+        z[k * WIDTH] = total[k][0];
+#else
+#define FOR_WRITTEN_COLUMNS(columns, f) f((int64_t)0, columns)
+#define TOTALS(z) float(*total)[LANES] = (float(*)[LANES])(z)
+#define KEEP_TOTALS(z, width)
+#endif
 
 /* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order. */
 INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns, int width)
@@ -7,63 +31,20 @@ INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, 
     float total[ABREAST][LANES];
     for (int k = 0; k < width; k++)
         for (int t = 0; t < LANES; t++)
-            total[k][t] = x[t] * w[k * LANES + t];
+            total[k][t] = x[t] * w[k * WIDTH + t];
     for (int64_t r = 1; r < rows; r++)
         for (int k = 0; k < width; k++)
             for (int t = 0; t < LANES; t++)
-                total[k][t] = total[k][t] + x[r * LANES + t] * w[(r * columns + k) * LANES + t];
+                total[k][t] = total[k][t] + x[r * WIDTH + t] * w[(r * columns + k) * WIDTH + t];
     for (int k = 0; k < width; k++)
         for (int t = 0; t < LANES; t++)
-            z[k * LANES + t] = total[k][t];
+            z[k * WIDTH + t] = total[k][t];
 }
 
 /* z = x W for W [rows, columns]. */
 INLINE void weighted_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns)
 {
-    int64_t k = 0;
-    for (; k + ABREAST <= columns; k += ABREAST)
-        column_sums(x, w + k * LANES, z + k * LANES, rows, columns, ABREAST);
-    for (; k < columns; k++)
-        column_sums(x, w + k * LANES, z + k * LANES, rows, columns, 1);
-}
-
-/* The same with weights w + g h; each connection has its own g, or each slot `one` for all. */
-INLINE void plastic_column_sums(const float *x, const float *w, const float *h, const float *g, float *z,
-                                int64_t rows, int64_t columns, int width, int one)
-{
-    float total[ABREAST][LANES] = {{0}};
-    for (int64_t r = 0; r < rows; r++)
-        for (int k = 0; k < width; k++) {
-            const int64_t at = (r * columns + k) * LANES;
-            for (int t = 0; t < LANES; t++) {
-                float weight = w[at + t] + g[one ? t : at + t] * h[at + t];
-                float product = x[r * LANES + t] * weight;
-                total[k][t] = r ? total[k][t] + product : product;
-            }
-        }
-    for (int k = 0; k < width; k++)
-        for (int t = 0; t < LANES; t++)
-            z[k * LANES + t] = total[k][t];
-}
-
-/* z = x (W + G H), elementwise in G and H, which are [rows, columns] too. */
-INLINE void plastic_sums(const float *x, const float *w, const float *h, const float *g, float *z,
-                         int64_t rows, int64_t columns)
-{
-    int64_t k = 0;
-    for (; k + ABREAST <= columns; k += ABREAST)
-        plastic_column_sums(x, w + k * LANES, h + k * LANES, g + k * LANES, z + k * LANES, rows, columns, ABREAST, 0);
-    for (; k < columns; k++)
-        plastic_column_sums(x, w + k * LANES, h + k * LANES, g + k * LANES, z + k * LANES, rows, columns, 1, 0);
-}
-
-/* z = x (W + g H), one g for all connections. */
-INLINE void modulated_sums(const float *x, const float *w, const float *h, const float *g, float *z,
-                           int64_t rows, int64_t columns)
-{
-    int64_t k = 0;
-    for (; k + ABREAST <= columns; k += ABREAST)
-        plastic_column_sums(x, w + k * LANES, h + k * LANES, g, z + k * LANES, rows, columns, ABREAST, 1);
-    for (; k < columns; k++)
-        plastic_column_sums(x, w + k * LANES, h + k * LANES, g, z + k * LANES, rows, columns, 1, 1);
+#define SUM(k, width) column_sums(x, w + (k) * WIDTH, z + (k) * WIDTH, rows, columns, width)
+    FOR_COLUMNS(columns, SUM);
+#undef SUM
 }

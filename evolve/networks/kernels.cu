@@ -1,0 +1,99 @@
+/* The device kernels, all in one compilation unit: entry points to what the headers define for every compiler.
+ *
+ * A step is one block of WIDTH lanes x PARTS column groups per tile: it normalizes observations, steps the network and
+ * takes fingerprints, so that a tick of a rollout is one launch. Every argument has 64 bits.
+ */
+#include "lanes.h"
+#include "exact.h"
+#include "sums.h"
+#include "fingerprints.h"
+#include "normalization.h"
+
+#include "hebbian_dag.h"
+#include "hebbian_lstm.h"
+#include "layers.h"
+#include "plastic_mlp.h"
+
+#define ENTRY extern "C" __global__ void __launch_bounds__(256)
+
+/* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. `norm` and `prints` may be
+ * NULL. */
+#define STEP(name, O, A)                                                                                               \
+    ENTRY evolve_##name(const name *network, const normalization *norm, const fingerprints *prints,                    \
+                        const float *observations, float *actions, int64_t slots)                                      \
+    {                                                                                                                  \
+        const name net = *network;                                                                                     \
+        const int64_t tile = blockIdx.x, slot = tile * WIDTH + LANE, live = slot < slots;                              \
+        const int64_t step = prints && live ? prints->steps[slot] : 0;                                                 \
+        const float *seen = norm ? norm->seen : observations;                                                          \
+        if (norm && live)                                                                                              \
+            normalize_slot(norm, slot);                                                                                \
+        BARRIER();                                                                                                     \
+        name##_tile(&net, tile, seen + slot * (O), actions + slot * (A), live);                                        \
+        BARRIER();                                                                                                     \
+        if (prints && live)                                                                                            \
+            fingerprint_slot(prints, slot, actions + slot * (A), step);                                                \
+    }
+
+STEP(hebbian_dag, net.sizes[0], net.sizes[net.layers] - 1)
+STEP(hebbian_lstm, net.observations, net.actions)
+STEP(layered, net.observations, net.wiring[4 * (net.layers - 1) + 3])
+STEP(plastic_mlp, net.sizes[0], net.sizes[net.layers])
+
+/* Bring the traces of tiles [blocks] up to date. */
+#define SETTLE(name, settle)                                                                                           \
+    ENTRY evolve_##name##_settle(const name *network, const int64_t *tiles)                                            \
+    {                                                                                                                  \
+        const name net = *network;                                                                                     \
+        const int64_t tile = tiles[blockIdx.x];                                                                        \
+        int64_t *age = net.age + tile * WIDTH + LANE;                                                                  \
+        settle(&net, tile, *age);                                                                                      \
+        BARRIER();                                                                                                     \
+        if (PART == 0)                                                                                                 \
+            *age = 0;                                                                                                  \
+    }
+
+SETTLE(hebbian_dag, settle_tile)
+SETTLE(hebbian_lstm, settle_lstm_tile)
+
+/* Columns of slots: `rows` numbers of a type each, [tiles, rows, WIDTH]. Each block serves one of the slots named. */
+#define EACH_NUMBER for (int64_t i = LANE + WIDTH * PART; i < rows; i += WIDTH * PARTS)
+#define COLUMNS(bits)                                                                                                  \
+    ENTRY evolve_put_##bits(uint##bits##_t *columns, int64_t rows, const int64_t *slots, const uint##bits##_t *values) \
+    {                                                                                                                  \
+        EACH_NUMBER                                                                                                    \
+            columns[NUMBER(slots[blockIdx.x], i, rows)] = values[blockIdx.x * rows + i];                               \
+    }                                                                                                                  \
+    ENTRY evolve_take_##bits(const uint##bits##_t *columns, int64_t rows, const int64_t *slots,                        \
+                             uint##bits##_t *values, int64_t count)                                                    \
+    {                                                                                                                  \
+        for (int64_t i = LANE + WIDTH * PART; i < count; i += WIDTH * PARTS)                                           \
+            values[blockIdx.x * count + i] = columns[NUMBER(slots[blockIdx.x], i, rows)];                              \
+    }                                                                                                                  \
+    ENTRY evolve_clear_##bits(uint##bits##_t *columns, int64_t rows, const int64_t *slots)                             \
+    {                                                                                                                  \
+        EACH_NUMBER                                                                                                    \
+            columns[NUMBER(slots[blockIdx.x], i, rows)] = 0;                                                           \
+    }                                                                                                                  \
+    ENTRY evolve_move_##bits(uint##bits##_t *columns, int64_t rows, const int64_t *sources, const int64_t *targets)    \
+    {                                                                                                                  \
+        EACH_NUMBER                                                                                                    \
+            columns[NUMBER(targets[blockIdx.x], i, rows)] = columns[NUMBER(sources[blockIdx.x], i, rows)];             \
+    }
+
+COLUMNS(16)
+COLUMNS(32)
+COLUMNS(64)
+
+/* y[i] = f(x[i]): what the checks compare with the array reference. */
+#define OVER_NUMBERS(name)                                                                                             \
+    ENTRY evolve_##name(const float *x, float *y, int64_t count)                                                       \
+    {                                                                                                                  \
+        const int64_t i = (blockIdx.x * PARTS + PART) * WIDTH + LANE;                                                  \
+        if (i < count)                                                                                                 \
+            name##_lanes(x + i, y + i);                                                                                \
+    }
+
+OVER_NUMBERS(tanh)
+OVER_NUMBERS(exp)
+OVER_NUMBERS(sigmoid)

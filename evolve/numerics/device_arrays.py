@@ -1,0 +1,194 @@
+"""Arrays of B slots on a device, and the step of a network's batch there.
+
+A tile holds WIDTH slots, whose columns lie side by side. Nothing is read back but what is asked for: a step takes
+observations up and actions down.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.numerics.device import MOST_PARTS, WIDTH, Device, Memory, Queue, device
+from evolve.shapes import Float32, Slots
+
+_ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
+_COPYING_PARTS = 4  # of a block that copies columns
+_STAGING = 2**18  # bytes, at first
+_ALIGNMENT = 256  # bytes
+
+
+class DeviceColumns:
+    """A column of n numbers for each slot, on a device. See `evolve.networks.slot_arrays.Columns`.
+
+    Args:
+        arrays: Of the batch.
+        n: Numbers in a column.
+        dtype: Of 2, 4 or 8 bytes.
+    """
+
+    def __init__(self, arrays: "DeviceArrays", n: int, dtype: Any) -> None:
+        self._arrays = arrays
+        self._n = n
+        self._dtype = np.dtype(dtype)
+        self._bits = 8 * self._dtype.itemsize
+        self._memory = arrays.allocate(arrays.tiles * WIDTH * n * self._dtype.itemsize)
+        self.address = self._memory.address
+
+    def put(self, slots: Slots, values: NDArray[Any]) -> None:
+        """Write the columns of slots [k], values [k, n]."""
+        values = np.ascontiguousarray(values, self._dtype)
+        self._launch("put", slots, self._arrays.upload(values))
+
+    def clear(self, slots: Slots) -> None:
+        """Write zeros into the columns of slots [k]."""
+        self._launch("clear", slots)
+
+    def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
+        """Return [k, count]: the first numbers of the columns of slots [k], by default all n; waits for them."""
+        count = self._n if count is None else count
+        values = np.empty((len(slots), count), self._dtype)
+        if values.size:
+            taken = self._arrays.scratch(values.nbytes)
+            self._launch("take", slots, taken, count)
+            self._arrays.queue.download(taken, values)
+            self._arrays.wait()
+        return values
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy columns onto others."""
+        self._launch("move", sources, self._arrays.upload(_numbers(targets)))
+
+    def _launch(self, kernel: str, slots: Slots, *arguments: int) -> None:
+        if len(slots):
+            at = self._arrays.upload(_numbers(slots))
+            name = f"{kernel}_{self._bits}"
+            self._arrays.queue.launch(name, len(slots), _COPYING_PARTS, self.address, self._n, at, *arguments)
+
+
+class DeviceArrays:
+    """Makes the arrays of B slots on a device, and has a queue of its own for what is done with them.
+
+    Raises:
+        DeviceMemoryError: There is too little memory.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.device: Device = device()
+        self.queue: Queue = self.device.queue()
+        self.slots = slots
+        self.tiles = -(-slots // WIDTH)
+        self._kept: list[Memory] = []
+        self._staging = self.device.allocate(_STAGING)
+        self._used = 0  # bytes of it
+
+    def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
+        """Return columns of n zeros."""
+        return DeviceColumns(self, n, dtype)
+
+    def zeros(self, n: int) -> int:
+        """Return the address of n float32 for each slot, at first zeros."""
+        return self.allocate(4 * n * WIDTH * self.tiles).address
+
+    def counters(self) -> int:
+        """Return the address of an int64 for each slot of all tiles, at first zero."""
+        return self.allocate(8 * WIDTH * self.tiles).address
+
+    def constant(self, array: NDArray[Any]) -> int:
+        """Return the address of a copy of an array."""
+        memory = self.allocate(array.nbytes)
+        self.queue.upload(memory.address, np.array(array))
+        return memory.address
+
+    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
+        """Return the step `evolve_<name>` of a batch."""
+        return DeviceStep(self, name, structure, sizes)
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Return memory full of zeros that lives as long as this."""
+        self._kept.append(self.device.allocate(max(nbytes, 1)))
+        return self._kept[-1]
+
+    def scratch(self, nbytes: int) -> int:
+        """Return the address of memory that is good until what is queued has been waited for."""
+        nbytes = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        if self._used + nbytes > self._staging.nbytes:
+            self.wait()
+            if nbytes > self._staging.nbytes:
+                self._staging = self.device.allocate(2 * nbytes)
+        self._used += nbytes
+        return self._staging.address + self._used - nbytes
+
+    def upload(self, array: NDArray[Any]) -> int:
+        """Return the address of a copy of an array that is good until what is queued has been waited for."""
+        address = self.scratch(array.nbytes)
+        self.queue.upload(address, array)
+        return address
+
+    def wait(self) -> None:
+        """Return when all that is queued is done."""
+        self.queue.wait()
+        self._used = 0
+
+
+class DeviceStep:
+    """The step of a batch on a device, with the observations and actions of its slots on the host.
+
+    Args:
+        arrays: Of the batch.
+        name: Of the kernel.
+        structure: Its first argument; it holds the addresses of the batch's arrays.
+        sizes: O, A, and the neurons of the widest layer, among which threads are shared.
+    """
+
+    def __init__(
+        self, arrays: DeviceArrays, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]
+    ) -> None:
+        O, A, widest = sizes
+        self.arrays = arrays
+        self.observations: Float32 = arrays.device.host_array((arrays.slots, O), np.float32)
+        self.actions: Float32 = arrays.device.host_array((arrays.slots, A), np.float32)
+        self.input = arrays.allocate(self.observations.nbytes).address
+        self._output = arrays.allocate(self.actions.nbytes).address
+        self._name = name
+        self._structure = arrays.constant(np.frombuffer(bytes(structure), np.uint8))
+        self.parts = max(1, min(MOST_PARTS, -(-widest // _ABREAST)))
+
+    def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
+        """Begin a step of the first n slots, whose `observations` are up to date.
+
+        normalization, fingerprints: addresses of the structures by which it does these, too; 0 for neither.
+        """
+        queue = self.arrays.queue
+        queue.upload(self.input, self.observations[:n])
+        self.launch(n, normalization, fingerprints)
+        queue.download(self._output, self.actions[:n])
+
+    def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
+        """Run the kernel alone, on the observations that the device has."""
+        arguments = self._structure, normalization, fingerprints, self.input, self._output, n
+        self.arrays.queue.launch(self._name, -(-n // WIDTH), self.parts, *arguments)
+
+    def finish(self, n: int) -> Float32:
+        """Return [n, A]: the actions of the step that was begun, valid until the next begins."""
+        self.arrays.wait()
+        return self.actions[:n]
+
+    def __call__(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
+        n = len(observations)
+        self.observations[:n] = observations
+        self.begin(n)
+        return self.finish(n).copy()
+
+    def settle(self, slots: Slots) -> None:
+        """Make the updates of traces that wait, in the tiles of slots."""
+        tiles = np.unique(slots // WIDTH)
+        if len(tiles):
+            at = self.arrays.upload(_numbers(tiles))
+            self.arrays.queue.launch(f"{self._name}_settle", len(tiles), self.parts, self._structure, at)
+
+
+def _numbers(slots: Slots) -> NDArray[Any]:
+    return np.ascontiguousarray(slots, np.int64)

@@ -1,0 +1,147 @@
+"""Machine code for a device from networks/kernels.cu, by NVRTC: it needs neither a device nor a driver nor a toolkit.
+
+NVRTC is NVIDIA's compiler as a library (https://docs.nvidia.com/cuda/nvrtc). It is called with ctypes. The flags keep
+every operation rounded on its own: a fused multiply-add, a flushed denormal or an approximate division changes bits.
+"""
+
+import ctypes
+import ctypes.util
+import hashlib
+import os
+import site
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from evolve.errors import InputError
+
+_NETWORKS = Path(__file__).parents[1] / "networks"
+_SOURCE = _NETWORKS / "kernels.cu"
+_HEADERS = (Path(__file__).parent / "kernels", _NETWORKS / "kernels")
+EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
+"""The options that keep bits."""
+Kind = Literal["PTX", "CUBIN"]
+
+
+def source() -> dict[str, str]:
+    """Return the compilation unit, `kernels.cu`, and the headers that it includes, by name."""
+    headers = {path.name: path.read_text() for folder in _HEADERS for path in sorted(folder.glob("*.h"))}
+    return {_SOURCE.name: _SOURCE.read_text(), **headers}
+
+
+def machine_code(architecture: str, cache_folder: Path | None = None) -> bytes:
+    """Return the machine code of all kernels (CUBIN), compiled or from the cache on disk.
+
+    Args:
+        architecture: Of the device, such as "sm_90".
+        cache_folder: Where compiled code is kept, by source, options and architecture; None for the user's cache.
+
+    Raises:
+        InputError: NVRTC is missing, or cannot compile for this architecture.
+    """
+    files = source()
+    key = hashlib.sha256(repr((files, EXACT, architecture, _version())).encode()).hexdigest()
+    kept = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
+    try:
+        return kept.read_bytes()
+    except OSError:
+        code = compile_source(files, architecture, "CUBIN")
+        _keep(kept, code)
+        return code
+
+
+def compile_source(files: dict[str, str], architecture: str, kind: Kind, options: tuple[str, ...] = EXACT) -> bytes:
+    """Return what NVRTC makes of a compilation unit, the first of `files`, and its headers.
+
+    Raises:
+        InputError: NVRTC is missing, or cannot compile this.
+    """
+    nvrtc = _nvrtc()
+    (name, unit), *headers = ((name.encode(), text.encode()) for name, text in files.items())
+    texts = (ctypes.c_char_p * len(headers))(*(text for _, text in headers))
+    names = (ctypes.c_char_p * len(headers))(*(name for name, _ in headers))
+    program = ctypes.c_void_p()
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), unit, name, len(headers), texts, names), "create a program")
+    try:
+        flags = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
+        failed = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+        if failed:
+            log = _text(nvrtc, program, "ProgramLog").decode(errors="replace").strip()
+            raise InputError("compute.backend", f"kernels that compile for {architecture}", log or f"error {failed}")
+        return _text(nvrtc, program, kind)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def available() -> bool:
+    """Return whether NVRTC is installed."""
+    return _load() is not None
+
+
+def _text(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
+    """Return a text or a code that a program holds."""
+    size = ctypes.c_size_t()
+    _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"return {what}")
+    held = ctypes.create_string_buffer(size.value)
+    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, held), f"return {what}")
+    return held.raw if what == "CUBIN" else held.raw.rstrip(b"\0")
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        raise InputError("compute.backend", f"an NVRTC that can {what}", f"error {status}")
+
+
+def _nvrtc() -> Any:
+    nvrtc = _load()
+    if nvrtc is None:
+        cure = "Install it: pip install 'evolve[gpu]' (CUDA 13) or 'evolve[gpu-cuda12]'."
+        raise InputError(
+            "compute.backend", "NVRTC, which compiles the kernels of a GPU", "none that can be loaded", cure
+        )
+    return nvrtc
+
+
+@cache
+def _load() -> Any:
+    for path in _candidates():
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    return None
+
+
+def _candidates() -> list[str]:
+    """Return where NVRTC may lie: its wheels, a toolkit, and wherever the loader looks."""
+    packages = {*site.getsitepackages(), site.getusersitepackages(), *sys.path}
+    wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
+    toolkits = [f"{os.environ[name]}/lib64/libnvrtc.so" for name in ("CUDA_PATH", "CUDA_HOME") if name in os.environ]
+    by_name = ctypes.util.find_library("nvrtc")
+    found = [path for path in wheels if "builtins" not in path and ".alt." not in path]
+    return [*reversed(found), *toolkits, *([by_name] if by_name else []), "libnvrtc.so.13", "libnvrtc.so.12"]
+
+
+@cache
+def _version() -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "say its version")
+    return major.value, minor.value
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "evolve"
+
+
+def _keep(path: Path, code: bytes) -> None:
+    """Write compiled code, whole or not at all; a cache that cannot be written is no reason to stop."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as partial:
+            partial.write(code)
+        Path(partial.name).replace(path)
+    except OSError:
+        pass
