@@ -13,9 +13,9 @@ import numpy as np
 
 from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, parse
+from evolve.numerics.hashing import StepHashes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys, rollout
-from evolve.rollouts.step_hashes import StepHashes
 from evolve.training import Experiment, make_rollout, prepare
 
 

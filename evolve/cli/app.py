@@ -18,7 +18,7 @@ from evolve.cli.supervision import hand_over
 from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError
-from evolve.rollouts import Rollout
+from evolve.rollouts import AnyRollout
 from evolve.training import make_rollout
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -144,7 +144,7 @@ def _print_error(name: str, error: EvolveError) -> None:
 
 
 @lru_cache(maxsize=2)  # generations and their evaluation take turns
-def _ready_rollout(text: str) -> Rollout:
+def _ready_rollout(text: str) -> AnyRollout:
     """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on.
 
     Environments make and drop many objects; a garbage collector that looks at all the modules ever imported each time

@@ -21,7 +21,7 @@ _NAMES = {
     "network.name": tuple(NETWORKS),
     "strategy.name": tuple(STRATEGIES),
     "env.engine": ("gymnasium", "envpool"),
-    "compute.backend": ("auto", "numpy", "native"),
+    "compute.backend": ("auto", "numpy", "native", "cupy"),
     "workers": ("auto", "2", "4", "8"),
 }
 """What is offered for an option, by where its value goes."""

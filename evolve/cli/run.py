@@ -51,7 +51,12 @@ def _parser() -> Parser:
     )
     add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
-    add("--backend", dest="compute.backend", metavar="NAME", help="network arithmetic: auto, numpy or native")
+    add(
+        "--backend",
+        dest="compute.backend",
+        metavar="NAME",
+        help="network arithmetic: auto, numpy, native or cupy (a GPU)",
+    )
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
     report = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from evolve import environments, store
 from evolve.analysis.statistics import summary
@@ -21,6 +22,7 @@ from evolve.config import seconds
 from evolve.errors import EpisodeError, RunError, Stopped, pluralize
 from evolve.store import RunFile
 from evolve.training import iterate, prepare
+from evolve.training.backend_trial import choose_backend, on_host
 from evolve.training.foresight import Outlook, foresee
 from evolve.training.plan import PlannedRun, plan_runs, size_of
 from evolve.training.resume import check_and_create_runs, generations_on_disk, open_run, replace_run
@@ -60,9 +62,19 @@ def run_all(app: App, request: Request) -> None:
         _say(_loss(outlook))
     if app.transport.could_tolerate and supervised_workers() is None:
         print(_HINT, file=sys.stderr, flush=True)
+    runs = [_with_backend(run) for run in runs]
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
     report = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], report), flush=True)
+
+
+def _with_backend(run: PlannedRun) -> PlannedRun:
+    """Return a run with the back end that "auto" stands for here, and say what a GPU would do."""
+    experiment, trial = choose_backend(run.experiment)
+    for words in (str(trial or ""), on_host(experiment)):
+        if words:
+            _say(words)
+    return replace(run, experiment=experiment)
 
 
 def _who(app: App, request: Request) -> str:

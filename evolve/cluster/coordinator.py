@@ -17,7 +17,7 @@ from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.errors import FAILURES, RunError, Stopped
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeResults, ResultsCollector, Rollout, RolloutSpec
+from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, ResultsCollector, RolloutSpec
 from evolve.shapes import Float64, Int64
 
 _LARGEST_CHUNK = 2048  # episodes, unless there are more slots
@@ -55,7 +55,7 @@ class Coordinator:
         self._setup = 0
         self._serial = 0
         self._episode_seconds = 0.0  # of the last batch, each
-        self._own_rollout: Rollout | None = None
+        self._own_rollout: AnyRollout | None = None
         self._report: FailureReporter | None = None
         self._seconds = np.zeros((2, transport.size))
         self.progress: Callable[[Purpose, int, int, int], None] = _ignore

@@ -23,12 +23,12 @@ from evolve.cluster.messages import (
 from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import Watchdog, kill
 from evolve.errors import RunError
-from evolve.rollouts import EpisodeResults, Rollout, join, sum_traces
+from evolve.rollouts import AnyRollout, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
 _LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
 _MOST_FAILURES = 100  # described to the coordinator in one evaluation; all are counted, by their NaN
-MakeRollout = Callable[[str], Rollout]
+MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
 
 
@@ -43,7 +43,7 @@ class WorkerState:
     def __init__(self, transport: Transport, make_rollout: MakeRollout) -> None:
         self._transport = transport
         self._make_rollout = make_rollout
-        self._rollout: Rollout | None = None
+        self._rollout: AnyRollout | None = None
         self._watchdog: Watchdog | None = None
         self._serial = -1
         self._failures = 0
@@ -76,7 +76,7 @@ class WorkerState:
         if self._watchdog is not None:
             self._watchdog.rest()
 
-    def _set_up(self, rollout: Rollout) -> None:
+    def _set_up(self, rollout: AnyRollout) -> None:
         self.rest()
         self._rollout = rollout
         self._begin(-1)

@@ -77,14 +77,15 @@ class EarlyStopOptions(Options):
 class ComputeOptions(Options):
     """How the work is done; nothing here can change a fitness.
 
-    backend: who does the arithmetic of networks, with the same bits; "auto" takes native kernels where there are any.
+    backend: who does the arithmetic of networks, with the same bits: "numpy", "native" (compiled kernels), or "cupy" (a
+    GPU); "auto" takes a GPU where a trial shows that it pays, else native kernels where there are any.
     slots: how many episodes one process steps together; by default the engine chooses.
     time_limit: a run stops resumably, with exit code 75, after a time such as 23h50m, 90s or 2d.
     check: whether to try before a run that the same seed gives the same episode, and before a run is resumed that one
     episode of its log still goes as it went.
     """
 
-    backend: Literal["auto", "numpy", "native"] = "auto"
+    backend: Literal["auto", "numpy", "native", "cupy"] = "auto"
     slots: Annotated[int, Field(ge=1, le=65536)] | None = None
     time_limit: Duration | None = None
     check: bool = True

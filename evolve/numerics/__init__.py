@@ -5,7 +5,7 @@ are used, each rounded on its own and in an order written down here: no libm, no
 reduction whose order a library chooses.
 """
 
-from evolve.numerics.native import Backend, aligned, backend
+from evolve.numerics.native import Backend, aligned, backend, host_backend
 from evolve.numerics.portable import exp, normal_quantile, ordered_sum, sequential_sum, sigmoid, tanh
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "aligned",
     "backend",
     "exp",
+    "host_backend",
     "normal_quantile",
     "ordered_sum",
     "sequential_sum",

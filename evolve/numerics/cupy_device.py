@@ -133,22 +133,20 @@ class CupyQueue:
         self._runtime = runtime
         self._driver = driver
         self._stream = int(runtime.streamCreateWithFlags(_NON_BLOCKING))
-        self._alive: list[NDArray[Any]] = []  # what copies read and write
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
         self._device.transfers.add(up=source.nbytes)
-        self._copy(target, source.ctypes.data, source, _UP)
+        self._copy(target, source.ctypes.data, source.nbytes, _UP)
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host."""
         self._device.transfers.add(down=target.nbytes)
-        self._copy(target.ctypes.data, source, target, _DOWN)
+        self._copy(target.ctypes.data, source, target.nbytes, _DOWN)
 
-    def _copy(self, target: int, source: int, array: NDArray[Any], way: int) -> None:
-        self._alive.append(array)
+    def _copy(self, target: int, source: int, nbytes: int, way: int) -> None:
         try:
-            self._runtime.memcpyAsync(target, source, array.nbytes, way, self._stream)
+            self._runtime.memcpyAsync(target, source, nbytes, way, self._stream)
         except RuntimeError as error:
             raise RunError(f"the GPU failed while copying: {one_line(error)}") from None
 
@@ -171,7 +169,6 @@ class CupyQueue:
             self._runtime.streamSynchronize(self._stream)
         except RuntimeError as error:
             raise RunError(f"the GPU failed: {one_line(error)}") from None
-        self._alive.clear()
 
     def __del__(self) -> None:
         with suppress(RuntimeError, AttributeError, TypeError):  # the process ends, or the GPU has failed

@@ -28,7 +28,7 @@ class Memory(Protocol):
 class Queue(Protocol):
     """Work on a device, done in its order, while the host goes on.
 
-    Arrays are C-contiguous, and kept alive until `wait`; until then nobody changes what is copied.
+    Arrays are C-contiguous. Until `wait` the caller keeps them alive, and nobody changes what is copied.
     """
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
@@ -124,6 +124,11 @@ def device() -> Device:
 
         _OPEN.append(open_device())
     return _OPEN[0]
+
+
+def is_open() -> bool:
+    """Return whether this process has a device already."""
+    return bool(_OPEN)
 
 
 def use(other: Device) -> None:

@@ -82,6 +82,7 @@ class DeviceArrays:
         self._kept: list[Memory] = []
         self._staging = self.device.allocate(_STAGING)
         self._used = 0  # bytes of it
+        self._on_the_way: list[NDArray[Any]] = []
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
@@ -97,9 +98,9 @@ class DeviceArrays:
 
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
-        memory = self.allocate(array.nbytes)
-        self.queue.upload(memory.address, np.array(array))
-        return memory.address
+        address = self.allocate(array.nbytes).address
+        self._upload(address, np.array(array))
+        return address
 
     def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
         """Return the step `evolve_<name>` of a batch."""
@@ -123,12 +124,17 @@ class DeviceArrays:
     def upload(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array that is good until what is queued has been waited for."""
         address = self.scratch(array.nbytes)
-        self.queue.upload(address, array)
+        self._upload(address, array)
         return address
+
+    def _upload(self, address: int, array: NDArray[Any]) -> None:
+        self._on_the_way.append(array)
+        self.queue.upload(address, array)
 
     def wait(self) -> None:
         """Return when all that is queued is done."""
         self.queue.wait()
+        self._on_the_way.clear()
         self._used = 0
 
 

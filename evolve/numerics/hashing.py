@@ -6,12 +6,15 @@ h ← mix((h ⊕ fold) · M) takes in one row per step; each update is a bijecti
 step hashes of an episode are the top bytes of h after each step, which show in which step two episodes first differ.
 """
 
+import ctypes
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.shapes import Bool, Float32, UInt64
+from evolve.numerics import native
+from evolve.numerics.native import ADDRESS, INT64
+from evolve.shapes import Bool, Float32, Int32, Slots, UInt8, UInt64
 
 MAX_HASHED_STEPS = 4096
 """Steps of an episode that have a step hash; the fingerprint takes in all of them."""
@@ -20,6 +23,7 @@ QUIET_NAN = 0x7FC00000
 """What every NaN counts as: CPUs differ in its sign."""
 _ABSENT = np.uint32(0xFFFFFFFF)  # the bits of no number
 _AT_ONCE = 2**18  # numbers, so that little memory is taken
+_FIRST_CAPACITY = 256  # steps
 
 
 @cache
@@ -53,3 +57,95 @@ def update(states: UInt64, folds: UInt64) -> UInt64:
     h = (states ^ folds) * np.uint64(MULTIPLIER)
     mixed: UInt64 = h ^ (h >> np.uint64(32))
     return mixed
+
+
+class FingerprintsStructure(ctypes.Structure):
+    """`fingerprints` of kernels/fingerprints.h; it keeps none of the arrays that it points to alive."""
+
+    _fields_ = (
+        ("sizes", INT64 * 2), ("room", INT64), ("observations", ADDRESS), ("coefficients", ADDRESS),
+        ("states", ADDRESS), ("steps", ADDRESS), ("step_hashes", ADDRESS),
+    )  # fmt: skip
+
+
+class StepHashes:
+    """The two fingerprints of each of B slots, and a byte of both after each step; every back end gives the same bits.
+
+    observations: [B, O], C-contiguous, the array that `update` reads. action_size: A.
+    """
+
+    def __init__(self, observations: Float32, action_size: int, backend: native.Backend) -> None:
+        slots = len(observations)
+        self._observations = observations
+        self._action_size = action_size
+        self._native = backend == "native"
+        self._states = np.zeros((slots, 2), np.uint64)
+        self._steps = np.zeros(slots, np.int32)
+        self._coefficients = coefficients(max(observations.shape[1], action_size))
+        self._longest = 0  # at least the steps of every slot
+        self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
+        if self._native:
+            self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
+        self._bind()
+
+    def begin(self, slots: Slots) -> None:
+        """Begin episodes in slots [k]."""
+        self._states[slots] = 0
+        self._steps[slots] = 0
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy slots onto others."""
+        for array in (self._states, self._steps, self._hashes):
+            array[targets] = array[sources]
+
+    def update(self, outputs: Float32) -> None:
+        """Take in one step of the first n slots: their observations, and network outputs [n, A]."""
+        if self._longest == self._hashes.shape[1]:
+            self._grow()
+        self._longest += 1
+        n = len(outputs)
+        if self._native:
+            self._kernel(self._address, native.address(np.ascontiguousarray(outputs)), n)
+            return
+        for which, rows in enumerate((self._observations[:n], outputs)):
+            self._states[:n, which] = update(self._states[:n, which], fold(_words(rows)))
+        at = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
+        self._hashes[at, self._steps[at]] = self._states[at] >> np.uint64(56)
+        self._steps[:n] += 1
+
+    def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
+        """Return fingerprints [k, 2] and step hashes [Σ min(length, MAX_HASHED_STEPS), 2], end to end, of slots [k]."""
+        kept = np.minimum(lengths, MAX_HASHED_STEPS)
+        longest = int(kept.max(initial=0))
+        return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], kept)
+
+    def _grow(self) -> None:
+        """Double the capacity, unless no episode has reached it yet, or it is large enough."""
+        self._longest = int(self._steps.max())
+        capacity = self._hashes.shape[1]
+        if self._longest < capacity:
+            return
+        if capacity < MAX_HASHED_STEPS:
+            self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
+            self._bind()
+        else:
+            self._longest = -(2**62)  # never again
+
+    def _bind(self) -> None:
+        if self._native:
+            arrays = self._observations, self._coefficients, self._states, self._steps, self._hashes
+            addresses = (array.ctypes.data for array in arrays)
+            sizes = (INT64 * 2)(self._observations.shape[1], self._action_size)
+            self._arguments = FingerprintsStructure(sizes, self._hashes.shape[1], *addresses)
+            self._address = ctypes.addressof(self._arguments)
+
+
+def end_to_end(pairs: NDArray[np.uint16], kept: Int32) -> UInt8:
+    """Return [Σ kept, 2]: the first kept [k] of the pairs of bytes [k, longest] of each row."""
+    return pairs[np.arange(pairs.shape[1]) < kept[:, None]].view(np.uint8).reshape(-1, 2)
+
+
+def _words(rows: Float32) -> NDArray[np.uint32]:
+    words = np.ascontiguousarray(rows).view(np.uint32)
+    missing = np.isnan(rows)
+    return np.where(missing, np.uint32(QUIET_NAN), words) if missing.any() else words

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
+from evolve.numerics.device import device
 from evolve.shapes import Float32, Int64, Slots
 
 Backend = Literal["numpy", "native", "cupy"]
@@ -76,14 +77,22 @@ def lanes() -> int:
 def backend(name: str) -> Backend:
     """Return the back end that `compute.backend` names; "auto" is native where it was built.
 
-    Raises InputError when native is asked for and was not built.
+    Raises InputError when native is asked for and was not built, or a GPU and there is none that can be used.
     """
+    if name == "cupy":
+        device()
+        return "cupy"
     if name == "numpy" or (name == "auto" and not available()):
         return "numpy"
     if not available():
         cure = 'Install a C compiler and run pip install again, or use compute.backend="numpy": the bits are the same.'
         raise InputError("compute.backend", "a back end that was built", name, cure)
     return "native"
+
+
+def host_backend(name: str) -> Literal["numpy", "native"]:
+    """Return the same for what is too little work for a GPU; it is done on the host then."""
+    return "numpy" if backend("auto" if name == "cupy" else name) == "numpy" else "native"
 
 
 def aligned(*shape: int) -> Float32:

@@ -8,24 +8,29 @@ from evolve.rollouts.episodes import (
     EPISODE_QUANTITIES,
     EpisodeBatch,
     EpisodeFailure,
+    EpisodeQueue,
     EpisodeResults,
     RolloutSpec,
     generation_keys,
     join,
 )
+from evolve.rollouts.halves import AnyRollout, RolloutInHalves
 from evolve.rollouts.normalization import Moments
 from evolve.rollouts.results import PopulationResults, ResultsCollector, by_candidate, sum_traces
 from evolve.rollouts.rollout import Rollout
 
 __all__ = [
     "EPISODE_QUANTITIES",
+    "AnyRollout",
     "EpisodeBatch",
     "EpisodeFailure",
+    "EpisodeQueue",
     "EpisodeResults",
     "Moments",
     "PopulationResults",
     "ResultsCollector",
     "Rollout",
+    "RolloutInHalves",
     "RolloutSpec",
     "by_candidate",
     "generation_keys",

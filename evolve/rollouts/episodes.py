@@ -6,6 +6,7 @@ episode) and may come in any order. A quantity that every episode has is declare
 knowing it.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -122,6 +123,36 @@ class EpisodeBatch:
         generations, candidates = self.keys[self.rows].T
         episodes = self.episodes.astype(np.int64)
         return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
+
+
+class EpisodeQueue:
+    """Episodes that wait for a free slot."""
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[EpisodeBatch, Int64, int]] = deque()  # with environment seeds, and how many are gone
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, batch: EpisodeBatch) -> None:
+        """Let the episodes of a batch wait."""
+        self._batches.append((batch, batch.environment_seeds(), 0))
+        self._length += len(batch)
+
+    def take(self, limit: int) -> tuple[EpisodeBatch, Int64, slice]:
+        """Return the first batch, the seeds of its environments [N], and which of its episodes go, at most `limit`."""
+        batch, seeds, gone = self._batches.popleft()
+        part = slice(gone, min(len(batch), gone + limit))
+        if part.stop < len(batch):
+            self._batches.appendleft((batch, seeds, part.stop))
+        self._length -= part.stop - gone
+        return batch, seeds, part
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._batches.clear()
+        self._length = 0
 
 
 def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:

@@ -68,7 +68,7 @@ class Moments:
         return cls(int(count[0]), sums)
 
 
-class _Structure(ctypes.Structure):
+class NormalizationStructure(ctypes.Structure):
     """`normalization` of numerics/kernels/normalization.h; it keeps none of the arrays that it points to alive."""
 
     _fields_ = (
@@ -91,7 +91,7 @@ class ObservationNormalizer:
         self._native = backend == "native"
         if self._native:
             arrays = (observations, self._normalizers, self._moments, self._normalized)
-            self._arguments = _Structure(O, *(array.ctypes.data for array in arrays))
+            self._arguments = NormalizationStructure(O, *(array.ctypes.data for array in arrays))
             self._address = ctypes.addressof(self._arguments)
             self._kernel = native.bind("normalize", [ADDRESS, INT64])
 

@@ -2,12 +2,12 @@
 
 Episodes wait in a queue until there is a free slot; a slot whose episode has ended stands idle until the next begins
 there. Every tick is one batched network call over the slots up to the last live one, and one environment step of each
-live slot. When the queue has run dry, live slots move together.
+live slot; the call is begun and finished, so that a device may be at work meanwhile. When the queue has run dry, live
+slots move together.
 """
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -15,12 +15,11 @@ import numpy as np
 from evolve.environments import Engine
 from evolve.networks import Network
 from evolve.numerics import Backend
-from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeQueue, EpisodeResults
 from evolve.rollouts.failures import FailureDetector
-from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.rollouts.inference import make_inference
 from evolve.rollouts.results import quantize_traces
-from evolve.rollouts.step_hashes import StepHashes
-from evolve.shapes import Bool, Float32, Float64, Int64, Slots
+from evolve.shapes import Bool, Float32, Float64, Slots
 
 
 class Rollout:
@@ -33,6 +32,11 @@ class Rollout:
         backend: By which the network computes; the bits are the same.
         max_episode_seconds: How long an episode may take, wall time.
         normalize: Whether networks see normalized observations.
+        check: Whether the copies to and from a device are watched.
+        queue: Of the episodes, if others take from it, too.
+
+    Raises:
+        DeviceMemoryError: A device has too little memory for so many slots.
     """
 
     def __init__(
@@ -43,19 +47,20 @@ class Rollout:
         backend: Backend,
         max_episode_seconds: float = math.inf,
         normalize: bool = False,
+        check: bool = False,
+        queue: EpisodeQueue | None = None,
     ) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """How long environments have been at work."""
         self._engine = engine
-        self._batch = network.batch(slots, backend)
-        self._observations = np.zeros((slots, engine.observation_size), np.float32)
-        self._hashes = StepHashes(self._observations, engine.action_size, backend)
-        self._normalizer = ObservationNormalizer(self._observations, backend) if normalize else None
+        self._inference = make_inference(network, slots, engine.action_size, backend, normalize, check)
+        self._observations = self._inference.observations
         self._detector = FailureDetector(engine, self._observations, max_episode_seconds)
         self._failures: list[EpisodeFailure] = []
-        self._queue: deque[tuple[EpisodeBatch, Int64, int]] = deque()  # with environment seeds, and how many have begun
-        self._queued = 0
+        self._queue = EpisodeQueue() if queue is None else queue
+        self.begun = False
+        """Whether a tick is under way."""
         self._free = np.ones(slots, np.bool_)
         self._genomes = np.zeros(slots, np.int32)
         self._episodes = np.zeros(slots, np.int32)
@@ -68,20 +73,31 @@ class Rollout:
     @property
     def pending(self) -> int:
         """Episodes that are queued or running."""
-        return self._queued + len(self._live)
+        return len(self._queue) + len(self._live)
+
+    @property
+    def running(self) -> int:
+        """Episodes that are running."""
+        return len(self._live)
+
+    @property
+    def ticking(self) -> int:
+        """How many episodes the next tick steps."""
+        return len(self._live)
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes and begin as many as there are free slots."""
-        self._queue.append((batch, batch.environment_seeds(), 0))
-        self._queued += len(batch)
-        self._fill()
+        self._queue.append(batch)
+        self.fill()
 
     def clear(self) -> None:
         """Forget every episode."""
+        if self.begun:
+            self._inference.finish()
+            self.begun = False
         self._queue.clear()
         self._failures.clear()
         self._engine.faults.clear()
-        self._queued = 0
         self._free[:] = True
         self._look()
 
@@ -95,11 +111,20 @@ class Rollout:
 
     def tick(self) -> EpisodeResults | None:
         """Advance every live slot by one step; return the results of the episodes that ended, None for none."""
+        self.begin()
+        return self.finish()
+
+    def begin(self) -> None:
+        """Begin a tick: let networks answer to what the slots see. Nothing but `finish` may follow, or `clear`."""
+        self._inference.begin(self._span)
+        self.begun = True
+
+    def finish(self) -> EpisodeResults | None:
+        """Finish a tick: let environments take a step; return the results of the episodes that ended, None for none."""
         rows = self._rows
         n = self._span
-        seen = self._observations[:n] if self._normalizer is None else self._normalizer.normalize(n)
-        outputs = self._batch.step(seen)
-        self._hashes.update(outputs)
+        outputs = self._inference.finish()
+        self.begun = False
         rewards, ended = self._step_environments(outputs[rows])
         self._lengths[rows] += 1
         self._detector.after_step(self._live, n, rewards)
@@ -108,8 +133,8 @@ class Rollout:
         self._returns[rows] += rewards
         if not ended.any():
             return None
-        results = self._finish(self._live[ended])
-        self._fill()
+        results = self._results(self._live[ended])
+        self.fill()
         return results
 
     def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool]:
@@ -139,29 +164,32 @@ class Rollout:
         failures, self._failures = self._failures, []
         return failures
 
-    def _finish(self, slots: Slots) -> EpisodeResults:
+    def _results(self, slots: Slots) -> EpisodeResults:
         self._free[slots] = True
         self._look()
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
-        fingerprints, step_hashes = self._hashes.of(slots, lengths)
+        fingerprints, step_hashes = self._inference.hashes(slots, lengths)
         return EpisodeResults(
             genomes=genomes,
             episodes=self._episodes[slots],
             returns=self._returns[slots],
             lengths=lengths,
             fingerprints=fingerprints,
-            moments=np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots),
+            moments=self._inference.moments(slots),
             episode_seconds=self._seconds[slots],
             step_hashes=step_hashes,
             traced=genomes,
-            traces=quantize_traces(self._batch.traces(slots)),
+            traces=quantize_traces(self._inference.traces(slots)),
         )
 
-    def _fill(self) -> None:
-        """Begin queued episodes in free slots, if there are enough of these or nothing else to do; else close up."""
+    def fill(self, most: int | None = None) -> None:
+        """Begin queued episodes in free slots, if there are enough of these or nothing else to do; else close up.
+
+        most: How many to begin at most.
+        """
         free = len(self._free) - len(self._live)
-        n = min(free, self._queued)
+        n = min(free, len(self._queue) if most is None else most)
         if n and (not len(self._live) or free >= self._engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
@@ -174,7 +202,6 @@ class Rollout:
         self._returns[slots] = 0.0
         self._lengths[slots] = 0
         self._free[slots] = False
-        self._hashes.begin(slots)
         self._look()
         self._detector.begin(slots)
         begin = time.perf_counter()
@@ -187,30 +214,23 @@ class Rollout:
 
     def _load(self, slots: Slots) -> int:
         """Put queued episodes, all of one batch, into the first of these slots; return how many."""
-        batch, seeds, begun = self._queue.popleft()
-        n = min(len(slots), len(batch) - begun)
-        if begun + n < len(batch):
-            self._queue.appendleft((batch, seeds, begun + n))
-        self._queued -= n
-        part = slice(begun, begun + n)
-        at = slots[:n]
+        batch, seeds, part = self._queue.take(len(slots))
         rows = batch.rows[part]
-        self._batch.load(at, batch.genomes.weights[rows], batch.genomes.mask[rows], seeds[part])
-        if self._normalizer is not None:
-            self._normalizer.begin(at, batch.normalizers[rows])
+        at = slots[: len(rows)]
+        genomes = batch.genomes
+        self._inference.load(at, genomes.weights[rows], genomes.mask[rows], seeds[part], batch.normalizers[rows])
         self._genomes[at] = batch.genome_ids[rows]
         self._episodes[at] = batch.episodes[part]
         self._seeds[at] = seeds[part]
-        return n
+        return len(rows)
 
     def _close_up(self) -> None:
         """Move the last live slots into the first free ones, until the live slots are the first n."""
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
         sources = self._live[n - len(targets) :]
-        for part in (self._batch, self._engine, self._hashes, self._normalizer, self._detector):
-            if part is not None:
-                part.move(sources, targets)
+        for part in (self._inference, self._engine, self._detector):
+            part.move(sources, targets)
         for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths,
                       self._seconds):  # fmt: skip
             array[targets] = array[sources]

@@ -9,7 +9,6 @@ from evolve.training.experiment import (
     Experiment,
     is_portable,
     load_config,
-    make_rollout,
     prepare,
     reload,
     settings_text,
@@ -17,6 +16,7 @@ from evolve.training.experiment import (
 )
 from evolve.training.fitness import connection_costs, evaluate_population, mean_return
 from evolve.training.loop import iterate
+from evolve.training.making_rollouts import make_rollout
 from evolve.training.manifest import manifest
 from evolve.training.run_log import RunLog, RunState, final_champion, normalizer_of, restore
 

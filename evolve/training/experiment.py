@@ -5,15 +5,15 @@ import math
 import os
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Literal
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.config import ComputeOptions, Config, EnvOptions, annotated_toml, parse, read_table
 from evolve.errors import InputError
 from evolve.networks import NETWORKS, Network
-from evolve.numerics import backend
-from evolve.rollouts import Rollout, RolloutSpec
+from evolve.numerics import Backend, backend
+from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 
 _LOG = logging.getLogger("evolve")
@@ -21,24 +21,40 @@ _LOG = logging.getLogger("evolve")
 
 @dataclass(frozen=True)
 class Experiment:
-    """A configuration in full, the network it describes, and A, the network outputs that make one action."""
+    """A configuration in full, and what it describes.
+
+    action_size: A, the network outputs that make one action. chosen_backend: what compute.backend = "auto" stands for
+    here; by default the native kernels, or NumPy.
+    """
 
     config: Config
     network: Network
     action_size: int
+    chosen_backend: Literal["numpy", "native", "cupy"] | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """By which networks compute."""
+        return backend(self.chosen_backend or self.config.compute.backend)
 
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
         """What plays the episodes of this experiment, on any rank."""
         env = self.config.env
         return RolloutSpec(
-            experiment=self.config.to_toml(),
+            experiment=self._as_computed().to_toml(),
             slots=self.config.compute.slots or 1,
             num_traces=self.network.num_traces,
             max_episode_seconds=env.max_episode_seconds,
             on_failure=env.on_failure,
             chunk_seconds=environments.chunk_seconds(env),
         )
+
+    def _as_computed(self) -> Config:
+        if self.chosen_backend is None:
+            return self.config
+        compute = self.config.compute.model_copy(update={"backend": self.chosen_backend})
+        return self.config.model_copy(update={"compute": compute})
 
     def in_evaluation(self) -> "Experiment":
         """Return this experiment as its validation and held-out episodes are played, with their own limit of steps."""
@@ -64,16 +80,6 @@ def load_config(text: str, source: str = "the experiment") -> Config:
 def settings_text(config: Config) -> str:
     """Return a configuration in full as TOML that says what its settings mean. Raises InputError for a bad one."""
     return annotated_toml(config)
-
-
-def make_rollout(text: str) -> Rollout:
-    """Return the rollout of an experiment (TOML text)."""
-    config = load_config(text)
-    slots = config.compute.slots or 1
-    engine = environments.make(config.env, slots)
-    network = networks.make(config.network, engine.observation_size, engine.action_size)
-    seconds, normalize = config.env.max_episode_seconds, config.normalize_observations
-    return Rollout(engine, network, slots, backend(config.compute.backend), seconds, normalize)
 
 
 def prepare(config: Config) -> Experiment:

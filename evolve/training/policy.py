@@ -6,7 +6,7 @@ import numpy as np
 
 from evolve import environments
 from evolve.genome import Genomes
-from evolve.numerics import backend
+from evolve.numerics import host_backend
 from evolve.rollouts.normalization import ObservationNormalizer
 from evolve.shapes import Float32
 from evolve.training.experiment import Experiment
@@ -28,7 +28,7 @@ class Policy:
         self.genome = genome
         self._engine = environments.make(experiment.config.env, slots=1)
         self._engine.close()  # its environment; what it knows of observations and actions stays
-        kernel = backend(experiment.config.compute.backend)
+        kernel = host_backend(experiment.config.compute.backend)
         self._batch = experiment.network.batch(1, kernel)
         self._observations = np.zeros((1, self._engine.observation_size), np.float32)
         self._normalizer = None

@@ -9,7 +9,6 @@ from evolve import __version__, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
 from evolve.errors import InputError, Stopped, pluralize
-from evolve.numerics import backend
 from evolve.store import Header, RunFile, StoredRun
 from evolve.training.experiment import Experiment, is_portable, load_config, validate_new_run
 from evolve.training.manifest import manifest, revision
@@ -113,7 +112,7 @@ def _is_kept(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
 
 def _header(run: PlannedRun, transport: Transport) -> Header:
     config = run.experiment.config
-    about = manifest(transport, backend(config.compute.backend), is_portable(config))
+    about = manifest(transport, run.experiment.backend, is_portable(config))
     return Header(config.to_toml(), about, run.seed, config.env.id)
 
 

@@ -10,7 +10,7 @@ from evolve import environments
 from evolve.cluster import Watchdog
 from evolve.environments import Engine, Mode
 from evolve.errors import EpisodeError
-from evolve.numerics import backend
+from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import (
     EpisodeBatch,
@@ -53,7 +53,7 @@ def play(
     """
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
-    kernel = backend(config.compute.backend)
+    kernel = host_backend(config.compute.backend)
     rollout = Rollout(engine, experiment.network, 1, kernel, seconds, config.normalize_observations)
     results = None
     failures: list[EpisodeFailure] = []

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from conftest import environment
 
-from evolve.cli.bench import inference, startup
+from evolve.cli.bench import network_speed, startup
 from evolve.cli.bench.rollouts import list_schedule
 
 
@@ -29,7 +29,7 @@ def test_the_bench_compares_the_same_work(command):
 def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
     pytest.importorskip("envpool")
     monkeypatch.setattr(startup, "figures", partial(startup.figures, rounds=1))  # they need not be precise
-    monkeypatch.setattr(inference, "row", partial(inference.row, rounds=1, seconds=0.002))
+    monkeypatch.setattr(network_speed, "row", partial(network_speed.row, rounds=1, seconds=0.002))
     words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
     done = call("bench", *words, "--pairs", 1, "--ranks", 2, **environment())
     assert done.code == 0, done.err

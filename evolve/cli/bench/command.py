@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App, launch
-from evolve.cli.bench import inference, rollouts, startup, tables
+from evolve.cli.bench import network_speed, rollouts, startup, tables
 from evolve.cli.bench.recording import population
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cli.signals import StopFlag
@@ -113,7 +113,7 @@ def _body(app: App, argv: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             figures["startup"] = startup.figures(_words(experiment), folder)
         show(tables.startup(figures["startup"]))
-        figures["inference"] = inference.table(experiment.network)
+        figures["inference"] = network_speed.table(experiment.network)
         show(tables.inference(figures["inference"]))
     if arguments["pairs"]:
         figures["rollouts"] = _sweep(experiment, arguments, argv, app.stop, show)

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, fold
+from evolve.numerics.hashing import MAX_HASHED_STEPS, StepHashes, coefficients, fold
 from evolve.numerics.native import available
-from evolve.rollouts.step_hashes import StepHashes
 
 BACKENDS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not available(), reason="no compiler"))]
 O, A = 5, 3

@@ -1,0 +1,126 @@
+"""Whether a GPU pays, by a short trial of the experiment itself: its network and its environment.
+
+With environments on the CPU the gain is at most (environment + network) / environment: where a step of the environment
+takes most of the time, nothing is won. So "auto" takes a GPU only where the trial is faster by `LEAST_GAIN`.
+"""
+
+import importlib.util
+import time
+from dataclasses import dataclass, replace
+
+from evolve.errors import InputError
+from evolve.numerics import host_backend
+from evolve.numerics.device import device, is_open
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import AnyRollout, EpisodeBatch, Moments, generation_keys
+from evolve.rollouts.device_inference import device_step
+from evolve.strategies import initial_genomes
+from evolve.training.experiment import Experiment
+from evolve.training.making_rollouts import rollout_of
+
+LEAST_GAIN = 1.3
+"""How many times as fast a GPU has to be."""
+_SECONDS = 0.5  # of each trial
+_WARM_UP = 4  # ticks
+_MOST_GENOMES = 64
+
+
+@dataclass(frozen=True)
+class BackendTrial:
+    """How fast an experiment was on the host and on a device, environment steps per second."""
+
+    host: str
+    device: str
+    host_speed: float
+    device_speed: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the device is faster by `LEAST_GAIN`."""
+        return self.device_speed >= LEAST_GAIN * self.host_speed
+
+    def __str__(self) -> str:
+        gain = self.device_speed / self.host_speed
+        steps = f"{self.device_speed:,.0f} against {self.host_speed:,.0f} steps/s in a trial, network and environment"
+        if self.pays:
+            return f"backend cupy: the {self.device} is {gain:.2f} × as fast as {self.host} ({steps})"
+        verdict = f"the {self.device} would be {gain:.2f} × as fast, less than the {LEAST_GAIN} that are worth it"
+        return f"backend {self.host}: {verdict} ({steps})"
+
+
+def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | None]:
+    """Return an experiment with the back end that "auto" stands for on this machine, and what the trial has shown.
+
+    There is no trial, and None, where another back end is asked for, or no GPU can be used.
+    """
+    compute = experiment.config.compute
+    if compute.backend != "auto" or not _in_sight():
+        return experiment, None
+    names = host_backend("auto"), "cupy"
+    host, gpu = (_speed(experiment, name) for name in names)
+    trial = BackendTrial(names[0], device().name, host, gpu)
+    return replace(experiment, chosen_backend="cupy" if trial.pays else names[0]), trial
+
+
+def on_host(experiment: Experiment) -> str:
+    """Return a sentence if a network is to run on a device and cannot, "" otherwise."""
+    if experiment.backend != "cupy" or device_step(experiment.network.batch(1, "cupy")) is not None:
+        return ""
+    name = experiment.config.network.name
+    return (
+        f"the network {name} has no step for a GPU: the {host_backend('auto')} back end computes it, with the same bits"
+    )
+
+
+def _in_sight() -> bool:
+    """Return whether a GPU can be used; where CuPy is not installed, nothing is tried."""
+    if is_open():
+        return True
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    try:
+        device()
+    except InputError:
+        return False
+    return True
+
+
+def _speed(experiment: Experiment, backend: str) -> float:
+    """Return the environment steps per second of a back end; 0 when it has too little memory for the slots."""
+    compute = experiment.config.compute.model_copy(update={"backend": backend})
+    config = experiment.config.model_copy(update={"compute": compute})
+    try:
+        rollout = rollout_of(config)
+    except InputError:
+        return 0.0
+    at_once = min(config.compute.slots or 1, config.population * config.episodes)
+    genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
+    normalizer = Moments.none(experiment.network.observation_size).normalizer()
+    batch = EpisodeBatch.of(
+        0,
+        Purpose.CHECK,
+        genomes,
+        generation_keys(0, len(genomes)),
+        range(-(-at_once // len(genomes))),
+        normalizer if config.normalize_observations else None,
+    )
+    return _ticking(rollout, batch)
+
+
+def _ticking(rollout: AnyRollout, batch: EpisodeBatch) -> float:
+    rollout.submit(batch)
+    steps = 0
+    begin = 0.0
+    ticks = 0
+    while ticks <= _WARM_UP or time.perf_counter() - begin < _SECONDS:
+        if ticks == _WARM_UP:
+            begin = time.perf_counter()
+            steps = 0
+        if rollout.pending < len(batch) / 2:
+            rollout.submit(batch)
+        steps += rollout.ticking
+        rollout.tick()
+        ticks += 1
+    speed = steps / (time.perf_counter() - begin)
+    rollout.clear()
+    return speed
