@@ -20,9 +20,12 @@ import hypothesis
 import psutil
 import pytest
 
+from evolve.numerics import device
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))  # toys: the tests' own environments, by module:Id
+from emulation import EmulatedDevice, emulation_available  # noqa: E402 - it lies there
 
 hypothesis.settings.register_profile(  # neighbours on the machine may take all of its time
     "evolve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -52,6 +55,15 @@ def without(*modules: str) -> dict[str, str]:
     """Return the environment variables of a command in which modules cannot be imported."""
     path = os.pathsep.join([str(HERE / "without"), str(ROOT), str(HERE)])
     return {"EVOLVE_WITHOUT": ",".join(modules), "PYTHONPATH": path}
+
+
+@pytest.fixture
+def emulated_device(monkeypatch):
+    """Let the device of this process be one that executes the kernels' machine instructions on the host."""
+    if not emulation_available():
+        pytest.skip("no gcc or no NVRTC")
+    monkeypatch.setattr(device, "_OPEN", [EmulatedDevice()])
+    return device.device()
 
 
 @pytest.fixture(scope="session", autouse=True)

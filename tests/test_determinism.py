@@ -8,6 +8,7 @@ import sys
 import h5py
 import pytest
 from conftest import Process, environment
+from emulation import emulation_available
 from old_digest import old_digests
 
 from evolve import store
@@ -76,6 +77,12 @@ def test_back_ends_do_not_matter(digests, golden, backend, ranks):
     if backend == "native" and not native.available():
         pytest.skip("the native kernels were not built")
     assert digests(*QUICK, "--backend", backend, ranks=ranks)[0] == golden["cartpole_digests"]
+
+
+@pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_a_device_does_not_matter(digests, golden, ranks):
+    assert digests(*QUICK, "--backend", "cupy", module="emulated_run", ranks=ranks)[0] == golden["cartpole_digests"]
 
 
 MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose

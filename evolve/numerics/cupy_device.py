@@ -39,7 +39,7 @@ def open_device() -> "CupyDevice":
         count = int(cuda.runtime.getDeviceCount())
     except RuntimeError as error:
         cure = f"Install a driver of NVIDIA's that is new enough for CuPy. {_OTHERWISE}"
-        raise InputError("compute.backend", "a driver that finds a GPU", one_line(error), cure) from None
+        raise InputError("compute.backend", "a driver that finds a GPU", str(error), cure) from None
     if not count:
         raise InputError("compute.backend", "a GPU", "none on this machine", _OTHERWISE)
     rank, ranks = _from_environment(_LOCAL_RANK, 0), _from_environment(_LOCAL_SIZE, 1)
@@ -48,7 +48,7 @@ def open_device() -> "CupyDevice":
     try:
         return CupyDevice(cuda, number, sharing)
     except RuntimeError as error:  # a GPU that others have to themselves, say
-        raise InputError("compute.backend", f"GPU {number} to be usable", one_line(error), _OTHERWISE) from None
+        raise InputError("compute.backend", f"GPU {number} to be usable", str(error), _OTHERWISE) from None
 
 
 class CupyDevice:

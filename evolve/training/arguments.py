@@ -1,5 +1,6 @@
 """The run that the arguments of a Python call ask for."""
 
+import logging
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import experiments
 from evolve.errors import InputError
+from evolve.training.backend_trial import choose_backend
 from evolve.training.experiment import prepare
 from evolve.training.plan import PlannedRun, plan_runs
 from evolve.training.resume import check_same_run, experiment_table
@@ -41,7 +43,10 @@ def plan_from_arguments(
     config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
     if file is not None:
         check_same_run(config, stored, file)
-    return plan_runs([prepare(config)], file)[0]
+    experiment, trial = choose_backend(prepare(config))
+    if trial is not None:
+        _LOG.info("%s", trial)
+    return plan_runs([experiment], file)[0]
 
 
 def _seed(seed: int) -> int:
@@ -59,4 +64,5 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
         set_key(table, key, list(value) if isinstance(value, tuple) else value)
 
 
+_LOG = logging.getLogger("evolve")
 _NAMES = {"env": "id", "network": "name", "strategy": "name"}

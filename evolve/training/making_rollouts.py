@@ -24,9 +24,10 @@ def rollout_of(config: Config) -> AnyRollout:
     try:
         return _on_device(config, slots)
     except DeviceMemoryError as error:
-        expected = f"at most {_slots_that_fit(config):,} slots, which fit into the {device().name}'s memory"
         came = f"{slots:,}, for which {error.needed:,} bytes more were needed, and {error.free:,} free"
-        raise InputError("compute.slots", expected, came) from None
+    fitting = _slots_that_fit(config)  # not before the error has let go of what there was memory for
+    expected = f"at most {fitting:,} slots, which fit into the memory of {device().name}"
+    raise InputError("compute.slots", expected, came)
 
 
 def _on_device(config: Config, slots: int) -> AnyRollout:
@@ -50,15 +51,22 @@ def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> R
     )
 
 
+def _needed(config: Config, slots: int) -> int:
+    """Return the bytes that a rollout takes on the device."""
+    before = device().allocated
+    rollout = _on_device(config, slots)
+    needed = device().allocated - before
+    del rollout
+    return needed
+
+
 def _slots_that_fit(config: Config) -> int:
     """Return how many slots the device of this process has memory for: what a tile needs is tried."""
     free = device().free_memory()
-    needed = []
-    for tiles in (1, 2):
-        before = device().allocated
-        rollout = _on_device(config, 2 * WIDTH * tiles)
-        needed.append(device().allocated - before)
-        del rollout
+    try:
+        needed = [_needed(config, 2 * WIDTH * tiles) for tiles in (1, 2)]
+    except DeviceMemoryError:
+        return 0
     per_slot = (needed[1] - needed[0]) / (2 * WIDTH)
     fixed = 2 * needed[0] - needed[1]
     return max(0, int((free - fixed) / per_slot) // (2 * WIDTH) * (2 * WIDTH))

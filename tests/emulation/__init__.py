@@ -1,0 +1,7 @@
+"""A device on the host, for tests: it executes what NVRTC makes for a GPU, instruction by instruction."""
+
+from emulation.compiled import emulation_available
+from emulation.device import EmulatedDevice, KernelError
+from emulation.ptx import NotExactError
+
+__all__ = ["EmulatedDevice", "KernelError", "NotExactError", "emulation_available"]

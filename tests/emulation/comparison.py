@@ -1,0 +1,48 @@
+"""Whole episodes on a device against the array reference: actions, traces, moments and fingerprints, to the bit."""
+
+import numpy as np
+
+from emulation.device import EmulatedDevice
+from evolve.genome import concatenate
+from evolve.networks import Network, make
+from evolve.numerics.streams import Purpose, Stream
+from evolve.rollouts.inference import make_inference
+
+
+def played(network: Network, action_size: int, backend: str, slots: int, steps: int):
+    """Return what slots of different genomes answer to observations of all magnitudes, and what is kept of them."""
+    O, everybody = network.observation_size, np.arange(slots)
+    rng = np.random.Generator(np.random.Philox(slots))
+    genomes = concatenate(*(network.init(Stream(slot, Purpose.INIT)) for slot in range(slots)))
+    inference = make_inference(network, slots, action_size, backend, normalize=True, check=True)
+    normalizers = rng.uniform(0.5, 2, (slots, 2, O)).astype(np.float32)
+    inference.load(everybody, genomes.weights, genomes.mask, everybody + 7, normalizers)
+    actions = []
+    for _ in range(steps):
+        inference.observations[:] = rng.standard_normal((slots, O)) * 10.0 ** rng.integers(-30, 4, (slots, 1))
+        inference.begin(slots)
+        actions.append(inference.finish().copy())
+    fingerprints, hashes = inference.hashes(everybody, np.full(slots, steps, np.int32))
+    kept = {"traces": inference.traces(everybody), "moments": inference.moments(everybody)}
+    return {"actions": np.array(actions), "fingerprints": fingerprints, "hashes": hashes, **kept}
+
+
+def differences(emulated: EmulatedDevice, table: dict, slots: int = 40, steps: int = 12) -> list[str]:
+    """Return what differs when a network plays on a device.
+
+    table: `[network]`; it has 9 inputs and 9 outputs, more than threads add up side by side.
+    """
+    network = make(table, 9, 9)
+    with emulated.in_use():
+        ours = played(network, 9, "cupy", slots, steps)
+    wanted = played(network, 9, "numpy", slots, steps)
+    return sorted(name for name in wanted if not same(ours[name], wanted[name]))
+
+
+def same(a, b) -> bool:
+    """Return whether two arrays have the same bits, where any NaN is as good as another."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    either = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    equal = np.equal(*(x.view(f"u{x.itemsize}") for x in either))
+    return bool((equal | np.isnan(a) & np.isnan(b) if a.dtype.kind == "f" else equal).all())

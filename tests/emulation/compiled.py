@@ -1,0 +1,74 @@
+"""Translated kernels as a library, compiled once for all processes."""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from evolve.numerics import device_code
+
+_RUNTIME = Path(__file__).with_name("runtime.c")
+# Not contracted, as on the device. More optimization would take longer than what tests gain by it.
+_OPTIONS = (
+    "-O1",
+    "-w",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-U_FORTIFY_SOURCE",
+    "-fPIC",
+    "-shared",
+)
+
+
+def emulation_available() -> bool:
+    """Return whether kernels can be compiled, and executed on the host."""
+    return device_code.available() and shutil.which("gcc") is not None
+
+
+@cache
+def library(function: str) -> ctypes.PyDLL:
+    """Return the library of a kernel, which `translate` returned."""
+    source = f"{_RUNTIME.read_text()}\n{function}"
+
+    def build(path: Path) -> None:
+        subprocess.run(["gcc", *_OPTIONS, "-x", "c", "-", "-o", path, "-lm"], input=source.encode(), check=True)
+
+    built = ctypes.PyDLL(str(kept(repr((source, _OPTIONS, platform.machine())), ".so", build)))
+    built.launch.restype = ctypes.c_char_p
+    return built
+
+
+def kept(key: str, suffix: str, build) -> Path:
+    """Return the file that `build` makes, given its path, or has made for this key; others wait as long as it works."""
+    folder = Path(tempfile.gettempdir()) / f"evolve-emulation-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{suffix}"
+    if not path.exists():
+        with open(path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                partial = path.with_suffix(".partial")
+                build(partial)
+                partial.replace(path)
+    return path
+
+
+def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = device_code.EXACT) -> str:
+    """Return the PTX for an architecture, "sm_90", of files as `device_code.compile_source` takes them.
+
+    files: By default those of all kernels.
+    """
+    files = files or device_code.source()
+    virtual = architecture.replace("sm_", "compute_")  # the same PTX, without machine code, in half the time
+
+    def build(path: Path) -> None:
+        path.write_bytes(device_code.compile_source(files, virtual, "PTX", options))
+
+    return kept(repr((files, virtual, options)), ".ptx", build).read_text("latin1")

@@ -1,0 +1,227 @@
+"""`EmulatedDevice`: a device as `evolve.numerics.device` describes it, on the host and without mercy.
+
+What a real one may forgive, or punish somewhere else, is an error here, at once: a kernel that reads memory of the
+host, say, or a host array that changes before its copy is made. Work is done as late as it may be: when somebody waits.
+"""
+
+import ctypes
+import itertools
+import threading
+import weakref
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulation import compiled
+from emulation.instructions import Form
+from emulation.ptx import translate
+from evolve.errors import RunError
+from evolve.numerics import device
+from evolve.numerics.device import MOST_PARTS, DeviceMemoryError, Transfers
+
+_POISON = 0xFE
+"""What bytes become that nobody may read: a float32 of -1.7e38, an address that nobody has."""
+_ALIGNMENT = 256
+_BURIED = 2**24
+"""Bytes of freed memory that are kept from being used for something else."""
+
+
+class KernelError(RunError):
+    """A kernel did what no kernel may do."""
+
+
+class EmulatedMemory:
+    """Memory of an emulated device."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+
+
+class EmulatedDevice:
+    """Executes the PTX that is made of the kernels' sources. Work waits until somebody waits for it.
+
+    Args:
+        architecture: The one to compile for.
+        capacity: The bytes it has.
+        files: The compilation unit and its headers, by default those of `device_code.source()`.
+        options: Those of the compiler, by default the exact ones.
+        allow: Inexact instructions to be executed all the same.
+        check_races: Whether accesses of several threads to a byte are errors when no barrier lies between; slower.
+        seed: Of the orders in which threads take turns.
+
+    Attributes:
+        ptx: What it executes.
+        check_races: As above.
+        lost_barriers: The names of barriers, 0 to 63, at which nobody waits.
+    """
+
+    name = "an emulated device"
+
+    def __init__(
+        self,
+        architecture: str = "sm_90",
+        *,
+        capacity: int = 2**30,
+        files: Mapping[str, str] | None = None,
+        options: tuple[str, ...] = compiled.device_code.EXACT,
+        allow: Mapping[str, Form] | None = None,
+        check_races: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.ptx = compiled.ptx(architecture, dict(files) if files else None, options)
+        self._kernels = _translated(self.ptx) if allow is None else translate(self.ptx, allow)
+        self.architecture = architecture
+        self.check_races = check_races
+        self._seeds = itertools.count(seed * 2**32)
+        self._capacity = capacity
+        self._alive: list[tuple[int, int]] = []  # [begin, end), in order
+        self._buried: list[Any] = []
+        self._thread = threading.get_ident()
+        self.transfers = Transfers()
+        self.lost_barriers: set[int] = set()
+
+    @property
+    def allocated(self) -> int:
+        """How many bytes are allocated now."""
+        return sum(end - begin for begin, end in self._alive)
+
+    @property
+    def allocations(self) -> int:
+        """How many pieces of memory have not been freed."""
+        return len(self._alive)
+
+    def allocate(self, nbytes: int) -> EmulatedMemory:
+        """Return memory full of zeros. Raises DeviceMemoryError when there is too little."""
+        self.check_thread()
+        if nbytes > self.free_memory():
+            raise DeviceMemoryError(nbytes, self.free_memory())
+        held = ctypes.create_string_buffer(nbytes + _ALIGNMENT)
+        address = -(-ctypes.addressof(held) // _ALIGNMENT) * _ALIGNMENT
+        memory = EmulatedMemory(address, nbytes)
+        insort(self._alive, (address, address + nbytes))
+        weakref.finalize(memory, self._free, held, (address, address + nbytes)).atexit = False
+        return memory
+
+    def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Return zeros on the host."""
+        return np.zeros(shape, dtype)
+
+    def queue(self) -> "EmulatedQueue":
+        """Return an empty queue."""
+        self.check_thread()
+        return EmulatedQueue(self)
+
+    def free_memory(self) -> int:
+        """Return how many bytes may still be allocated."""
+        return self._capacity - self.allocated
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Be the device of this process for a while."""
+        before = device._OPEN[:]
+        device.use(self)
+        try:
+            yield
+        finally:
+            device._OPEN[:] = before
+
+    def check_thread(self) -> None:
+        """Raise RuntimeError unless the calling thread is the one that has opened this device."""
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("a device is for the thread that has opened it")
+
+    def check_range(self, address: int, nbytes: int, what: str) -> None:
+        """Raise KernelError unless all these bytes are memory of the device."""
+        if nbytes and not any(begin <= address and address + nbytes <= end for begin, end in self._alive):
+            raise KernelError(f"{what} of {nbytes:,} bytes at {address:#x}, which is not memory of the device")
+
+    def parameters(self, kernel: str) -> int:
+        """Return how many arguments a kernel has."""
+        return ctypes.c_int.in_dll(self._library(kernel), f"evolve_{kernel}_parameters").value
+
+    def run(self, kernel: str, blocks: int, parts: int, arguments: tuple[int, ...]) -> None:
+        """Run a kernel. Raises KernelError when it does what it may not."""
+        library = self._library(kernel)
+        ctypes.c_uint64.in_dll(library, "lost_barriers").value = sum(1 << name for name in self.lost_barriers)
+        entry = ctypes.cast(getattr(library, f"evolve_{kernel}"), ctypes.c_void_p)
+        values = (ctypes.c_uint64 * len(arguments))(*(argument % 2**64 for argument in arguments))
+        ranges = (ctypes.c_uint64 * (2 * len(self._alive)))(*itertools.chain.from_iterable(self._alive))
+        counts = ctypes.c_uint64(len(self._alive)), ctypes.c_uint64(next(self._seeds))
+        failure = library.launch(entry, blocks, parts, values, ranges, *counts, self.check_races)
+        if failure:
+            raise KernelError(f"evolve_{kernel}: {failure.decode()}")
+
+    def _library(self, kernel: str) -> ctypes.PyDLL:
+        return compiled.library(self._kernels[f"evolve_{kernel}"])
+
+    def _free(self, held: Any, span: tuple[int, int]) -> None:
+        self._alive.remove(span)
+        ctypes.memset(held, _POISON, len(held))
+        self._buried.append(held)
+        while sum(map(len, self._buried)) > _BURIED:
+            del self._buried[0]
+
+
+class EmulatedQueue:
+    """Work on an emulated device, which is done when somebody waits for it, and not before."""
+
+    def __init__(self, owner: EmulatedDevice) -> None:
+        self._device = owner
+        self._work: list[Callable[[], None]] = []
+
+    def upload(self, target: int, source: NDArray[Any]) -> None:
+        """Copy an array of the host to an address of the device."""
+        self._device.transfers.add(up=source.nbytes)
+        before = self._checked(source).tobytes()
+
+        def copy() -> None:
+            if source.tobytes() != before:
+                raise KernelError("an upload of an array that was changed after it was queued")
+            self._device.check_range(target, source.nbytes, "an upload")
+            ctypes.memmove(target, before, source.nbytes)
+
+        self._work.append(copy)
+
+    def download(self, source: int, target: NDArray[Any]) -> None:
+        """Copy from an address of the device into an array of the host, which until then holds nonsense."""
+        self._device.transfers.add(down=target.nbytes)
+        self._checked(target).reshape(-1).view(np.uint8)[:] = _POISON
+
+        def copy() -> None:
+            self._device.check_range(source, target.nbytes, "a download")
+            ctypes.memmove(target.ctypes.data, source, target.nbytes)
+
+        self._work.append(copy)
+
+    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
+        """Run a kernel, `evolve_<kernel>`, on blocks of 32 × parts threads."""
+        self._device.check_thread()
+        if len(arguments) != (wanted := self._device.parameters(kernel)):
+            raise TypeError(f"evolve_{kernel} has {wanted} parameters, got {len(arguments)}")
+        if blocks < 1 or not 1 <= parts <= MOST_PARTS:
+            raise ValueError(f"expected blocks from 1 on and parts from 1 to {MOST_PARTS}, got {blocks} and {parts}")
+        self._work.append(lambda: self._device.run(kernel, blocks, parts, arguments))
+
+    def wait(self) -> None:
+        """Do the work. Raises KernelError when something in it is wrong; what was to follow is forgotten."""
+        self._device.check_thread()
+        work, self._work = self._work, []
+        for do in work:
+            do()
+
+    def _checked(self, array: NDArray[Any]) -> NDArray[Any]:
+        self._device.check_thread()
+        if not array.flags.c_contiguous:
+            raise ValueError("expected a C-contiguous array")
+        return array
+
+
+@cache
+def _translated(ptx: str) -> dict[str, str]:
+    return translate(ptx)

@@ -1,0 +1,172 @@
+"""From PTX, the assembly of NVIDIA's devices, to C that does the same on the host, instruction by instruction.
+
+Only instructions that give the same bits everywhere are known. So translating is a check, too: what a compiler made
+with a wrong option, or from an inexact function, is refused. See https://docs.nvidia.com/cuda/parallel-thread-execution.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from emulation.instructions import C_TYPES, EXACT, Form
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)\(([^)]*)\)[^{]*\{\n(.*?)\n\}", re.DOTALL)
+_PARAMETER = re.compile(r"\.param\s+\.[ub]64\b.*?(\w+)\s*(?:,|$)", re.MULTILINE)
+_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
+_LOCAL = re.compile(r"\.local\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\]")
+_GUARDED = re.compile(r"(?:@(!?)%(\w+)\s+)?(\S+)\s*(.*)")
+_OPERANDS = re.compile(r"\{[^}]*\}|\[[^]]*\]|[^,\s]+")
+_ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]")
+_MEMORY = re.compile(r"(ld|st)(?:\.(global|local|param))?(?:\.nc)?(?:\.v([24]))?\.([busf]\d+)")
+_BARRIER = re.compile(r"(?:bar|barrier)\.(sync|red\.or\.pred)")
+_PLACES = {"%tid.x": "self->x", "%tid.y": "self->y", "%ntid.x": "WIDTH", "%ntid.y": "parts", "%ctaid.x": "block"}
+
+
+class NotExactError(Exception):
+    """PTX has an instruction that is not known to give the same bits everywhere."""
+
+
+def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, str]:
+    """Return the C function of each kernel of PTX, by name; what they call is in `runtime.c`.
+
+    allow: Instructions to be executed beside those that are exact, such as `instructions.FUSED`.
+
+    Raises:
+        NotExactError: An instruction is not known, for good reason or because nobody has needed it yet.
+    """
+    forms = {**EXACT, **(allow or {})}
+    entries = _ENTRY.findall(ptx)
+    if not entries or ".func" in ptx:
+        raise NotExactError("expected PTX that consists of kernels, without functions that they call")
+    return {name: _Kernel(name, _PARAMETER.findall(head), forms).function(body) for name, head, body in entries}
+
+
+@dataclass
+class _Kernel:
+    """A kernel that is being translated. Its registers become variables that hold bits, [name without %] -> type."""
+
+    name: str
+    parameters: list[str]
+    forms: Mapping[str, Form]
+    registers: dict[str, str] = field(default_factory=dict)
+    barriers: int = 0
+
+    def function(self, body: str) -> str:
+        """Return the function, and the number of its parameters."""
+        lines = "\n".join(line for statement in _statements(body) for line in self._lines(statement))
+        count = f"const int {self.name}_parameters = {len(self.parameters)};"
+        return f"{count}\nvoid {self.name}(void)\n{{\n{lines}\n}}\n"
+
+    def _lines(self, statement: str) -> Iterator[str]:
+        if statement in "{}":
+            yield statement
+        elif statement.endswith(":"):
+            yield f"{_label(statement[:-1])}:;"
+        elif found := _REGISTERS.fullmatch(statement):
+            yield from self._declarations(*found.groups())
+        elif found := _LOCAL.fullmatch(statement):
+            yield "_Alignas({}) char {}[{}];".format(*found.groups())
+        elif not statement.startswith((".pragma", ".loc ")):
+            negation, guard, opcode, operands = _GUARDED.fullmatch(statement).groups()
+            condition = f"if ({negation}v_{guard}) " if guard else ""
+            yield f"{condition}{{ {self._instruction(statement, opcode, _OPERANDS.findall(operands))} }}"
+
+    def _declarations(self, kind: str, names: str) -> Iterator[str]:
+        for name in names.split(","):
+            stem, _, count = name.strip().strip("%>").partition("<")
+            numbers = [f"{stem}{i}" for i in range(int(count))] if count else [stem]
+            self.registers.update(dict.fromkeys(numbers, kind))
+            yield f"{_held(kind)} {', '.join(f'v_{number} = 0' for number in numbers)};"
+
+    def _instruction(self, statement: str, opcode: str, operands: list[str]) -> str:
+        if form := self.forms.get(opcode):
+            packed = next((i for i, operand in enumerate(operands) if operand[0] == "{"), None)
+            return self._compute(form, operands) if packed is None else self._pack(form, operands, packed)
+        if found := _MEMORY.fullmatch(opcode):
+            return self._move(statement, operands, *found.groups())
+        if found := _BARRIER.fullmatch(opcode):
+            return self._barrier(operands)
+        if opcode in ("bra", "bra.uni"):
+            return f"goto {_label(operands[0])};"
+        if opcode == "ret":
+            return "return;"
+        raise NotExactError(f"{self.name}: `{statement}` is not known to give the same bits everywhere")
+
+    def _compute(self, form: Form, operands: list[str]) -> str:
+        sources = zip("abc", form.sources, operands[1:], strict=False)
+        named = " ".join(f"const {C_TYPES[t]} {name} = {self._value(source, t)};" for name, t, source in sources)
+        return f"{named} {self._set(operands[0], form.result, form.expression)}"
+
+    def _pack(self, form: Form, operands: list[str], packed: int) -> str:
+        """Copy between a register and several that are as wide together."""
+        parts = _OPERANDS.findall(operands[packed].strip("{}"))
+        whole, size = self._variable(operands[1 - packed]), int(form.result[1:]) // 8 // len(parts)
+        named = ((i, part) for i, part in enumerate(parts) if part != "_")
+        places = [(f"(char *)&{whole} + {i * size}", f"&{self._variable(part)}") for i, part in named]
+        return " ".join(f"memcpy({a if packed else b}, {b if packed else a}, {size});" for a, b in places)
+
+    def _move(self, statement: str, operands: list[str], way: str, space: str, vector: str, t: str) -> str:
+        """Load, or store, one number or several."""
+        address, numbers = operands if way == "st" else operands[::-1]
+        several = _OPERANDS.findall(numbers.strip("{}"))
+        size = int(vector or 1) * int(t[1:]) // 8
+        place = self._address(address)
+        if space != "local" and place[0] != "&":
+            place = f'ACCESS({place}, {size}, {int(way == "st")}, "{statement}")'
+        if way == "st":
+            moves = (f"m[{i}] = {self._value(number, t)};" for i, number in enumerate(several))
+        else:
+            moves = (self._set(number, t, f"m[{i}]") for i, number in enumerate(several))
+        return f"{C_TYPES[t]} *m = (void *)({place}); {' '.join(moves)}"
+
+    def _barrier(self, operands: list[str]) -> str:
+        """Wait at a barrier, which has a name, a small number. One with three operands also tells who has voted."""
+        self.barriers += 1
+        result, name, vote = operands if len(operands) == 3 else ("", *operands, "")
+        call = f"barrier({self.barriers}, {name}, {self._value(vote, 'pred') if vote else 0});"
+        return f"{self._variable(result)} = {call}" if result else call
+
+    def _address(self, operand: str) -> str:
+        base, offset = _ADDRESS.fullmatch(operand).groups()
+        if base in self.parameters:
+            return f"&arguments[{self.parameters.index(base)}]"
+        return f"{self._value(base, 'u64')} + {offset or 0}ll"
+
+    def _variable(self, register: str) -> str:
+        return f"v_{register.removeprefix('%')}"
+
+    def _value(self, operand: str, t: str) -> str:
+        """Return an operand as a C expression of type t."""
+        if operand in _PLACES:
+            return _PLACES[operand]
+        if operand[:2] in ("0f", "0d"):
+            bits = f"0x{operand[2:]}ull"
+            return f"as_{t}({bits})" if t[0] == "f" else bits
+        if operand.lstrip("-")[0].isdigit():
+            return f"({C_TYPES[t]}){operand}{'ll' if operand[0] == '-' else 'ull'}"
+        if operand[0] == "!":
+            return f"!{self._variable(operand[1:])}"
+        if operand[0] != "%":
+            return f"(uint64_t)(uintptr_t){operand}"
+        return f"as_{t}({self._variable(operand)})" if t[0] == "f" else f"({C_TYPES[t]}){self._variable(operand)}"
+
+    def _set(self, register: str, t: str, expression: str) -> str:
+        value = f"({C_TYPES[t]})({expression})"  # a register that is wider than t is filled up with t's sign
+        return f"{self._variable(register)} = {f'bits_of_{t}({value})' if t[0] == 'f' else value};"
+
+
+def _statements(body: str) -> Iterator[str]:
+    """Yield instructions, declarations, labels and braces."""
+    for line in body.splitlines():
+        code = " ".join(line.partition("//")[0].split())
+        yield from filter(None, (part.strip() for part in code.split(";")))
+
+
+def _label(name: str) -> str:
+    """Return a label without the number of its kernel, so that equal kernels of different sources are compiled once."""
+    return f"at_{name.rpartition('_')[2]}"
+
+
+def _held(kind: str) -> str:
+    """Return the C type that holds the bits of a register."""
+    return "int" if kind == "pred" else f"uint{kind[1:]}_t"

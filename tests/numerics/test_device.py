@@ -1,0 +1,132 @@
+"""A device that is not there, or too small, is refused in one sentence that says what is missing and how to get it."""
+
+import importlib
+import sys
+import types
+
+import pytest
+
+from evolve.config import Config, parse
+from evolve.errors import InputError
+from evolve.numerics import backend, cupy_device, device, device_code, host_backend
+from evolve.training import prepare
+from evolve.training.making_rollouts import rollout_of
+
+TABLE = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "compute": {"backend": "cupy"}}
+
+
+class FakeRuntime:
+    """CUDA's runtime on a machine with some GPUs, or with a driver that is too old."""
+
+    def __init__(self, count=0, error=None):
+        self._count, self._error = count, error
+
+    def getDeviceCount(self):  # noqa: N802 - CUDA's name
+        if self._error:
+            raise RuntimeError(self._error)
+        return self._count
+
+    def setDevice(self, number):  # noqa: N802 - CUDA's name
+        raise RuntimeError(f"cudaErrorDevicesUnavailable: GPU {number} is busy")
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Install a CuPy with another runtime."""
+    monkeypatch.setattr(device, "_OPEN", [])
+
+    def install(runtime):
+        driver = types.SimpleNamespace()
+        cuda = types.SimpleNamespace(runtime=runtime, driver=driver, alloc_pinned_memory=bytearray)
+        monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+
+    return install
+
+
+def refusal():
+    with pytest.raises(InputError) as caught:
+        backend("cupy")
+    return str(caught.value)
+
+
+def test_without_cupy(monkeypatch):
+    monkeypatch.setattr(device, "_OPEN", [])
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    message = refusal()
+    assert message.startswith("compute.backend: expected a working CuPy, got ")
+    assert "pip install 'evolve[gpu]' (CUDA 13) or 'evolve[gpu-cuda12]'" in message
+    assert 'compute.backend="native": the bits are the same' in message
+
+
+def test_without_a_driver(cuda):
+    cuda(FakeRuntime(error="cudaErrorInsufficientDriver: CUDA driver version is insufficient"))
+    assert "expected a driver that finds a GPU, got cudaErrorInsufficientDriver" in refusal()
+
+
+def test_without_a_gpu(cuda):
+    cuda(FakeRuntime(count=0))
+    assert "expected a GPU, got none on this machine" in refusal()
+
+
+@pytest.mark.parametrize(("rank", "number"), [("0", 0), ("5", 1)])
+def test_ranks_of_a_host_take_its_gpus_in_turn(cuda, monkeypatch, rank, number):
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", rank)
+    cuda(FakeRuntime(count=2))
+    assert f"expected GPU {number} to be usable, got cudaErrorDevicesUnavailable: GPU {number} is busy" in refusal()
+
+
+def test_without_nvrtc(monkeypatch):
+    monkeypatch.setattr(device_code, "_candidates", list)
+    device_code._load.cache_clear()
+    try:
+        with pytest.raises(
+            InputError, match=r"expected NVRTC, which compiles .* Install it: pip install 'evolve\[gpu\]'"
+        ):
+            device_code.compile_source(device_code.source(), "sm_90", "PTX")
+    finally:
+        device_code._load.cache_clear()
+
+
+def test_what_is_too_little_for_a_gpu_is_done_on_the_host():
+    assert host_backend("cupy") == host_backend("auto")
+    assert host_backend("numpy") == "numpy"
+
+
+def test_the_command_line_refuses_it_once(call, monkeypatch):
+    monkeypatch.setattr(device, "_OPEN", [])
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    done = call("run", "-g", 1, "--backend", "cupy", "-o", "run")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "compute.backend (--backend): expected a working CuPy" in done.err
+
+
+def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch):
+    monkeypatch.setattr(emulated_device, "_capacity", 2**24)
+    table = TABLE | {"compute": {"backend": "cupy", "slots": 4096}}
+    config = prepare(parse(Config, table)).config
+    with pytest.raises(
+        InputError, match=r"compute.slots: expected at most [\d,]+ slots, which fit into the memory of an emulated"
+    ) as e:
+        rollout_of(config)
+    fitting = int(str(e.value).split("at most ")[1].split()[0].replace(",", ""))
+    assert 64 <= fitting < 4096
+    compute = config.compute.model_copy(update={"slots": fitting})
+    rollout_of(config.model_copy(update={"compute": compute}))
+    more = config.compute.model_copy(update={"slots": fitting + 128})
+    with pytest.raises(InputError):
+        rollout_of(config.model_copy(update={"compute": more}))
+
+
+def test_cupy_offers_what_is_called_of_it():
+    """Where CuPy is installed, with a GPU or without: the functions are there."""
+    cupy = pytest.importorskip("cupy")
+    for name in ("getDeviceCount", "setDevice", "getDeviceProperties", "deviceGetAttribute", "free", "malloc",
+                 "memGetInfo", "memset", "memcpyAsync", "streamCreateWithFlags", "streamSynchronize",
+                 "streamDestroy"):  # fmt: skip
+        assert callable(getattr(cupy.cuda.runtime, name))
+    for name in ("moduleLoadData", "moduleGetFunction", "launchKernel"):
+        assert callable(getattr(cupy.cuda.driver, name))
+    assert callable(cupy.cuda.alloc_pinned_memory)
+    assert importlib.util.find_spec("cupy") is not None
+    assert cupy_device.open_device

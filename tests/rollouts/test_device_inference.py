@@ -1,0 +1,157 @@
+"""Rollouts on a device: the same results as on the host, whatever is loaded, moved and refilled, and no copy unseen."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+
+from evolve import environments, networks
+from evolve.config import EnvOptions
+from evolve.genome import concatenate
+from evolve.numerics.device import UnannouncedCopyError, device
+from evolve.numerics.streams import Purpose, Stream
+from evolve.rollouts import EpisodeBatch, Moments, Rollout, RolloutInHalves, generation_keys, inference, join
+
+pytestmark = pytest.mark.usefixtures("emulated_device")
+SECONDS = {"episode_seconds"}  # what may differ
+NETWORKS = [
+    {"name": "hebbian-dag", "hidden": [9, 4]},
+    {"name": "hebbian-dag", "hidden": [4], "plasticity": 0.5},
+    {"name": "hebbian-lstm", "hidden": [3], "update_limit": 1.0},
+    {"name": "elman", "hidden": [5]},
+    {"name": "plastic-mlp", "hidden": [4], "update_every": 2},
+]
+
+
+def setting(env, network, normalize=False, genomes=5, episodes=3):
+    """A function that makes rollouts of one part or two halves, and a batch for them."""
+    options = EnvOptions(id=env)
+    engine = environments.make(options, 1)
+    made = networks.make(network, engine.observation_size, engine.action_size)
+
+    def part(slots, backend, queue=None):
+        engine = environments.make(options, slots)
+        return Rollout(engine, made, slots, backend, normalize=normalize, check=True, queue=queue)
+
+    def rollout(slots, backend, halves=False):
+        return RolloutInHalves(partial(part, slots, backend)) if halves else part(slots, backend)
+
+    population = concatenate(*(made.init(Stream(1, Purpose.INIT, 0, p)) for p in range(genomes)))
+    moments = Moments(7, np.stack([np.arange(made.observation_size) / 3.0, np.full(made.observation_size, 50.0)]))
+    normalizer = moments.normalizer() if normalize else None
+    keys = generation_keys(0, genomes)
+    return rollout, EpisodeBatch.of(1, Purpose.EPISODE, population, keys, range(episodes), normalizer)
+
+
+def play(rollout, *batches):
+    """What came of all episodes: by (genome, episode), the bytes of each quantity."""
+    found = []
+    for batch in batches:
+        rollout.submit(batch)
+        found += [results for _ in range(3) if (results := rollout.tick()) is not None]
+    while rollout.pending:
+        results = rollout.tick()
+        if results is not None:
+            found.append(results)
+    return table(join(found))
+
+
+def table(results):
+    ends = np.cumsum(np.minimum(results.lengths, 4096))
+    hashes = np.split(results.step_hashes, ends[:-1])
+    rows = {}
+    fields = [f.name for f in dataclasses.fields(results)]
+    per_episode = [n for n in fields if n not in SECONDS | {"step_hashes", "traced", "traces"}]
+    for i in range(len(results.genomes)):
+        key = int(results.genomes[i]), int(results.episodes[i])
+        rows[key] = [getattr(results, n)[i].tobytes() for n in per_episode] + [hashes[i].tobytes()]
+        rows[key].append(results.traces[i].tobytes())
+    return rows
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: "-".join(map(str, n.values())))
+def test_a_device_gives_the_results_of_the_host(network, normalize):
+    rollout, batch = setting("toys:Switches-v0", network, normalize)
+    expected = play(rollout(1, "numpy"), batch)
+    assert len(expected) == len(batch)
+    for slots in (1, 7, 40):
+        assert play(rollout(slots, "cupy"), batch) == expected
+    assert play(rollout(4, "cupy", halves=True), batch) == expected
+
+
+def test_thousands_of_slots_load_move_and_refill():
+    network = {"name": "hebbian-dag", "hidden": [6], "plasticity": 0.1}
+    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=40, episodes=60)
+    expected = play(rollout(512, "native"), batch)
+    parts = [batch.take(np.arange(n, min(n + 700, len(batch)))) for n in range(0, len(batch), 700)]
+    assert play(rollout(1000, "cupy", halves=True), *parts) == expected
+    assert play(rollout(2048, "cupy"), *parts) == expected
+
+
+def test_halves_take_turns():
+    """While a device computes for one half, the environments of the other are at work."""
+    rollout, batch = setting("CartPole-v1", NETWORKS[0])
+    ours = rollout(4, "cupy", halves=True)
+    ours.submit(batch)
+    at_work = []
+    for number, half in enumerate(ours._halves):
+        step = half._engine.step
+
+        def watched(*arguments, number=number, step=step):
+            at_work.append((number, [other.begun for other in ours_halves]))
+            return step(*arguments)
+
+        half._engine.step = watched
+    ours_halves = ours._halves
+    for _ in range(4):
+        ours.tick()
+    assert [number for number, _ in at_work] == [0, 1, 0, 1]
+    assert all(begun[1 - number] for number, begun in at_work)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_what_is_under_way_can_be_cleared(halves):
+    rollout, batch = setting("CartPole-v1", NETWORKS[1])
+    ours = rollout(4, "cupy", halves)
+    ours.submit(batch)
+    ours.tick()
+    ours.tick()
+    ours.clear()
+    assert ours.pending == 0
+    assert play(ours, batch) == play(rollout(3, "native"), batch)
+
+
+def test_a_tick_copies_observations_up_and_actions_down():
+    rollout, batch = setting("CartPole-v1", NETWORKS[0], normalize=True)
+    ours = rollout(20, "cupy")
+    ours.submit(batch)
+    before = device().transfers.up, device().transfers.down
+    ours.begin()
+    assert device().transfers.up - before[0] == len(batch) * 4 * 4
+    assert device().transfers.down - before[1] == len(batch) * 2 * 4  # CartPole's two outputs
+    ours.finish()
+
+
+def test_a_copy_that_a_tick_has_not_announced_is_refused():
+    rollout, batch = setting("CartPole-v1", NETWORKS[0])
+    ours = rollout(20, "cupy")
+    ours.submit(batch)
+    step = ours._inference._step
+    begin = step.begin
+
+    def careless(*arguments):
+        begin(*arguments)
+        step.arrays.upload(np.zeros(1))
+
+    step.begin = careless
+    with pytest.raises(UnannouncedCopyError, match="8 bytes to the device"):
+        ours.tick()
+
+
+def test_a_network_without_a_step_for_a_device_runs_on_the_host():
+    rollout, batch = setting("CartPole-v1", {"name": "leaky"})
+    ours = rollout(6, "cupy", halves=True)
+    assert all(isinstance(half._inference, inference.HostInference) for half in ours._halves)
+    assert play(ours, batch) == play(rollout(1, "numpy"), batch)

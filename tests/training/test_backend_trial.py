@@ -1,0 +1,96 @@
+"""A GPU is taken where a trial shows that it pays, and it is said what was taken and why."""
+
+import sys
+
+import pytest
+
+from evolve.config import Config, parse
+from evolve.numerics import device, host_backend
+from evolve.training import backend_trial, prepare
+from evolve.training.backend_trial import BackendTrial, choose_backend
+
+SMALL = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "population": 6, "episodes": 2}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(backend_trial, "_SECONDS", 0.01)
+
+
+def experiment(**compute):
+    return prepare(parse(Config, SMALL | {"compute": {"slots": 8} | compute}))
+
+
+def test_a_trial_says_what_was_taken_and_why():
+    pays = BackendTrial("native", "NVIDIA H200", 1e5, 2.5e5)
+    assert pays.pays
+    assert str(pays) == (
+        "backend cupy: the NVIDIA H200 is 2.50 × as fast as native "
+        "(250,000 against 100,000 steps/s in a trial, network and environment)"
+    )
+    does_not = BackendTrial("native", "NVIDIA H200", 1e5, 1.2e5)
+    assert not does_not.pays
+    assert str(does_not).startswith("backend native: the NVIDIA H200 would be 1.20 × as fast, less than the 1.3 that")
+
+
+@pytest.mark.parametrize(("speeds", "taken"), [((1.0, 1.31), "cupy"), ((1.0, 1.29), host_backend("auto"))])
+def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
+    measured = iter(speeds)
+    monkeypatch.setattr(backend_trial, "_speed", lambda *_: next(measured))
+    chosen, trial = choose_backend(experiment())
+    assert trial is not None
+    assert chosen.backend == taken
+    assert f'backend = "{taken}"' in chosen.rollout_spec.experiment
+    assert chosen.config.compute.backend == "auto"  # it is no part of the experiment
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_trial_measures_network_and_environment(emulated_device, quick, normalize):
+    there = prepare(parse(Config, SMALL | {"compute": {"slots": 8}, "normalize_observations": normalize}))
+    _, trial = choose_backend(there)
+    assert trial.host_speed > 100
+    assert trial.device_speed > 10
+
+
+def test_a_device_without_memory_for_the_slots_is_not_taken(emulated_device, quick, monkeypatch):
+    monkeypatch.setattr(emulated_device, "_capacity", 2**20)
+    chosen, trial = choose_backend(experiment())
+    assert trial.device_speed == 0
+    assert chosen.backend == host_backend("auto")
+
+
+def test_what_was_asked_for_needs_no_trial(emulated_device):
+    assert choose_backend(experiment(backend="numpy"))[1] is None
+    assert choose_backend(experiment(backend="cupy"))[0].backend == "cupy"
+
+
+def test_auto_is_silent_where_there_is_no_gpu(call, monkeypatch):
+    monkeypatch.setattr(device, "_OPEN", [])
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    words = ("-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
+    done = call("run", *words)
+    assert done.code == 0
+    assert "backend" not in done.err + done.out
+
+
+def test_the_command_line_says_what_it_takes(call, emulated_device, quick):
+    done = call("run", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
+    assert done.code == 0
+    assert "evolve.run: backend " in done.err
+    assert "an emulated device" in done.err
+
+
+def test_a_network_from_outside_runs_on_the_host_and_that_is_said(call, emulated_device):
+    words = ("-a", "leaky", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
+    done = call("run", *words, "--strategy", "hill-climber", "--backend", "cupy")
+    assert done.code == 0, done.err
+    assert f"the network leaky has no step for a GPU: the {host_backend('auto')} back end computes it" in done.err
+
+
+def test_a_run_is_resumed_on_another_back_end(call, emulated_device):
+    words = ("-p", 4, "-r", 1, "-s", 3, "--set", "held_out_episodes=0")
+    assert call("run", *words, "-g", 2, "-o", "one", "--backend", "native").code == 0
+    assert call("run", *words, "-g", 1, "-o", "two", "--backend", "cupy").code == 0
+    resumed = call("run", *words, "-g", 2, "-o", "two", "--backend", "numpy", "--resume")
+    assert resumed.code == 0, resumed.err
+    assert call("verify", "one/seed-3.h5", "two/seed-3.h5").code == 0
