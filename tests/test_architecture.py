@@ -28,7 +28,7 @@ DOORS = {
     "jinja2": {"analysis/html/page.py"},
     "rich": {"cli/display.py"},
     "shtab": {"cli/completion.py"},
-    "cupy": {"numerics/"},
+    "cupy": {"numerics/cupy_device.py"},
 }
 
 
