@@ -20,6 +20,7 @@ import hypothesis
 import psutil
 import pytest
 
+from evolve.errors import InputError
 from evolve.numerics import device
 
 HERE = Path(__file__).parent
@@ -57,13 +58,28 @@ def without(*modules: str) -> dict[str, str]:
     return {"EVOLVE_WITHOUT": ",".join(modules), "PYTHONPATH": path}
 
 
+def use_device(monkeypatch, kind: str) -> device.Device:
+    """Let the device of this process be an "emulated" one, or a "gpu" if one can be had; else skip the test."""
+    if kind == "emulated" and not emulation_available():
+        pytest.skip("no gcc or no NVRTC")
+    monkeypatch.setattr(device, "_OPEN", [EmulatedDevice()] if kind == "emulated" else [])
+    try:
+        device.device().allocate(2**20)  # importing CuPy works without a GPU, too
+    except (InputError, device.DeviceMemoryError) as error:
+        pytest.skip(str(error))
+    return device.device()
+
+
 @pytest.fixture
 def emulated_device(monkeypatch):
-    """Let the device of this process be one that executes the kernels' machine instructions on the host."""
-    if not emulation_available():
-        pytest.skip("no gcc or no NVRTC")
-    monkeypatch.setattr(device, "_OPEN", [EmulatedDevice()])
-    return device.device()
+    """A device that executes the kernels' machine instructions on the host, as that of this process."""
+    return use_device(monkeypatch, "emulated")
+
+
+@pytest.fixture(params=["emulated", "gpu"])
+def any_device(request, monkeypatch):
+    """The same; and a GPU, where one can be had."""
+    return use_device(monkeypatch, request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -58,6 +58,7 @@ class CupyDevice:
         self._runtime = runtime = cuda.runtime
         self._driver = cuda.driver
         self._pinned = cuda.alloc_pinned_memory
+        self._number = number
         runtime.setDevice(number)
         properties = runtime.getDeviceProperties(number)
         self.name = properties["name"].decode()
@@ -99,6 +100,7 @@ class CupyDevice:
 
     def queue(self) -> "CupyQueue":
         """Return an empty queue: a CUDA stream."""
+        self._runtime.setDevice(self._number)  # each thread has its own
         return CupyQueue(self, self._runtime, self._driver)
 
     def free_memory(self) -> int:

@@ -17,6 +17,7 @@ _ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
 _COPYING_PARTS = 4  # of a block that copies columns
 _STAGING = 2**18  # bytes, at first
 _ALIGNMENT = 256  # bytes
+_AT_ONCE = 2**24  # bytes that are copied at once
 
 
 class DeviceColumns:
@@ -38,8 +39,9 @@ class DeviceColumns:
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        values = np.ascontiguousarray(values, self._dtype)
-        self._launch("put", slots, self._arrays.upload(values))
+        for part in self._pieces(len(slots), self._n):
+            piece = np.ascontiguousarray(values[part], self._dtype)
+            self._launch("put", slots[part], self._arrays.upload(piece))
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""
@@ -49,16 +51,22 @@ class DeviceColumns:
         """Return [k, count]: the first numbers of the columns of slots [k], by default all n; waits for them."""
         count = self._n if count is None else count
         values = np.empty((len(slots), count), self._dtype)
-        if values.size:
-            taken = self._arrays.scratch(values.nbytes)
-            self._launch("take", slots, taken, count)
-            self._arrays.queue.download(taken, values)
-            self._arrays.wait()
+        for part in self._pieces(len(slots), count):
+            piece = values[part]
+            taken = self._arrays.scratch(piece.nbytes)
+            self._launch("take", slots[part], taken, count)
+            self._arrays.queue.download(taken, piece)
+        self._arrays.wait()
         return values
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy columns onto others."""
         self._launch("move", sources, self._arrays.upload(_numbers(targets)))
+
+    def _pieces(self, k: int, count: int) -> list[slice]:
+        """Return the slices of k slots whose numbers, so many each, may be on their way at once."""
+        at_once = max(1, _AT_ONCE // max(1, count * self._dtype.itemsize))
+        return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
     def _launch(self, kernel: str, slots: Slots, *arguments: int) -> None:
         if len(slots):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import use_device
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -74,9 +75,12 @@ def backend(request):
     return usable(request.param, request)
 
 
-@pytest.fixture(params=["native", "cupy"])
-def compiled(request):
-    return usable(request.param, request)
+@pytest.fixture(params=["native", "emulated", "gpu"])
+def compiled(request, monkeypatch):
+    if request.param == "native":
+        return usable("native", request)
+    use_device(monkeypatch, request.param)
+    return "cupy"
 
 
 def genomes(network, n):

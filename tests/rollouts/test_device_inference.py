@@ -13,7 +13,7 @@ from evolve.numerics.device import UnannouncedCopyError, device
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, Moments, Rollout, RolloutInHalves, generation_keys, inference, join
 
-pytestmark = pytest.mark.usefixtures("emulated_device")
+pytestmark = pytest.mark.usefixtures("any_device")
 SECONDS = {"episode_seconds"}  # what may differ
 NETWORKS = [
     {"name": "hebbian-dag", "hidden": [9, 4]},
