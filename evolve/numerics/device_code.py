@@ -11,6 +11,7 @@ import os
 import site
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ _SOURCE = _NETWORKS / "kernels.cu"
 _HEADERS = (Path(__file__).parent / "kernels", _NETWORKS / "kernels")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The options that keep bits."""
+_HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN"]
 
 
@@ -44,12 +46,11 @@ def machine_code(architecture: str, cache_folder: Path | None = None) -> bytes:
     files = source()
     key = hashlib.sha256(repr((files, EXACT, architecture, _version())).encode()).hexdigest()
     kept = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
-    try:
-        return kept.read_bytes()
-    except OSError:
+    code = _kept(kept)
+    if code is None:
         code = compile_source(files, architecture, "CUBIN")
         _keep(kept, code)
-        return code
+    return code
 
 
 def compile_source(files: dict[str, str], architecture: str, kind: Kind, options: tuple[str, ...] = EXACT) -> bytes:
@@ -132,16 +133,25 @@ def _version() -> tuple[int, int]:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # a user may have no home
     return Path(base) / "evolve"
 
 
-def _keep(path: Path, code: bytes) -> None:
-    """Write compiled code, whole or not at all; a cache that cannot be written is no reason to stop."""
+def _kept(path: Path) -> bytes | None:
+    """Return the code that `_keep` has written; None when it is not there, or damaged."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as partial:
-            partial.write(code)
-        Path(partial.name).replace(path)
+        whole = path.read_bytes()
     except OSError:
-        pass
+        return None
+    code = whole[_HASH:]
+    return code if hashlib.sha256(code).digest() == whole[:_HASH] else None
+
+
+def _keep(path: Path, code: bytes) -> None:
+    """Write compiled code with its sha256 before it; a cache that cannot be written is no reason to stop."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            partial = Path(folder) / path.name
+            partial.write_bytes(hashlib.sha256(code).digest() + code)
+            partial.replace(path)

@@ -10,21 +10,33 @@ from evolve.rollouts.inference import make_inference
 
 
 def played(network: Network, action_size: int, backend: str, slots: int, steps: int):
-    """Return what slots of different genomes answer to observations of all magnitudes, and what is kept of them."""
+    """Return what slots of different genomes answer to observations of all magnitudes, and what is kept of them.
+
+    After half of the steps slot 0 begins anew, and the last two slots move to where two others have ended.
+    """
     O, everybody = network.observation_size, np.arange(slots)
     rng = np.random.Generator(np.random.Philox(slots))
     genomes = concatenate(*(network.init(Stream(slot, Purpose.INIT)) for slot in range(slots)))
     inference = make_inference(network, slots, action_size, backend, normalize=True, check=True)
-    normalizers = rng.uniform(0.5, 2, (slots, 2, O)).astype(np.float32)
-    inference.load(everybody, genomes.weights, genomes.mask, everybody + 7, normalizers)
-    actions = []
-    for _ in range(steps):
+
+    def load(who, seed: int) -> None:
+        normalizers = rng.uniform(0.5, 2, (len(who), 2, O)).astype(np.float32)
+        inference.load(who, genomes.weights[who], genomes.mask[who], who + seed, normalizers)
+
+    def step(n: int):
         inference.observations[:] = rng.standard_normal((slots, O)) * 10.0 ** rng.integers(-30, 4, (slots, 1))
-        inference.begin(slots)
-        actions.append(inference.finish().copy())
-    fingerprints, hashes = inference.hashes(everybody, np.full(slots, steps, np.int32))
-    kept = {"traces": inference.traces(everybody), "moments": inference.moments(everybody)}
-    return {"actions": np.array(actions), "fingerprints": fingerprints, "hashes": hashes, **kept}
+        inference.begin(n)
+        return inference.finish().copy()
+
+    load(everybody, 7)
+    before = [step(slots) for _ in range(steps // 2)]
+    load(everybody[:1], 9)
+    inference.move(everybody[-2:], everybody[1:3])
+    after = [step(slots - 2) for _ in range(steps - steps // 2)]
+    rest = everybody[:-2]
+    fingerprints, hashes = inference.hashes(rest, np.where(rest, steps, len(after)).astype(np.int32))
+    kept = {"traces": inference.traces(rest), "moments": inference.moments(rest)}
+    return {"actions": np.concatenate(before + after), "fingerprints": fingerprints, "hashes": hashes, **kept}
 
 
 def differences(emulated: EmulatedDevice, table: dict, slots: int = 40, steps: int = 12) -> list[str]:

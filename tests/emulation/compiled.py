@@ -33,9 +33,9 @@ def emulation_available() -> bool:
 
 
 @cache
-def library(function: str) -> ctypes.PyDLL:
-    """Return the library of a kernel, which `translate` returned."""
-    source = f"{_RUNTIME.read_text()}\n{function}"
+def library(functions: str) -> ctypes.PyDLL:
+    """Return the library of kernels, end to end as `translate` returned them."""
+    source = f"{_RUNTIME.read_text()}\n{functions}"
 
     def build(path: Path) -> None:
         subprocess.run(["gcc", *_OPTIONS, "-x", "c", "-", "-o", path, "-lm"], input=source.encode(), check=True)

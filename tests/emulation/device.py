@@ -29,6 +29,8 @@ _POISON = 0xFE
 _ALIGNMENT = 256
 _BURIED = 2**24
 """Bytes of freed memory that are kept from being used for something else."""
+_SMALL = 40_000
+"""Kernels of fewer characters, in C, are compiled together; the others when they are needed."""
 
 
 class KernelError(RunError):
@@ -76,6 +78,7 @@ class EmulatedDevice:
     ) -> None:
         self.ptx = compiled.ptx(architecture, dict(files) if files else None, options)
         self._kernels = _translated(self.ptx) if allow is None else translate(self.ptx, allow)
+        self._small = "\n".join(function for function in self._kernels.values() if len(function) < _SMALL)
         self.architecture = architecture
         self.check_races = check_races
         self._seeds = itertools.count(seed * 2**32)
@@ -158,7 +161,8 @@ class EmulatedDevice:
             raise KernelError(f"evolve_{kernel}: {failure.decode()}")
 
     def _library(self, kernel: str) -> ctypes.PyDLL:
-        return compiled.library(self._kernels[f"evolve_{kernel}"])
+        function = self._kernels[f"evolve_{kernel}"]
+        return compiled.library(self._small if len(function) < _SMALL else function)
 
     def _free(self, held: Any, span: tuple[int, int]) -> None:
         self._alive.remove(span)

@@ -8,7 +8,7 @@ import pytest
 
 from evolve.config import Config, parse
 from evolve.errors import InputError
-from evolve.numerics import backend, cupy_device, device, device_code, host_backend
+from evolve.numerics import backend, cupy_device, device, host_backend
 from evolve.training import prepare
 from evolve.training.making_rollouts import rollout_of
 
@@ -73,18 +73,6 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(cuda, monkeypatch, rank, number):
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", rank)
     cuda(FakeRuntime(count=2))
     assert f"expected GPU {number} to be usable, got cudaErrorDevicesUnavailable: GPU {number} is busy" in refusal()
-
-
-def test_without_nvrtc(monkeypatch):
-    monkeypatch.setattr(device_code, "_candidates", list)
-    device_code._load.cache_clear()
-    try:
-        with pytest.raises(
-            InputError, match=r"expected NVRTC, which compiles .* Install it: pip install 'evolve\[gpu\]'"
-        ):
-            device_code.compile_source(device_code.source(), "sm_90", "PTX")
-    finally:
-        device_code._load.cache_clear()
 
 
 def test_what_is_too_little_for_a_gpu_is_done_on_the_host():

@@ -139,7 +139,6 @@ def test_a_cache_that_cannot_be_written_is_no_hindrance(tmp_path, compilations):
     assert len(compilations) == 4
 
 
-@pytest.mark.xfail(reason="kept code is not checked yet", strict=True)
 def test_a_damaged_file_is_made_again(tmp_path, compilations):
     machine_code("sm_90", tmp_path)
     (kept,) = tmp_path.iterdir()

@@ -83,11 +83,11 @@ def test_a_device_gives_the_results_of_the_host(network, normalize):
 
 def test_thousands_of_slots_load_move_and_refill():
     network = {"name": "hebbian-dag", "hidden": [6], "plasticity": 0.1}
-    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=40, episodes=60)
+    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=30, episodes=50)
     expected = play(rollout(512, "native"), batch)
-    parts = [batch.take(np.arange(n, min(n + 700, len(batch)))) for n in range(0, len(batch), 700)]
-    assert play(rollout(1000, "cupy", halves=True), *parts) == expected
-    assert play(rollout(2048, "cupy"), *parts) == expected
+    parts = [batch.take(np.arange(n, min(n + 500, len(batch)))) for n in range(0, len(batch), 500)]
+    assert play(rollout(700, "cupy", halves=True), *parts) == expected
+    assert play(rollout(2000, "cupy"), *parts) == expected
 
 
 def test_halves_take_turns():

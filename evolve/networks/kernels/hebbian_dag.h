@@ -8,7 +8,7 @@
 typedef struct {
     int64_t layers; /* L + 1: how many follow the observation */
     const int64_t *sizes; /* [layers + 1] */
-    int64_t weight_rows, node_rows, sum_rows, history;
+    int64_t weight_rows, node_rows, sum_rows, history; /* a power of two */
     float *weights, *traces, *gains, *nodes, *sums;
     int64_t *age; /* [tiles, WIDTH / LANES] */
     float trace_rate, trace_limit;
@@ -22,12 +22,12 @@ INLINE int64_t steps_due(const hebbian_dag *dag, int64_t age) { return dag->gain
 
 INLINE float *nodes_of(const hebbian_dag *dag, int64_t tile, int64_t step)
 {
-    return dag->nodes + TILE(tile * dag->history + step % dag->history, dag->node_rows);
+    return dag->nodes + TILE(tile * dag->history + (step & (dag->history - 1)), dag->node_rows);
 }
 
 INLINE float *sums_of(const hebbian_dag *dag, int64_t tile, int64_t step)
 {
-    return dag->sums + TILE(tile * dag->history + step % dag->history, dag->sum_rows);
+    return dag->sums + TILE(tile * dag->history + (step & (dag->history - 1)), dag->sum_rows);
 }
 
 /* The rate of a step whose nodes are these. */

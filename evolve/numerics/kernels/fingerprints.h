@@ -13,8 +13,9 @@ INLINE uint64_t fold(const float *row, int64_t n, const uint64_t *coefficients)
 {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
+        const float number = row[i];
         uint32_t word;
-        memcpy(&word, row + i, sizeof word);
+        memcpy(&word, &number, sizeof word);
         word = (word & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC00000 : word; /* one NaN for all */
         sum += coefficients[i] * word;
     }
@@ -35,9 +36,8 @@ INLINE void fingerprint_row(const fingerprints *f, int64_t slot, int64_t which, 
 /* Take in step number `step` of a slot, outputs [A]. */
 INLINE void fingerprint_slot(const fingerprints *f, int64_t slot, const float *outputs, int64_t step)
 {
-    const float *rows[2] = {f->observations + slot * f->sizes[0], outputs};
     for (int64_t which = PART; which < 2; which += PARTS)
-        fingerprint_row(f, slot, which, rows[which], step);
+        fingerprint_row(f, slot, which, which ? outputs : f->observations + slot * f->sizes[0], step);
     if (PART == 0)
         f->steps[slot] = step + 1;
 }

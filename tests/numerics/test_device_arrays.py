@@ -1,0 +1,55 @@
+"""Columns on a device: what is put is taken, moved and cleared, in pieces that fit, whatever else is on its way."""
+
+import numpy as np
+import pytest
+
+from evolve.numerics import device_arrays
+from evolve.numerics.device import Transfers, UnannouncedCopyError
+from evolve.numerics.device_arrays import DeviceArrays
+
+pytestmark = pytest.mark.usefixtures("any_device")
+
+
+@pytest.mark.parametrize("at_once", [1, 300, 2**24])
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32, np.uint64, np.float64])
+def test_columns_are_put_taken_moved_and_cleared(monkeypatch, at_once, dtype):
+    monkeypatch.setattr(device_arrays, "_AT_ONCE", at_once)
+    arrays = DeviceArrays(70)
+    columns = arrays.columns(9, dtype)
+    expected = np.zeros((70, 9), dtype)
+    assert np.array_equal(columns.take(np.arange(70)), expected)
+    values = np.random.Generator(np.random.Philox(1)).integers(1, 60_000, size=(50, 9)).astype(dtype)
+    columns.put(np.arange(10, 60), values)
+    expected[10:60] = values
+    columns.move(np.array([11, 59, 33]), np.array([69, 0, 32]))
+    expected[[69, 0, 32]] = expected[[11, 59, 33]]
+    columns.clear(np.array([12, 40]))
+    expected[[12, 40]] = 0
+    columns.put(np.arange(0), values[:0])
+    assert np.array_equal(columns.take(np.arange(70)), expected)
+    assert np.array_equal(columns.take(np.array([69, 3, 32]), 4), expected[[69, 3, 32], :4])
+    assert columns.take(np.array([5]), 0).shape == (1, 0)
+
+
+def test_what_is_on_its_way_is_not_overwritten(monkeypatch):
+    monkeypatch.setattr(device_arrays, "_STAGING", 1024)
+    arrays = DeviceArrays(32)
+    columns = [arrays.columns(n) for n in (3, 8, 21)]
+    values = [np.full((32, n), n, np.float32) for n in (3, 8, 21)]
+    for _ in range(5):
+        for column, value in zip(columns, values, strict=True):
+            column.put(np.arange(32), value)
+    for column, value in zip(columns, values, strict=True):
+        assert np.array_equal(column.take(np.arange(32)), value)
+
+
+def test_copies_beyond_those_announced_are_refused():
+    transfers = Transfers()
+    with transfers.announced(up=100, down=8):
+        transfers.add(up=60)
+        transfers.add(up=40)
+        transfers.add(down=8)
+        with pytest.raises(UnannouncedCopyError, match="1 bytes from the device"):
+            transfers.add(down=1)
+    transfers.add(up=1000)
+    assert (transfers.up, transfers.down) == (1100, 9)
