@@ -1,5 +1,6 @@
-"""evolve run on the emulated device, in place of a GPU."""
+"""evolve run on the emulated device, in place of a GPU; it has EMULATED_CAPACITY bytes."""
 
+import os
 import sys
 
 from emulation import EmulatedDevice
@@ -7,7 +8,7 @@ from emulation import EmulatedDevice
 from evolve.cli.run import main
 from evolve.numerics.device import use
 
-use(EmulatedDevice())
+use(EmulatedDevice(capacity=int(os.environ.get("EMULATED_CAPACITY", "1_000_000_000"))))
 
 if __name__ == "__main__":
     sys.exit(main())

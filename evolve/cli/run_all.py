@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 
 from evolve import environments, store
 from evolve.analysis.statistics import summary
@@ -21,7 +20,7 @@ from evolve.cluster import Coordinator
 from evolve.config import seconds
 from evolve.errors import EpisodeError, RunError, Stopped, pluralize
 from evolve.store import RunFile
-from evolve.training import iterate, prepare
+from evolve.training import Experiment, iterate, prepare
 from evolve.training.backend_trial import choose_backend, on_host
 from evolve.training.foresight import Outlook, foresee
 from evolve.training.plan import PlannedRun, plan_runs, size_of
@@ -41,7 +40,10 @@ def run_all(app: App, request: Request) -> None:
         app.stop.limit(seconds(limit))
     if request.report:
         environments.without_display()  # before an environment is made
-    runs = plan_runs([prepare(config) for config in request.configs], request.file)
+    experiments = [prepare(config) for config in request.configs]
+    if not request.dry_run:
+        experiments = [_with_backend(experiment) for experiment in experiments]
+    runs = plan_runs(experiments, request.file)
     for run in runs:  # what a strategy refuses is to be refused before there is a file, and seeds decide too
         run.experiment.strategy(run.seed)
     outlooks = foresee(runs, request.resume, request.overwrite) if request.dry_run or request.overwrite else []
@@ -62,19 +64,18 @@ def run_all(app: App, request: Request) -> None:
         _say(_loss(outlook))
     if app.transport.could_tolerate and supervised_workers() is None:
         print(_HINT, file=sys.stderr, flush=True)
-    runs = [_with_backend(run) for run in runs]
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
     report = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], report), flush=True)
 
 
-def _with_backend(run: PlannedRun) -> PlannedRun:
-    """Return a run with the back end that "auto" stands for here, and say what a GPU would do."""
-    experiment, trial = choose_backend(run.experiment)
-    for words in (str(trial or ""), on_host(experiment)):
+def _with_backend(experiment: Experiment) -> Experiment:
+    """Return an experiment with the back end that "auto" stands for here, and say what a GPU would do."""
+    chosen, trial = choose_backend(experiment)
+    for words in (str(trial or ""), on_host(chosen)):
         if words:
             _say(words)
-    return replace(run, experiment=experiment)
+    return chosen
 
 
 def _who(app: App, request: Request) -> str:

@@ -16,7 +16,7 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, Moments, generation_keys
 from evolve.rollouts.device_inference import device_step
 from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment
-from evolve.training.making_rollouts import rollout_of
+from evolve.training.making_rollouts import check_device_memory, rollout_of
 
 LEAST_GAIN = 1.3
 """How many times as fast a GPU has to be."""
@@ -52,8 +52,13 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     """Return an experiment with the back end that "auto" stands for on this machine, and what the trial has shown.
 
     There is no trial, and None, where another back end is asked for, or no GPU can be used.
+
+    Raises:
+        InputError: A GPU is asked for, and has too little memory.
     """
     compute = experiment.config.compute
+    if compute.backend == "cupy":
+        check_device_memory(experiment)
     if compute.backend != "auto" or not _in_sight():
         return experiment, None
     names = host_backend("auto"), "cupy"

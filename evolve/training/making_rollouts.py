@@ -1,5 +1,6 @@
 """The rollout of an experiment, on the host or on a device."""
 
+import math
 from functools import partial
 
 from evolve import environments, networks
@@ -8,7 +9,8 @@ from evolve.errors import InputError
 from evolve.numerics import backend
 from evolve.numerics.device import WIDTH, DeviceMemoryError, device
 from evolve.rollouts import AnyRollout, EpisodeQueue, Rollout, RolloutInHalves
-from evolve.training.experiment import load_config
+from evolve.rollouts.inference import make_inference
+from evolve.training.experiment import Experiment, load_config
 
 
 def make_rollout(text: str) -> AnyRollout:
@@ -22,18 +24,46 @@ def rollout_of(config: Config) -> AnyRollout:
     if backend(config.compute.backend) != "cupy":
         return _rollout(config, slots)
     try:
-        return _on_device(config, slots)
-    except DeviceMemoryError as error:
-        came = f"{slots:,}, for which {error.needed:,} bytes more were needed, and {error.free:,} free"
-    fitting = _slots_that_fit(config)  # not before the error has let go of what there was memory for
-    expected = f"at most {fitting:,} slots, which fit into the memory of {device().name}"
-    raise InputError("compute.slots", expected, came)
+        if slots == 1:
+            return _rollout(config, 1)
+        return RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
+    except DeviceMemoryError:
+        came = device().free_memory()
+    raise InputError("compute.slots", f"what {came:,} bytes of {device().name} are enough for", f"{slots:,}")
 
 
-def _on_device(config: Config, slots: int) -> AnyRollout:
-    if slots == 1:
-        return _rollout(config, 1)
-    return RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
+def check_device_memory(experiment: Experiment) -> None:
+    """Raise InputError when this process's device has too little memory for the slots: what few need is tried."""
+    slots = experiment.config.compute.slots or 1
+    free = device().free_memory()
+    fitting = _slots_that_fit(experiment, free)
+    if slots > fitting:
+        expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
+        raise InputError("compute.slots", expected, f"{slots:,}")
+
+
+def _slots_that_fit(experiment: Experiment, free: int) -> float:
+    """Return for how many slots, in two halves, so many bytes are enough."""
+    try:
+        one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
+    except DeviceMemoryError:
+        return 0
+    if one == two:  # the network runs on the host
+        return math.inf
+    tiles = (free // 2 - (2 * one - two)) // (two - one)  # of a half
+    return max(0, 2 * WIDTH * tiles)
+
+
+def _needed(experiment: Experiment, slots: int) -> int:
+    """Return the bytes that the networks of so many slots take on the device."""
+    before = device().allocated
+    config = experiment.config
+    inference = make_inference(
+        experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations, check=False
+    )
+    needed = device().allocated - before
+    del inference
+    return needed
 
 
 def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:
@@ -49,24 +79,3 @@ def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> R
         config.compute.check,
         queue,
     )
-
-
-def _needed(config: Config, slots: int) -> int:
-    """Return the bytes that a rollout takes on the device."""
-    before = device().allocated
-    rollout = _on_device(config, slots)
-    needed = device().allocated - before
-    del rollout
-    return needed
-
-
-def _slots_that_fit(config: Config) -> int:
-    """Return how many slots the device of this process has memory for: what a tile needs is tried."""
-    free = device().free_memory()
-    try:
-        needed = [_needed(config, 2 * WIDTH * tiles) for tiles in (1, 2)]
-    except DeviceMemoryError:
-        return 0
-    per_slot = (needed[1] - needed[0]) / (2 * WIDTH)
-    fixed = 2 * needed[0] - needed[1]
-    return max(0, int((free - fixed) / per_slot) // (2 * WIDTH) * (2 * WIDTH))

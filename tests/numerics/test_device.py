@@ -3,6 +3,7 @@
 import importlib
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.numerics import backend, cupy_device, device, host_backend
 from evolve.training import prepare
-from evolve.training.making_rollouts import rollout_of
+from evolve.training.making_rollouts import check_device_memory, rollout_of
 
 TABLE = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "compute": {"backend": "cupy"}}
 
@@ -91,19 +92,33 @@ def test_the_command_line_refuses_it_once(call, monkeypatch):
 
 def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch):
     monkeypatch.setattr(emulated_device, "_capacity", 2**24)
-    table = TABLE | {"compute": {"backend": "cupy", "slots": 4096}}
-    config = prepare(parse(Config, table)).config
-    with pytest.raises(
-        InputError, match=r"compute.slots: expected at most [\d,]+ slots, which fit into the memory of an emulated"
-    ) as e:
-        rollout_of(config)
-    fitting = int(str(e.value).split("at most ")[1].split()[0].replace(",", ""))
+    experiment = prepare(parse(Config, TABLE | {"compute": {"backend": "cupy", "slots": 4096}}))
+
+    def with_slots(slots):
+        compute = experiment.config.compute.model_copy(update={"slots": slots})
+        return replace(experiment, config=experiment.config.model_copy(update={"compute": compute}))
+
+    expected = (
+        r"compute.slots: expected at most [\d,]+ slots, which fit into the [\d,]+ free bytes of an emulated device"
+    )
+    with pytest.raises(InputError, match=expected) as caught:
+        check_device_memory(experiment)
+    fitting = int(str(caught.value).split("at most ")[1].split()[0].replace(",", ""))
     assert 64 <= fitting < 4096
-    compute = config.compute.model_copy(update={"slots": fitting})
-    rollout_of(config.model_copy(update={"compute": compute}))
-    more = config.compute.model_copy(update={"slots": fitting + 128})
-    with pytest.raises(InputError):
-        rollout_of(config.model_copy(update={"compute": more}))
+    check_device_memory(with_slots(fitting))
+    rollout_of(with_slots(fitting).config)
+    for refused in (check_device_memory, lambda too_many: rollout_of(too_many.config)):
+        with pytest.raises(InputError, match=r"compute\.slots"):
+            refused(with_slots(fitting + 64))
+
+
+def test_the_command_line_refuses_too_many_slots_before_there_is_a_file(call, emulated_device, monkeypatch, tmp_path):
+    monkeypatch.setattr(emulated_device, "_capacity", 2**20)
+    done = call("run", "-g", 1, "--backend", "cupy", "--set", "compute.slots=4096", "-o", "run")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "compute.slots: expected at most 0 slots" in done.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_cupy_offers_what_is_called_of_it():

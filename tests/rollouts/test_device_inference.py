@@ -24,9 +24,9 @@ NETWORKS = [
 ]
 
 
-def setting(env, network, normalize=False, genomes=5, episodes=3):
+def setting(env, network, normalize=False, genomes=5, episodes=3, **limits):
     """A function that makes rollouts of one part or two halves, and a batch for them."""
-    options = EnvOptions(id=env)
+    options = EnvOptions(id=env, **limits)
     engine = environments.make(options, 1)
     made = networks.make(network, engine.observation_size, engine.action_size)
 
@@ -83,10 +83,10 @@ def test_a_device_gives_the_results_of_the_host(network, normalize):
 
 def test_thousands_of_slots_load_move_and_refill():
     network = {"name": "hebbian-dag", "hidden": [6], "plasticity": 0.1}
-    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=30, episodes=50)
+    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=40, episodes=60, max_episode_steps=20)
     expected = play(rollout(512, "native"), batch)
-    parts = [batch.take(np.arange(n, min(n + 500, len(batch)))) for n in range(0, len(batch), 500)]
-    assert play(rollout(700, "cupy", halves=True), *parts) == expected
+    parts = [batch.take(np.arange(n, min(n + 700, len(batch)))) for n in range(0, len(batch), 700)]
+    assert play(rollout(1000, "cupy", halves=True), *parts) == expected
     assert play(rollout(2000, "cupy"), *parts) == expected
 
 
