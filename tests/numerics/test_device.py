@@ -6,6 +6,7 @@ import types
 from dataclasses import replace
 
 import pytest
+from emulation import emulation_available
 
 from evolve.config import Config, parse
 from evolve.errors import InputError
@@ -119,6 +120,15 @@ def test_the_command_line_refuses_too_many_slots_before_there_is_a_file(call, em
     assert done.err.count("\n") == 1
     assert "compute.slots: expected at most 0 slots" in done.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
+def test_many_ranks_are_refused_too_many_slots_once(command):
+    words = ("-e", "CartPole-v1", "-g", 1, "--backend", "cupy", "--set", "compute.slots=4096", "-o", "run")
+    done = command("run", *words, module="emulated_run", ranks=3, EMULATED_CAPACITY="8_000_000")
+    assert done.code == 2
+    assert done.err.count("compute.slots: expected at most") == 1
+    assert "Traceback" not in done.err
 
 
 def test_cupy_offers_what_is_called_of_it():
