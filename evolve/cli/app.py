@@ -84,6 +84,8 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
     except EvolveError as error:  # rank 0 has died: one of those that are left says so
         if transport.rank == min(set(range(transport.size)) - transport.gone):
             _print_error(name, error)
+        else:
+            transport.leave(1)  # the launcher that is told twice to abort may stay, or forget why
         transport.abort(1)
         return 1
     except BaseException:
