@@ -16,7 +16,6 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import Layer, LayeredNetwork, Wiring
 from evolve.networks.network import all_earlier
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Stream
 
 
@@ -58,5 +57,5 @@ class Dag(LayeredNetwork[DagOptions]):
 
     def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = np.float32(self.options.init_scale) * normal_quantile(stream.uniform(1, self.num_weights))
+        weights = np.float32(self.options.init_scale) * stream.normal(1, self.num_weights)
         return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)

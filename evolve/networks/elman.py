@@ -14,7 +14,6 @@ from functools import cached_property
 from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import Layer, LayeredNetwork, Wiring, scaled
 from evolve.networks.option_types import NetworkOptions, OneHidden, Scale, Share
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Stream
 
 
@@ -55,7 +54,7 @@ class Elman(LayeredNetwork[ElmanOptions]):
 
     def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = normal_quantile(stream.uniform(1, self.num_weights))
+        weights = stream.normal(1, self.num_weights)
         mask = stream.uniform(1, self.num_weights) >= self.options.init_sparsity
         return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)
 

@@ -25,7 +25,7 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity, all_earlier
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import Backend, normal_quantile, sequential_sum, tanh
+from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
@@ -103,7 +103,7 @@ class HebbianDag:
 
     def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = np.float32(self.options.init_scale) * normal_quantile(stream.uniform(1, self.num_weights))
+        weights = np.float32(self.options.init_scale) * stream.normal(1, self.num_weights)
         return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":

@@ -27,7 +27,7 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity
 from evolve.networks.option_types import NetworkOptions, Share, TwoOrMore
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import Backend, normal_quantile, sequential_sum, sigmoid, tanh
+from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64, Slots
@@ -100,7 +100,7 @@ class HebbianLstm:
 
     def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = normal_quantile(stream.uniform(1, self.num_weights))
+        weights = stream.normal(1, self.num_weights)
         return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":

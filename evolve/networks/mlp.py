@@ -13,7 +13,6 @@ from functools import cached_property
 from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import LayeredNetwork, Wiring, chain, chain_blocks, scaled
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Stream
 
 
@@ -45,6 +44,6 @@ class Mlp(LayeredNetwork[MlpOptions]):
 
     def init(self, stream: Stream) -> Genomes:
         """Return one genome (P = 1)."""
-        weights = normal_quantile(stream.uniform(1, self.num_weights))
+        weights = stream.normal(1, self.num_weights)
         mask = stream.uniform(1, self.num_weights) >= self.options.init_sparsity
         return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.numerics.device import device
-from evolve.shapes import Float32, Int64, Slots
+from evolve.shapes import Float32, Int64, Slots, UInt64
 
 Backend = Literal["numpy", "native", "cupy"]
 INT64 = ctypes.c_int64
@@ -148,6 +148,18 @@ class NativeStep:
             tiles = np.unique(tiles)
         if self._settle is not None:
             self._settle(self._address, address(tiles), len(tiles))
+
+
+def normal(words: UInt64) -> Float32:
+    """Return the standard normal deviates [n] of raw words [n], see `evolve.numerics.streams.Stream.normal`."""
+    deviates = np.empty(len(words), np.float32)
+    _normal()(address(words), address(deviates), len(words))
+    return deviates
+
+
+@cache
+def _normal() -> Any:
+    return bind("normal", [ADDRESS, ADDRESS, INT64])
 
 
 def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:

@@ -15,7 +15,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.shapes import Float64, Int64, UInt64
+from evolve.numerics import native
+from evolve.numerics.portable import normal_quantile
+from evolve.shapes import Float32, Float64, Int64, UInt64
 
 _PART_LIMIT = 2**32
 
@@ -88,12 +90,21 @@ class Stream:
 
     def uniform(self, *shape: int) -> Float64:
         """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
-        words = self.bits(math.prod(shape)) >> np.uint64(12)
-        return ((words.astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
+        return _open_interval(self.bits(math.prod(shape))).reshape(shape)
+
+    def normal(self, *shape: int) -> Float32:
+        """Return `[*shape] float32`, standard normal: `normal_quantile(uniform(*shape))`, to the bit."""
+        words = self.bits(math.prod(shape))
+        deviates = native.normal(words) if native.available() else normal_quantile(_open_interval(words))
+        return deviates.reshape(shape)
 
     def below(self, bound: int, *shape: int) -> Int64:
         """Return `[*shape] int64`, uniform on {0, …, bound - 1} (bias under bound / 2**52)."""
         return np.floor(self.uniform(*shape) * bound).astype(np.int64)
+
+
+def _open_interval(words: UInt64) -> Float64:
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def environment_seeds(

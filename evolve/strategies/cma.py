@@ -33,7 +33,6 @@ from pydantic import Field
 from evolve.config import Options, import_extra
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
@@ -116,7 +115,7 @@ class SepCma:
         z = np.empty((self._P, self._n))
         for candidate in range(self._P):
             stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            z[candidate] = normal_quantile(stream.uniform(self._n))
+            z[candidate] = stream.normal(self._n)
         return self._genomes(state.mean + state.progress[0] * self._shaped(state, z))
 
     def tell(self, state: CmaState, genomes: Genomes, results: Results) -> CmaState:

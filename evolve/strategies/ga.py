@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import GenomeLayout, Genomes, pruned
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies.elitist import Elitist, ElitistOptions
 from evolve.strategies.scored_genomes import ScoredGenomes
@@ -48,5 +47,5 @@ class Ga(Elitist):
         children = state.genomes.take(chosen)
         for child, candidate in enumerate(candidates):
             stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            children.weights[child] += self._weight_noise * normal_quantile(stream.uniform(self._layout.num_weights))
+            children.weights[child] += self._weight_noise * stream.normal(self._layout.num_weights)
         return pruned(children.weights, children.mask)

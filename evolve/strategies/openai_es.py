@@ -33,7 +33,7 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, pruned
-from evolve.numerics import normal_quantile, ordered_sum
+from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, check_shape
 from evolve.strategies.scored_genomes import stored_array
@@ -143,8 +143,8 @@ class OpenAiEs:
         weights = np.empty((self._P, self._W), np.float32)
         weights[-1] = state.centre
         for pair in range(self._pairs):
-            uniform = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, pair).uniform(self._W)
-            step = sigma * normal_quantile(uniform).astype(np.float64)
+            noise = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, pair).normal(self._W)
+            step = sigma * noise.astype(np.float64)
             weights[2 * pair] = state.centre + step
             weights[2 * pair + 1] = state.centre - step
         return pruned(weights, np.repeat(state.mask[None], self._P, axis=0))

@@ -31,7 +31,7 @@ from pydantic import AfterValidator, Field
 from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, concatenate, pruned
-from evolve.numerics import exp, normal_quantile, ordered_sum
+from evolve.numerics import exp, ordered_sum
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, check_shape
 from evolve.strategies.scored_genomes import ScoredGenomes, evaluated, from_arrays, join, no_scored_genomes, to_arrays
@@ -229,10 +229,10 @@ class Prune:
         if self._options.regrowth:
             stream = Stream(self._seed, Purpose.REGROWTH, *key)
             grown = ~mask & (stream.uniform(len(mask)) < self._options.regrowth)
-            weights[grown] = normal_quantile(stream.uniform(len(mask)))[grown]
+            weights[grown] = stream.normal(len(mask))[grown]
             mask |= grown
 
     def _add_noise(self, weights: Float32, key: tuple[int, int]) -> None:
         if self._options.weight_noise:
-            noise = normal_quantile(Stream(self._seed, Purpose.WEIGHT_NOISE, *key).uniform(len(weights)))
+            noise = Stream(self._seed, Purpose.WEIGHT_NOISE, *key).normal(len(weights))
             weights += np.float32(self._options.weight_noise) * noise

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, pruned
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float32, Float64
 from evolve.strategies.elitist import Elitist, ElitistOptions
@@ -57,14 +56,14 @@ class Umda(Elitist):
             stream = Stream(self._seed, Purpose.MASKS, generation, candidate)
             mask = stream.uniform(self._layout.num_weights) < probability
             grown = mask & ~parents.mask[child]
-            parents.weights[child, grown] = normal_quantile(stream.uniform(self._layout.num_weights))[grown]
+            parents.weights[child, grown] = stream.normal(self._layout.num_weights)[grown]
             parents.mask[child] = mask
             self._add_noise(parents.weights[child], generation, candidate)
         return pruned(parents.weights, parents.mask)
 
     def _probability(self, state: ScoredGenomes, generation: int) -> Float64:
         """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
-        noise = normal_quantile(Stream(self._seed, Purpose.MASKS, generation).uniform(self._layout.num_weights))
+        noise = Stream(self._seed, Purpose.MASKS, generation).normal(self._layout.num_weights)
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)
         noisy = mean + self._options.mask_noise * noise.astype(np.float64)
         least = self._options.min_probability
@@ -74,4 +73,4 @@ class Umda(Elitist):
     def _add_noise(self, weights: Float32, generation: int, candidate: int) -> None:
         if self._options.weight_noise:
             stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            weights += np.float32(self._options.weight_noise) * normal_quantile(stream.uniform(len(weights)))
+            weights += np.float32(self._options.weight_noise) * stream.normal(len(weights))

@@ -6,7 +6,6 @@ import numpy as np
 
 from evolve.errors import InputError
 from evolve.genome import Block, Genomes
-from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Stream
 
 
@@ -41,5 +40,5 @@ class VectorLayout:
 
     def init(self, stream: Stream) -> Genomes:
         """Return one initial genome, P = 1."""
-        weights = np.float32(self.init_scale) * normal_quantile(stream.uniform(1, self.size))
+        weights = np.float32(self.init_scale) * stream.normal(1, self.size)
         return Genomes(weights, np.ones(weights.shape, np.bool_))

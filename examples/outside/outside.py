@@ -12,7 +12,7 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import Block, Genomes, pruned
-from evolve.numerics import normal_quantile, sequential_sum, tanh
+from evolve.numerics import sequential_sum, tanh
 from evolve.numerics.streams import Stream
 from evolve.strategies import initial_genomes, ranking
 
@@ -45,7 +45,7 @@ class Leaky:
         return (Block(0, 0, 0, self.observation_size, self.action_size),)
 
     def init(self, stream: Stream):
-        weights = normal_quantile(stream.uniform(1, self.num_weights))
+        weights = stream.normal(1, self.num_weights)
         return pruned(weights, np.ones(weights.shape, np.bool_))
 
     def batch(self, slots, backend):
@@ -103,7 +103,7 @@ class HillClimber:
         genomes = state.take(np.zeros(self._P, np.intp))
         for candidate in range(1, self._P):
             stream = Stream(self._seed, "outside.mutation", generation, candidate)
-            genomes.weights[candidate] += self._noise * normal_quantile(stream.uniform(self._layout.num_weights))
+            genomes.weights[candidate] += self._noise * stream.normal(self._layout.num_weights)
         return pruned(genomes.weights, genomes.mask)
 
     def tell(self, state, genomes, results):

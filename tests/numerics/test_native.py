@@ -8,6 +8,7 @@ import pytest
 from evolve import numerics
 from evolve.errors import InputError
 from evolve.numerics import native
+from evolve.numerics.streams import Purpose, Stream
 
 built = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 
@@ -24,6 +25,29 @@ def test_equal_over_the_whole_float32_range(name):
     assert np.array_equal(np.isnan(reference), np.isnan(kernel))
     number = ~np.isnan(reference)
     assert reference[number].tobytes() == kernel[number].tobytes()
+
+
+def words_of_every_kind():
+    """Raw words by which a deviate is in the centre, in a tail, far out, or just at one of the borders."""
+    borders = [0, 0.075 * 2**52, 0.925 * 2**52, 1.388794386496402e-11 * 2**52, 2**51, 2**52 - 2**11]
+    near = np.concatenate([int(border) + np.arange(-(2**11), 2**11) for border in borders])
+    drawn = Stream(3, Purpose.CHECK).bits(300_000)
+    shifted = near.astype(np.uint64) << np.uint64(12)
+    return np.concatenate([shifted, drawn, drawn >> np.uint64(40), ~(drawn >> np.uint64(40))])
+
+
+@built
+def test_normal_deviates_equal_those_of_the_reference():
+    words = words_of_every_kind()
+    uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    assert native.normal(words).tobytes() == numerics.normal_quantile(uniform).tobytes()
+
+
+@built
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
+def test_any_number_of_deviates(n):
+    words = Stream(4, Purpose.CHECK).bits(40)
+    assert native.normal(words[:n]).tobytes() == native.normal(words)[:n].tobytes()
 
 
 def test_arrays_begin_on_a_cache_line():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evolve.numerics import native, normal_quantile
 from evolve.numerics.streams import Purpose, Stream, environment_seeds, first_words, purpose_number, seed_sequence
 
 part = st.integers(0, 2**32 - 1)
@@ -89,6 +90,17 @@ def test_below_stays_below(bound):
     draws = Stream(1, Purpose.PARENTS).below(bound, 50)
     assert draws.min() >= 0
     assert draws.max() < bound
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_normal_deviates_are_quantiles_of_uniform_ones(monkeypatch, built):
+    if built and not native.available():
+        pytest.skip("the native kernels were not built")
+    monkeypatch.setattr(native, "available", lambda: built)
+    made = Stream(5, Purpose.WEIGHT_NOISE, 1, 2).normal(3, 50)
+    uniform = Stream(5, Purpose.WEIGHT_NOISE, 1, 2).uniform(3, 50)
+    assert made.shape == (3, 50)
+    assert made.tobytes() == normal_quantile(uniform).tobytes()
 
 
 def test_environment_seeds_fit_a_signed_word():
