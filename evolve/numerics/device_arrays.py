@@ -41,11 +41,12 @@ class DeviceColumns:
         """Write the columns of slots [k], values [k, n]."""
         for part in self._pieces(len(slots), self._n):
             piece = np.ascontiguousarray(values[part], self._dtype)
-            self._launch("put", slots[part], self._arrays.upload(piece))
+            at, numbers = self._arrays.uploads(_numbers(slots[part]), piece)
+            self._launch("put", len(piece), at, numbers)
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""
-        self._launch("clear", slots)
+        self._launch("clear", len(slots), *self._arrays.uploads(_numbers(slots)))
 
     def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
         """Return [k, count]: the first numbers of the columns of slots [k], by default all n; waits for them."""
@@ -53,26 +54,25 @@ class DeviceColumns:
         values = np.empty((len(slots), count), self._dtype)
         for part in self._pieces(len(slots), count):
             piece = values[part]
-            taken = self._arrays.scratch(piece.nbytes)
-            self._launch("take", slots[part], taken, count)
+            taken = self._arrays.scratch(piece.nbytes, 8 * len(piece))
+            self._launch("take", len(piece), *self._arrays.uploads(_numbers(slots[part])), taken, count)
             self._arrays.queue.download(taken, piece)
         self._arrays.wait()
         return values
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy columns onto others."""
-        self._launch("move", sources, self._arrays.upload(_numbers(targets)))
+        self._launch("move", len(sources), *self._arrays.uploads(_numbers(sources), _numbers(targets)))
 
     def _pieces(self, k: int, count: int) -> list[slice]:
         """Return the slices of k slots whose numbers, so many each, may be on their way at once."""
         at_once = max(1, _AT_ONCE // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
-    def _launch(self, kernel: str, slots: Slots, *arguments: int) -> None:
-        if len(slots):
-            at = self._arrays.upload(_numbers(slots))
+    def _launch(self, kernel: str, k: int, *arguments: int) -> None:
+        if k:
             name = f"{kernel}_{self._bits}"
-            self._arrays.queue.launch(name, len(slots), _COPYING_PARTS, self.address, self._n, at, *arguments)
+            self._arrays.queue.launch(name, k, _COPYING_PARTS, self.address, self._n, *arguments)
 
 
 class DeviceArrays:
@@ -119,21 +119,29 @@ class DeviceArrays:
         self._kept.append(self.device.allocate(max(nbytes, 1)))
         return self._kept[-1]
 
-    def scratch(self, nbytes: int) -> int:
-        """Return the address of memory that is good until what is queued has been waited for."""
-        nbytes = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        if self._used + nbytes > self._staging.nbytes:
+    def scratch(self, nbytes: int, more: int = 0) -> int:
+        """Return the address of memory that is good until what is queued has been waited for.
+
+        more: Bytes for which there will be room beside it, without waiting.
+        """
+        nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
+        if self._used + room > self._staging.nbytes:
             self.wait()
-            if nbytes > self._staging.nbytes:
-                self._staging = self.device.allocate(2 * nbytes)
+            if room > self._staging.nbytes:
+                self._staging = self.device.allocate(2 * room)
         self._used += nbytes
         return self._staging.address + self._used - nbytes
 
-    def upload(self, array: NDArray[Any]) -> int:
-        """Return the address of a copy of an array that is good until what is queued has been waited for."""
-        address = self.scratch(array.nbytes)
+    def upload(self, array: NDArray[Any], more: int = 0) -> int:
+        """Return the address of a copy of an array, see `scratch`."""
+        address = self.scratch(array.nbytes, more)
         self._upload(address, array)
         return address
+
+    def uploads(self, *arrays: NDArray[Any]) -> list[int]:
+        """Return the addresses of copies of arrays, all good until what is queued has been waited for."""
+        sizes = [_rounded(array.nbytes) for array in arrays]
+        return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
 
     def _upload(self, address: int, array: NDArray[Any]) -> None:
         self._on_the_way.append(array)
@@ -202,6 +210,10 @@ class DeviceStep:
         if len(tiles):
             at = self.arrays.upload(_numbers(tiles))
             self.arrays.queue.launch(f"{self._name}_settle", len(tiles), self.parts, self._structure, at)
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _numbers(slots: Slots) -> NDArray[Any]:
