@@ -52,8 +52,8 @@ class RolloutInHalves:
             if half.running and not half.begun:
                 half.begin()
         results = one.finish() if one.begun else None
-        if not one.running:
-            one.fill()
+        if len(self._queue) or not one.running:  # what was submitted while both were under way
+            one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
         if one.running:
             one.begin()
         return results

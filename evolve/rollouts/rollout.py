@@ -189,7 +189,7 @@ class Rollout:
         most: How many to begin at most.
         """
         free = len(self._free) - len(self._live)
-        n = min(free, len(self._queue) if most is None else most)
+        n = min(free, len(self._queue), free if most is None else most)
         if n and (not len(self._live) or free >= self._engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
