@@ -53,3 +53,22 @@ def test_copies_beyond_those_announced_are_refused():
             transfers.add(down=1)
     transfers.add(up=1000)
     assert (transfers.up, transfers.down) == (1100, 9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 63, 64])
+def test_the_names_of_slots_do_not_overwrite_their_numbers(monkeypatch, n):
+    """Whatever is left of the memory for copies when a launch begins."""
+    monkeypatch.setattr(device_arrays, "_STAGING", 2048)
+    slots = np.arange(64)
+    values = np.arange(64 * n, dtype=np.float64).reshape(64, n) + 1
+    for before in range(8):
+        arrays = DeviceArrays(128)
+        columns = arrays.columns(n, np.float64)
+        for _ in range(before):
+            arrays.scratch(256)
+        columns.put(slots, values)
+        for _ in range(before):
+            arrays.scratch(256)
+        columns.move(slots, slots + 64)
+        assert np.array_equal(columns.take(slots), values)
+        assert np.array_equal(columns.take(slots + 64), values)

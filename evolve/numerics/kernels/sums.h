@@ -7,7 +7,7 @@
     do {                                                                                  \
         for (int64_t k = PART * ABREAST; k + ABREAST <= (columns); k += PARTS * ABREAST)  \
             f(k, ABREAST);                                                                \
-        for (int64_t k = (columns) / ABREAST * ABREAST + PART; k < (columns); k += PARTS) \
+        for (int64_t k = (columns) / ABREAST * ABREAST + (PARTS - 1 - PART); k < (columns); k += PARTS) \
             f(k, 1);                                                                      \
     } while (0)
 
