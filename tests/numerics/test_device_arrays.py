@@ -55,7 +55,7 @@ def test_copies_beyond_those_announced_are_refused():
     assert (transfers.up, transfers.down) == (1100, 9)
 
 
-@pytest.mark.parametrize("n", [1, 2, 31, 32, 63, 64])
+@pytest.mark.parametrize("n", [1, 3, 4, 31])
 def test_the_names_of_slots_do_not_overwrite_their_numbers(monkeypatch, n):
     """Whatever is left of the memory for copies when a launch begins."""
     monkeypatch.setattr(device_arrays, "_STAGING", 2048)
