@@ -16,7 +16,6 @@ typedef struct {
 } hebbian_dag;
 
 #define LONGEST_HISTORY 8
-#define DEEP 2 /* rows that a device reads at once */
 
 /* How many of the last `age` steps have not been taken in by the traces. */
 INLINE int64_t steps_due(const hebbian_dag *dag, int64_t age) { return dag->gains && age > 1 ? 1 : age; }
@@ -54,38 +53,21 @@ INLINE void update_columns(const float *RESTRICT x, const float *RESTRICT z, flo
                            float limit, int64_t steps, int64_t next_x, int64_t next_z, int64_t rows, int64_t columns,
                            int64_t width)
 {
-#ifdef __CUDACC__
-    for (int64_t r = 0; r < rows; r += DEEP) { /* all reads before the first write: they travel together */
-        float value[DEEP][ABREAST];
-        for (int j = 0; j < DEEP; j++)
-            for (int64_t k = 0; k < width; k++)
-                value[j][k] = h[((r + j < rows ? r + j : r) * columns + k) * WIDTH];
-#pragma unroll
-        for (int64_t s = 0; s < LONGEST_HISTORY; s++) {
-            if (s == steps)
-                break;
-            for (int j = 0; j < DEEP; j++)
-                for (int64_t k = 0; k < width; k++)
-                    update_lanes(&value[j][k], x + (r + j < rows ? r + j : r) * WIDTH + s * next_x,
-                                 z + k * WIDTH + s * next_z, rate[s], limit);
-        }
-        for (int j = 0; j < DEEP; j++)
-            for (int64_t k = 0; k < width; k++)
-                if (r + j < rows)
-                    h[((r + j) * columns + k) * WIDTH] = value[j][k];
+    FOR_BLOCKS(rows, width)
+    {
+        float value[DEEP][WIDE][LANES];
+        FOR_BLOCK(width)
+            for (int t = 0; t < LANES; t++)
+                value[j][k][t] = h[BLOCK_AT(rows, columns) + t];
+        UNROLL
+        for (int64_t s = 0; s < LONGEST_HISTORY && s < steps; s++)
+            FOR_BLOCK(width)
+                update_lanes(value[j][k], x + BLOCK_ROW(rows) * WIDTH + s * next_x, z + (first + k) * WIDTH + s * next_z,
+                             rate[s], limit);
+        FOR_BLOCK(width)
+            for (int t = 0; t < LANES && row + j < rows; t++)
+                h[BLOCK_AT(rows, columns) + t] = value[j][k][t];
     }
-#else
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < width; k++) {
-            float *at = h + (r * columns + k) * WIDTH, value[LANES];
-            for (int t = 0; t < LANES; t++)
-                value[t] = at[t];
-            for (int64_t s = 0; s < steps; s++)
-                update_lanes(value, x + r * WIDTH + s * next_x, z + k * WIDTH + s * next_z, rate[s], limit);
-            for (int t = 0; t < LANES; t++)
-                at[t] = value[t];
-        }
-#endif
 }
 
 /* Make the updates of a tile that are due after `age` steps. */
@@ -94,9 +76,7 @@ INLINE void settle_tile(const hebbian_dag *dag, int64_t tile, int64_t age)
     const int64_t steps = steps_due(dag, age), next_x = dag->node_rows * WIDTH, next_z = dag->sum_rows * WIDTH;
     const float *nodes = nodes_of(dag, tile, age - steps), *sums = sums_of(dag, tile, age - steps);
     float *traces = dag->traces + TILE(tile, dag->weight_rows), rate[LONGEST_HISTORY][LANES];
-#ifdef __CUDACC__
-#pragma unroll
-#endif
+    UNROLL
     for (int64_t s = 0; s < LONGEST_HISTORY; s++)
         if (s < steps)
             read_rate(dag, nodes + s * next_x, rate[s]);
@@ -122,57 +102,29 @@ INLINE void plastic_columns(const float *RESTRICT x, const float *RESTRICT w, fl
                             float *RESTRICT z, const float *RESTRICT x_before, const float *RESTRICT z_before,
                             const float *rate, float limit, int due, int64_t rows, int64_t columns, int64_t width)
 {
-#ifdef __CUDACC__
-    float total[ABREAST], z_k[ABREAST];
-    for (int64_t k = 0; k < width; k++)
-        z_k[k] = z_before[k * WIDTH];
-    for (int64_t r = 0; r < rows; r += DEEP) { /* all reads before the first write: they travel together */
-        float trace[DEEP][ABREAST], weight[DEEP][ABREAST], gain[DEEP][ABREAST], now[DEEP], then[DEEP];
-#pragma unroll
-        for (int j = 0; j < DEEP; j++) {
-            const int64_t row = r + j < rows ? r + j : r;
-            now[j] = x[row * WIDTH];
-            then[j] = x_before[row * WIDTH];
-            for (int64_t k = 0; k < width; k++) {
-                const int64_t at = (row * columns + k) * WIDTH;
-                trace[j][k] = h[at], weight[j][k] = w[at], gain[j][k] = g[at];
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < DEEP; j++)
-            for (int64_t k = 0; k < width; k++)
-                if (r + j < rows) {
-                    float moved = trace[j][k];
-                    update_lanes(&moved, then + j, z_k + k, rate, limit);
-                    moved = due ? moved : trace[j][k];
-                    h[((r + j) * columns + k) * WIDTH] = moved;
-                    float product = now[j] * (weight[j][k] + gain[j][k] * moved);
-                    total[k] = r + j ? total[k] + product : product;
-                }
-    }
-    for (int64_t k = 0; k < width; k++)
-        z[k * WIDTH] = total[k];
-#else
     TOTALS(z);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < width; k++) {
-            const int64_t at = (r * columns + k) * WIDTH;
-            float trace[LANES];
-            for (int t = 0; t < LANES; t++)
-                trace[t] = h[at + t];
-            if (due) {
-                update_lanes(trace, x_before + r * WIDTH, z_before + k * WIDTH, rate, limit);
-                for (int t = 0; t < LANES; t++)
-                    h[at + t] = trace[t];
-            }
+    FOR_BLOCKS(rows, width)
+    {
+        float trace[DEEP][WIDE][LANES], weight[DEEP][WIDE][LANES], gain[DEEP][WIDE][LANES];
+        FOR_BLOCK(width)
             for (int t = 0; t < LANES; t++) {
-                float weight = w[at + t] + g[at + t] * trace[t];
-                float product = x[r * WIDTH + t] * weight;
-                total[k][t] = r ? total[k][t] + product : product;
+                trace[j][k][t] = h[BLOCK_AT(rows, columns) + t];
+                weight[j][k][t] = w[BLOCK_AT(rows, columns) + t];
+                gain[j][k][t] = g[BLOCK_AT(rows, columns) + t];
             }
-        }
+        FOR_BLOCK(width)
+            if (due)
+                update_lanes(trace[j][k], x_before + BLOCK_ROW(rows) * WIDTH, z_before + (first + k) * WIDTH, rate, limit);
+        FOR_BLOCK(width)
+            for (int t = 0; t < LANES && row + j < rows; t++) {
+                float product = x[(row + j) * WIDTH + t] * (weight[j][k][t] + gain[j][k][t] * trace[j][k][t]);
+                total[first + k][t] = row + j ? total[first + k][t] + product : product;
+            }
+        FOR_BLOCK(width)
+            for (int t = 0; t < LANES && due && row + j < rows; t++)
+                h[BLOCK_AT(rows, columns) + t] = trace[j][k][t];
+    }
     KEEP_TOTALS(z, width)
-#endif
 }
 
 /* x = tanh(z_0 + z_1 + ...) of a layer, which has `sources` sums of each column. */

@@ -48,23 +48,28 @@ INLINE void lstm_columns(const float *RESTRICT x, const float *RESTRICT c, const
                          int64_t columns, int64_t width)
 {
     TOTALS(z);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < width; k++) {
-            const int64_t at = (r * columns + k) * WIDTH;
-            float trace[LANES];
-            for (int t = 0; t < LANES; t++)
-                trace[t] = h[at + t];
-            if (due) {
-                lstm_update(trace, left + at, m, x_before + r * WIDTH, gate_before + k * WIDTH, limit);
-                for (int t = 0; t < LANES; t++)
-                    h[at + t] = trace[t];
-            }
+    FOR_BLOCKS(rows, width)
+    {
+        float trace[DEEP][WIDE][LANES], weight[DEEP][WIDE][LANES], kept[DEEP][WIDE][LANES];
+        FOR_BLOCK(width)
             for (int t = 0; t < LANES; t++) {
-                float weight = w[at + t] + c[t] * trace[t];
-                float product = x[r * WIDTH + t] * weight;
-                total[k][t] = r ? total[k][t] + product : product;
+                trace[j][k][t] = h[BLOCK_AT(rows, columns) + t];
+                weight[j][k][t] = w[BLOCK_AT(rows, columns) + t];
+                kept[j][k][t] = left[BLOCK_AT(rows, columns) + t];
             }
-        }
+        FOR_BLOCK(width)
+            if (due)
+                lstm_update(trace[j][k], kept[j][k], m, x_before + BLOCK_ROW(rows) * WIDTH,
+                            gate_before + (first + k) * WIDTH, limit);
+        FOR_BLOCK(width)
+            for (int t = 0; t < LANES && row + j < rows; t++) {
+                float product = x[(row + j) * WIDTH + t] * (weight[j][k][t] + c[t] * trace[j][k][t]);
+                total[first + k][t] = row + j ? total[first + k][t] + product : product;
+            }
+        FOR_BLOCK(width)
+            for (int t = 0; t < LANES && due && row + j < rows; t++)
+                h[BLOCK_AT(rows, columns) + t] = trace[j][k][t];
+    }
     KEEP_TOTALS(z, width)
 }
 

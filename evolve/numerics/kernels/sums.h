@@ -7,7 +7,7 @@
     do {                                                                                  \
         for (int64_t k = PART * ABREAST; k + ABREAST <= (columns); k += PARTS * ABREAST)  \
             f(k, ABREAST);                                                                \
-        for (int64_t k = (columns) / ABREAST * ABREAST + (PARTS - 1 - PART); k < (columns); k += PARTS) \
+        for (int64_t k = (columns) / ABREAST * ABREAST + PARTS - 1 - PART; k < (columns); k += PARTS) \
             f(k, 1);                                                                      \
     } while (0)
 
@@ -24,6 +24,30 @@
 #define TOTALS(z) float(*total)[LANES] = (float(*)[LANES])(z)
 #define KEEP_TOTALS(z, width)
 #endif
+
+/* Such a matrix is worked on block by block, DEEP rows and WIDE columns, all of a block read before any of it is written:
+ * the reads of a device travel together then. A block begins at (row, first); j and k count in it. Rows beyond the last
+ * are read as `row`, and dropped. */
+#ifdef __CUDACC__
+#define DEEP 2
+#define WIDE ABREAST
+#define UNROLL _Pragma("unroll")
+#else
+#define DEEP 1
+#define WIDE 1
+#define UNROLL
+#endif
+#define FOR_BLOCKS(rows, width)                     \
+    for (int64_t row = 0; row < (rows); row += DEEP) \
+        for (int64_t first = 0; first < (width); first += WIDE)
+#define FOR_BLOCK(width)              \
+    UNROLL                            \
+    for (int j = 0; j < DEEP; j++)    \
+        UNROLL                        \
+        for (int k = 0; k < WIDE; k++) \
+            if (first + k < (width))
+#define BLOCK_ROW(rows) (row + j < (rows) ? row + j : row)
+#define BLOCK_AT(rows, columns) ((BLOCK_ROW(rows) * (columns) + first + k) * WIDTH)
 
 /* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order. */
 INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns, int width)
