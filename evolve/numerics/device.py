@@ -31,6 +31,8 @@ class Queue(Protocol):
     Arrays are C-contiguous. Until `wait` the caller keeps them alive, and nobody changes what is copied.
     """
 
+    transfers: "Transfers"
+
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
 
@@ -53,7 +55,6 @@ class Device(Protocol):
     name: str
     """What it is, for people."""
 
-    transfers: "Transfers"
     allocated: int
     """Bytes that are allocated now."""
 

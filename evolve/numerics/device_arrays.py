@@ -17,7 +17,7 @@ _ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
 _COPYING_PARTS = 4  # of a block that copies columns
 _STAGING = 2**18  # bytes, at first
 _ALIGNMENT = 256  # bytes
-_AT_ONCE = 2**24  # bytes that are copied at once
+_AT_ONCE = 2**22  # bytes that are copied at once
 
 
 class DeviceColumns:
@@ -64,6 +64,12 @@ class DeviceColumns:
         """Copy columns onto others."""
         self._launch("move", len(sources), *self._arrays.uploads(_numbers(sources), _numbers(targets)))
 
+    @property
+    def most_on_the_way(self) -> int:
+        """How many bytes a copy may take of what is on its way, with the numbers of slots."""
+        column = self._n * self._dtype.itemsize
+        return _rounded(min(self._arrays.slots * column, max(_AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
+
     def _pieces(self, k: int, count: int) -> list[slice]:
         """Return the slices of k slots whose numbers, so many each, may be on their way at once."""
         at_once = max(1, _AT_ONCE // max(1, count * self._dtype.itemsize))
@@ -94,7 +100,9 @@ class DeviceArrays:
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
-        return DeviceColumns(self, n, dtype)
+        made = DeviceColumns(self, n, dtype)
+        self._reserve(made.most_on_the_way)
+        return made
 
     def zeros(self, n: int) -> int:
         """Return the address of n float32 for each slot, at first zeros."""
@@ -127,10 +135,15 @@ class DeviceArrays:
         nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
         if self._used + room > self._staging.nbytes:
             self.wait()
-            if room > self._staging.nbytes:
-                self._staging = self.device.allocate(2 * room)
+            self._reserve(room)
         self._used += nbytes
         return self._staging.address + self._used - nbytes
+
+    def _reserve(self, nbytes: int) -> None:
+        """See that so many bytes may be on their way at once."""
+        if nbytes > self._staging.nbytes:
+            self.wait()
+            self._staging = self.device.allocate(nbytes)
 
     def upload(self, array: NDArray[Any], more: int = 0) -> int:
         """Return the address of a copy of an array, see `scratch`."""

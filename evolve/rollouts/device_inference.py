@@ -60,7 +60,7 @@ class DeviceInference:
             self._step.begin(n, normalization, self._fingerprints.address)
             return
         up, down = (n * array.shape[1] * array.itemsize for array in (self.observations, self._step.actions))
-        transfers = self._arrays.device.transfers
+        transfers = self._arrays.queue.transfers
         expected = transfers.up + up, transfers.down + down
         with transfers.announced(up, down):
             self._step.begin(n, normalization, self._fingerprints.address)

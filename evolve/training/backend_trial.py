@@ -6,11 +6,13 @@ takes most of the time, nothing is won. So "auto" takes a GPU only where the tri
 
 import importlib.util
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from evolve.errors import InputError
+from evolve.cluster import Watchdog
+from evolve.errors import InputError, RunError
 from evolve.numerics import host_backend
-from evolve.numerics.device import device, is_open
+from evolve.numerics.device import DeviceMemoryError, device, is_open
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, Moments, generation_keys
 from evolve.rollouts.device_inference import device_step
@@ -61,10 +63,9 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
         check_device_memory(experiment)
     if compute.backend != "auto" or not _in_sight():
         return experiment, None
-    names = host_backend("auto"), "cupy"
-    host, gpu = (_speed(experiment, name) for name in names)
-    trial = BackendTrial(names[0], device().name, host, gpu)
-    return replace(experiment, chosen_backend="cupy" if trial.pays else names[0]), trial
+    here = host_backend("auto")
+    trial = BackendTrial(here, device().name, _speed(experiment, here), _device_speed(experiment))
+    return replace(experiment, chosen_backend="cupy" if trial.pays else here), trial
 
 
 def on_host(experiment: Experiment) -> str:
@@ -90,14 +91,20 @@ def _in_sight() -> bool:
     return True
 
 
+def _device_speed(experiment: Experiment) -> float:
+    """Return the environment steps per second of the device; 0 when it fails, or its memory is too small."""
+    try:
+        check_device_memory(experiment)
+        return _speed(experiment, "cupy")
+    except (InputError, RunError, DeviceMemoryError):
+        return 0.0
+
+
 def _speed(experiment: Experiment, backend: str) -> float:
-    """Return the environment steps per second of a back end; 0 when it has too little memory for the slots."""
+    """Return the environment steps per second of a back end."""
     compute = experiment.config.compute.model_copy(update={"backend": backend})
     config = experiment.config.model_copy(update={"compute": compute})
-    try:
-        rollout = rollout_of(config)
-    except InputError:
-        return 0.0
+    rollout = rollout_of(config)
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
     normalizer = Moments.none(experiment.network.observation_size).normalizer()
@@ -109,10 +116,11 @@ def _speed(experiment: Experiment, backend: str) -> float:
         range(-(-at_once // len(genomes))),
         normalizer if config.normalize_observations else None,
     )
-    return _ticking(rollout, batch)
+    with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
+        return _ticking(rollout, batch, watchdog.pat)
 
 
-def _ticking(rollout: AnyRollout, batch: EpisodeBatch) -> float:
+def _ticking(rollout: AnyRollout, batch: EpisodeBatch, alive: Callable[[], None]) -> float:
     rollout.submit(batch)
     steps = 0
     begin = 0.0
@@ -125,6 +133,7 @@ def _ticking(rollout: AnyRollout, batch: EpisodeBatch) -> float:
             rollout.submit(batch)
         steps += rollout.ticking
         rollout.tick()
+        alive()
         ticks += 1
     speed = steps / (time.perf_counter() - begin)
     rollout.clear()

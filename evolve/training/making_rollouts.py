@@ -35,11 +35,16 @@ def rollout_of(config: Config) -> AnyRollout:
 def check_device_memory(experiment: Experiment) -> None:
     """Raise InputError when this process's device has too little memory for the slots: what few need is tried."""
     slots = experiment.config.compute.slots or 1
-    free = device().free_memory()
+    free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting = _slots_that_fit(experiment, free)
     if slots > fitting:
         expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
         raise InputError("compute.slots", expected, f"{slots:,}")
+
+
+def _plays_alike(experiment: Experiment) -> bool:
+    """Return whether training and evaluation have one rollout, or two at a time."""
+    return experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:

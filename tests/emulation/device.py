@@ -86,7 +86,6 @@ class EmulatedDevice:
         self._alive: list[tuple[int, int]] = []  # [begin, end), in order
         self._buried: list[Any] = []
         self._thread = threading.get_ident()
-        self.transfers = Transfers()
         self.lost_barriers: set[int] = set()
 
     @property
@@ -177,11 +176,12 @@ class EmulatedQueue:
 
     def __init__(self, owner: EmulatedDevice) -> None:
         self._device = owner
+        self.transfers = Transfers()
         self._work: list[Callable[[], None]] = []
 
     def upload(self, target: int, source: NDArray[Any]) -> None:
         """Copy an array of the host to an address of the device."""
-        self._device.transfers.add(up=source.nbytes)
+        self.transfers.add(up=source.nbytes)
         before = self._checked(source).tobytes()
 
         def copy() -> None:
@@ -194,7 +194,7 @@ class EmulatedQueue:
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         """Copy from an address of the device into an array of the host, which until then holds nonsense."""
-        self._device.transfers.add(down=target.nbytes)
+        self.transfers.add(down=target.nbytes)
         self._checked(target).reshape(-1).view(np.uint8)[:] = _POISON
 
         def copy() -> None:

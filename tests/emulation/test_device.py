@@ -187,11 +187,11 @@ def test_freed_memory_cannot_be_used(device):
 
 def test_copies_are_counted_and_announced(device):
     queue, memory, x = device.queue(), device.allocate(256), zeros()
-    with device.transfers.announced(256, 0):
+    with queue.transfers.announced(256, 0):
         queue.upload(memory.address, x)
         with pytest.raises(UnannouncedCopyError, match="256 bytes from the device"):
             queue.download(memory.address, x)
-    assert (device.transfers.up, device.transfers.down) == (256, 256)
+    assert (queue.transfers.up, queue.transfers.down) == (256, 256)
 
 
 def test_launches_are_checked_at_once(device):

@@ -9,7 +9,7 @@ import pytest
 from evolve import environments, networks
 from evolve.config import EnvOptions
 from evolve.genome import concatenate
-from evolve.numerics.device import UnannouncedCopyError, device
+from evolve.numerics.device import UnannouncedCopyError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, Moments, Rollout, RolloutInHalves, generation_keys, inference, join
 
@@ -127,10 +127,11 @@ def test_a_tick_copies_observations_up_and_actions_down():
     rollout, batch = setting("CartPole-v1", NETWORKS[0], normalize=True)
     ours = rollout(20, "cupy")
     ours.submit(batch)
-    before = device().transfers.up, device().transfers.down
+    transfers = ours._inference._arrays.queue.transfers
+    before = transfers.up, transfers.down
     ours.begin()
-    assert device().transfers.up - before[0] == len(batch) * 4 * 4
-    assert device().transfers.down - before[1] == len(batch) * 2 * 4  # CartPole's two outputs
+    assert transfers.up - before[0] == len(batch) * 4 * 4
+    assert transfers.down - before[1] == len(batch) * 2 * 4  # CartPole's two outputs
     ours.finish()
 
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from evolve.config import Config, parse
+from evolve.errors import RunError
 from evolve.numerics import device, host_backend
 from evolve.training import backend_trial, prepare
 from evolve.training.backend_trial import BackendTrial, choose_backend
@@ -37,6 +38,7 @@ def test_a_trial_says_what_was_taken_and_why():
 def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
     measured = iter(speeds)
     monkeypatch.setattr(backend_trial, "_speed", lambda *_: next(measured))
+    monkeypatch.setattr(backend_trial, "check_device_memory", lambda _: None)
     chosen, trial = choose_backend(experiment())
     assert trial is not None
     assert chosen.backend == taken
@@ -54,6 +56,16 @@ def test_a_trial_measures_network_and_environment(emulated_device, quick, normal
 
 def test_a_device_without_memory_for_the_slots_is_not_taken(emulated_device, quick, monkeypatch):
     monkeypatch.setattr(emulated_device, "_capacity", 2**20)
+    chosen, trial = choose_backend(experiment())
+    assert trial.device_speed == 0
+    assert chosen.backend == host_backend("auto")
+
+
+def test_a_device_that_fails_is_not_taken(emulated_device, quick, monkeypatch):
+    def fail(*_):
+        raise RunError("the GPU failed")
+
+    monkeypatch.setattr(emulated_device, "run", fail)
     chosen, trial = choose_backend(experiment())
     assert trial.device_speed == 0
     assert chosen.backend == host_backend("auto")

@@ -1,0 +1,130 @@
+"""The door to CuPy, with CuPy's functions over the emulated device: rollouts run through it, and errors have names."""
+
+import gc
+import importlib.util
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from emulation import EmulatedDevice, emulation_available
+from emulation.cuda import Cuda, CudaError
+
+from evolve.errors import InputError, RunError
+from evolve.numerics import cupy_device, device, device_code
+from evolve.numerics.cupy_device import CupyDevice, local_ranks, open_device
+from evolve.numerics.device import DeviceMemoryError
+from evolve.numerics.device_arrays import DeviceArrays
+
+pytestmark = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """A `cupy` in place, and its GPU as the device of this process."""
+    made = Cuda(EmulatedDevice())
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
+    monkeypatch.setattr(device_code, "machine_code", lambda architecture: architecture.encode())
+    for names in cupy_device._LOCAL:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(device, "_OPEN", [])
+    return made
+
+
+def rollout_tests():
+    """The tests of inference on a device, as a module."""
+    path = ROOT / "tests/rollouts/test_device_inference.py"
+    spec = importlib.util.spec_from_file_location("rollouts_on_a_device", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_rollouts_run_through_cupy(cuda, halves):
+    there = rollout_tests()
+    network = {"name": "hebbian-dag", "hidden": [4], "plasticity": 0.5}
+    rollout, batch = there.setting("toys:Switches-v0", network, normalize=True)
+    assert there.play(rollout(4, "cupy", halves), batch) == there.play(rollout(3, "numpy"), batch)
+    assert isinstance(device.device(), CupyDevice)
+    assert device.device().name == "an emulated GPU"
+
+
+def test_memory_and_streams_are_given_back(cuda):
+    arrays = DeviceArrays(40)
+    columns = arrays.columns(7)
+    columns.put(np.arange(40), np.ones((40, 7)))
+    assert cuda.runtime.streams
+    assert device.device().allocated == sum(memory.nbytes for memory in cuda.runtime.memory.values()) > 0
+    del arrays, columns
+    gc.collect()
+    assert device.device().allocated == 0
+    assert not cuda.runtime.memory
+    assert not cuda.runtime.streams
+
+
+@pytest.mark.parametrize(("ranks", "share"), [((0, 1), 1), ((3, 4), 4)])
+def test_ranks_share_the_memory(cuda, monkeypatch, ranks, share):
+    monkeypatch.setattr(cupy_device, "local_ranks", lambda: ranks)
+    assert device.device().free_memory() == int(2**30 * 0.9) // share
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "5", "OMPI_COMM_WORLD_LOCAL_SIZE": "8", "SLURM_LOCALID": "0"}, (5, 8)),
+        ({"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, (1, 2)),
+        ({"SLURM_LOCALID": "3", "SLURM_STEP_TASKS_PER_NODE": "8(x2),4"}, (3, 8)),
+        ({"SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "8"}, (0, 1)),  # a batch script, which srun has not started
+        ({}, (0, 1)),
+    ],
+)
+def test_launchers_say_who_is_on_a_host(cuda, monkeypatch, environment, expected):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert local_ranks() == expected
+
+
+def test_too_little_memory_is_no_other_failure(cuda):
+    with pytest.raises(DeviceMemoryError):
+        device.device().allocate(2**31)
+    cuda.runtime.fail["malloc"] = CudaError(2, "cudaErrorMemoryAllocation")
+    with pytest.raises(DeviceMemoryError):
+        device.device().allocate(8)
+    cuda.runtime.fail["malloc"] = CudaError(700, "cudaErrorIllegalAddress")
+    with pytest.raises(RunError, match="the GPU failed while allocating memory: cudaErrorIllegalAddress"):
+        device.device().allocate(8)
+
+
+def test_a_gpu_that_fails_ends_the_run_in_a_sentence(cuda):
+    arrays = DeviceArrays(4)
+    cuda.runtime.fail["streamSynchronize"] = CudaError(700, "cudaErrorIllegalAddress")
+    with pytest.raises(RunError, match="the GPU failed while computing: cudaErrorIllegalAddress"):
+        arrays.wait()
+    cuda.runtime.fail["memcpyAsync"] = CudaError(1, "cudaErrorInvalidValue")
+    with pytest.raises(RunError, match="the GPU failed while copying: cudaErrorInvalidValue"):
+        arrays.upload(np.ones(3))
+    cuda.runtime.fail.clear()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(100, "expected a GPU, got none"), (35, "expected a driver that finds")]
+)
+def test_without_a_gpu_or_its_driver(cuda, status, expected):
+    cuda.runtime.fail["getDeviceCount"] = CudaError(status, "cudaError")
+    with pytest.raises(InputError, match=expected):
+        open_device()
+
+
+def test_each_thread_sets_its_gpu(cuda, monkeypatch):
+    device.device()
+    chosen = []
+    monkeypatch.setattr(cuda.runtime, "setDevice", lambda number: chosen.append((number, threading.get_ident())))
+    monkeypatch.setattr(cuda.runtime.emulated, "check_thread", lambda: None)
+    thread = threading.Thread(target=lambda: DeviceArrays(4).wait())
+    thread.start()
+    thread.join()
+    assert chosen[0] == (0, thread.ident)
