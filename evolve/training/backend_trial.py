@@ -102,6 +102,28 @@ def _device_speed(experiment: Experiment) -> float:
 
 def _speed(experiment: Experiment, backend: str) -> float:
     """Return the environment steps per second of a back end."""
+    return rollout_speed(experiment, backend, _SECONDS).steps_per_second
+
+
+@dataclass(frozen=True)
+class RolloutSpeed:
+    """How long a rollout took per environment step, in seconds; and its environments alone."""
+
+    step: float
+    environment: float
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps per second."""
+        return 1 / self.step
+
+
+def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
+    """Return how fast initial networks play by a back end, in this process, with all slots busy.
+
+    Raises:
+        InputError: The rollout cannot be made here: there is too little memory for the slots, say.
+    """
     compute = experiment.config.compute.model_copy(update={"backend": backend})
     config = experiment.config.model_copy(update={"compute": compute})
     rollout = rollout_of(config)
@@ -117,17 +139,18 @@ def _speed(experiment: Experiment, backend: str) -> float:
         normalizer if config.normalize_observations else None,
     )
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
-        return _ticking(rollout, batch, watchdog.pat)
+        return _ticking(rollout, batch, seconds, watchdog.pat)
 
 
-def _ticking(rollout: AnyRollout, batch: EpisodeBatch, alive: Callable[[], None]) -> float:
+def _ticking(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, alive: Callable[[], None]) -> RolloutSpeed:
     rollout.submit(batch)
     steps = 0
     begin = 0.0
     ticks = 0
-    while ticks <= _WARM_UP or time.perf_counter() - begin < _SECONDS:
+    while ticks <= _WARM_UP or time.perf_counter() - begin < seconds:
         if ticks == _WARM_UP:
             begin = time.perf_counter()
+            rollout.environment_seconds = 0.0
             steps = 0
         if rollout.pending < len(batch) / 2:
             rollout.submit(batch)
@@ -135,6 +158,7 @@ def _ticking(rollout: AnyRollout, batch: EpisodeBatch, alive: Callable[[], None]
         rollout.tick()
         alive()
         ticks += 1
-    speed = steps / (time.perf_counter() - begin)
+    took = time.perf_counter() - begin
+    speed = RolloutSpeed(took / steps, rollout.environment_seconds / steps)
     rollout.clear()
     return speed
