@@ -1,4 +1,4 @@
-"""Figures of finished runs: curves, comparisons, load, spread of returns, and the network of a champion.
+"""Figures: curves, comparisons, load, the spread of returns, networks of champions, and the speed of devices.
 
 Each `draw_…` function returns a matplotlib figure; `save` writes it, `to_svg` puts it into a page. Only this package
 imports matplotlib (in `style`), which comes with the extra `plot`.
@@ -7,6 +7,7 @@ imports matplotlib (in `style`), which comes with the extra `plot`.
 from evolve.analysis.figures.comparison_figure import draw_comparison
 from evolve.analysis.figures.connections import Connections, connections_of
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
+from evolve.analysis.figures.device_speed import draw_device_speed
 from evolve.analysis.figures.load import draw_load
 from evolve.analysis.figures.network_figure import DrawnNetwork, draw_champion, draw_network, network_of
 from evolve.analysis.figures.spread import draw_returns
@@ -23,6 +24,7 @@ __all__ = [
     "draw_champion",
     "draw_comparison",
     "draw_curves",
+    "draw_device_speed",
     "draw_load",
     "draw_network",
     "draw_returns",

@@ -48,9 +48,10 @@ class LineLabel:
 def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
     """Write labels beside a panel that is about so many inches high, and draw their marks. All data stand already."""
     _make_room(panel, labels)
-    bottom, top = panel.get_ylim()
+    scale = panel.yaxis.get_transform()  # the axis may be logarithmic
+    bottom, top = scale.transform(panel.get_ylim())
     shown = [label for label in labels if np.isfinite(label.y)]
-    heights = [(label.y - bottom) / (top - bottom) for label in shown]
+    heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
     needed = [(1 + label.wrapped.count("\n")) * _LINE / (_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
     beside = _beside(panel, 8 + _MARKS * max(1, min(marked, _MOST_MARKS)))
@@ -65,7 +66,8 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
             if label.mark[0] == label.y:  # it is the mark that is labelled
                 begin = {"xy": (1.0, label.y), "xycoords": at}
         style = {"lw": 0.9} if label.x == end else {"lw": 0.9, "ls": ":"}  # a run that ends early has no line there
-        panel.annotate(label.wrapped, **begin, xytext=(1.0, bottom + y * (top - bottom)), textcoords=beside,
+        at_height = scale.inverted().transform(bottom + y * (top - bottom))
+        panel.annotate(label.wrapped, **begin, xytext=(1.0, float(at_height)), textcoords=beside,
                        fontsize=_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
                        arrowprops={"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0,
                                    "relpos": (0, 0.5)} | style)  # fmt: skip
