@@ -2,19 +2,24 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App, launch
 from evolve.cli.bench import network_speed, rollouts, startup, tables
+from evolve.cli.bench.device_bench import BUDGET, check_figure, draw, measure_devices
 from evolve.cli.bench.recording import population
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cli.signals import StopFlag
 from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.environments.sleeping import ID as SLEEP
-from evolve.errors import InputError
+from evolve.errors import InputError, Stopped
 from evolve.training import Experiment, prepare
+
+_ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
+"""Where none is asked for."""
 
 
 def parser() -> Parser:
@@ -24,10 +29,11 @@ def parser() -> Parser:
         "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
         "python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
         "python -m evolve.bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
+        "python -m evolve.bench --devices -o speed.png",
     )
     add = made.add_argument
-    add("-e", "--env", dest="env.id", metavar="ID", default="CartPole-v1", help="environment")
-    add("--engine", dest="env.engine", metavar="NAME", default="gymnasium", help="gymnasium or envpool")
+    add("-e", "--env", dest="env.id", metavar="ID", help="environment")
+    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium or envpool")
     add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
     add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
@@ -45,6 +51,11 @@ def parser() -> Parser:
     sleep = "episodes that only sleep, for so long in the mean: measures scheduling on any number of ranks"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
+    devices = "when a GPU pays: steps of small to large networks on the host and on a GPU, then whole rollouts"
+    add("--devices", action="store_true", help=devices)
+    budget = "with --devices: about how long it may take; what is too large for that is not measured"
+    add("--budget", type=float, default=BUDGET, metavar="SECONDS", help=budget)
+    add("-o", "--figure", type=Path, metavar="OUT", help="with --devices: draw it, as OUT.png, .svg or .pdf")
     add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
     return made
 
@@ -52,7 +63,7 @@ def parser() -> Parser:
 def _experiment(arguments: dict[str, Any]) -> Experiment:
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0}
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
-        set_key(table, key, arguments[key])
+        set_key(table, key, _ENVIRONMENT.get(key) if arguments[key] is None else arguments[key])
     if arguments["sleep"] is not None:
         asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}, "reuse": True}
         table |= {"env": asleep, "compute": {"slots": 1}}
@@ -62,9 +73,12 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
 
 
 def _check(arguments: dict[str, Any], transport: Transport) -> None:
-    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0)):
+    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0), ("budget", 0)):
         if arguments[option] is not None and arguments[option] < least:
             raise InputError(f"--{option}", f"at least {least}", arguments[option])
+    if arguments["figure"] is not None and not arguments["devices"]:
+        raise InputError("--figure", "--devices, whose measurements it draws", "none")
+    check_figure(arguments["figure"])
     if min(arguments["ranks"]) < 1:
         raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
     if transport.size > 1:
@@ -96,17 +110,37 @@ def _sweep(experiment: Experiment, arguments: dict[str, Any], argv: list[str], s
     return sweep
 
 
+def _devices(arguments: dict[str, Any], stop: StopFlag, show: Callable[[str], None]) -> dict[str, Any]:
+    def check() -> None:
+        if stop.reason() is not None:
+            raise Stopped(f"stopped by {stop.reason()}")
+
+    given = {key: arguments[key] for key in _ENVIRONMENT if arguments[key] is not None}
+    env = _ENVIRONMENT | given
+    asked = (env["env.id"], env["env.engine"]) if given else None
+    found = measure_devices(arguments["budget"], show, check, asked)
+    if arguments["figure"] is not None:
+        draw(found, arguments["figure"])
+        show(f"\n{arguments['figure']}")
+    return found
+
+
 def _body(app: App, argv: list[str]) -> int:
     arguments = vars(parser().parse_args(argv))
     if arguments["measure"]:
         return rollouts.measure(_experiment(arguments), app, arguments["measure"])
     _check(arguments, app.transport)
-    experiment = _experiment(arguments)
 
     def show(text: str) -> None:
         if not arguments["json"]:
             print(text, flush=True)
 
+    if arguments["devices"]:
+        found = _devices(arguments, app.stop, show)
+        if arguments["json"]:
+            print(json.dumps(found))
+        return 0
+    experiment = _experiment(arguments)
     figures: dict[str, Any] = {"measured": tables.header(experiment)}
     show(figures["measured"])
     if arguments["sleep"] is None:

@@ -1,0 +1,84 @@
+"""`--devices` from beginning to end: measure under a budget, show tables as they come, draw the figure."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evolve.analysis import figures
+from evolve.cli.bench import device_tables as tables
+from evolve.cli.bench.devices import SLOTS, WIDTHS, Budget, Row, break_even, cores, layer_sizes, rows, why_no_device
+from evolve.cli.bench.rollout_gain import rollout_rows
+from evolve.cli.bench.step_timing import Effort
+from evolve.numerics.device import device
+from evolve.store.disk import check_writable
+
+BUDGET = 120.0
+"""Seconds."""
+_ROLLOUTS = 0.3  # of the budget
+_TRIAL = 0.02  # of the budget, each
+_LONGEST_TRIAL = 2.0  # seconds
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise InputError unless a figure can be drawn and written there."""
+    if path is not None:
+        figures.check_library()
+        check_writable(path, figures.FORMATS)
+
+
+def measure_devices(
+    budget: float,
+    show: Callable[[str], None],
+    check: Callable[[], None],
+    environment: tuple[str, str] | None = None,
+    sizes: tuple[Sequence[int], Sequence[int]] | None = None,
+) -> dict[str, Any]:
+    """Return what was measured, in about so many seconds; every network and the rollouts get a share of what is left.
+
+    Args:
+        budget: In seconds.
+        show: Called with each table.
+        check: Called between networks; may raise.
+        environment: Of the rollouts, with its engine; by default what is here of EnvPool.
+        sizes: Widths of layers, and numbers of slots in ascending order; by default `WIDTHS` and `SLOTS`.
+    """
+    widths, slots = sizes or (WIDTHS, SLOTS)
+    whole = Budget(budget)
+    missing = why_no_device()
+    name = "" if missing else device().name
+    found: dict[str, Any] = {"device": name or None, "why": missing, "cores": cores(), "networks": [], "rollouts": []}
+    show(tables.heading(cores(), name))
+    networks = [(width, plastic) for width in widths for plastic in (False, True)]
+    effort = Effort(seconds=min(0.03, budget / 4000))
+    for number, network in enumerate(networks):
+        check()
+        share = (whole.left - _ROLLOUTS * budget) / (len(networks) - number)
+        measured = rows(*network, slots, effort, Budget(share))
+        show(tables.network_steps(measured, cores()))
+        found["networks"].append(_with_break_even(measured))
+    for row in rollout_rows(environment, min(_LONGEST_TRIAL, _TRIAL * budget), whole):
+        check()
+        found["rollouts"].append(row)
+    show(tables.whole_rollouts(found["rollouts"]))
+    show(tables.reasons([row for network in found["networks"] for row in network["rows"]] + found["rollouts"]))
+    return found
+
+
+def _with_break_even(measured: list[Row]) -> dict[str, Any]:
+    """Return what was measured of a network. A break-even of "none" is beyond the slots that were measured."""
+    first = measured[0]
+    found: dict[str, Any] = {"layers": layer_sizes(first["width"]), "plastic": first["plastic"]}
+    for name, number in (("one_core", 1), ("all_cores", cores())):
+        slots = break_even(measured, number)
+        found[f"break_even_{name}"] = "none" if slots == math.inf else slots
+    return found | {"weights": first["weights"], "rows": measured}
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Draw what `measure_devices` has returned."""
+    pairs: dict[str, list[list[Row]]] = {}
+    for network in found["networks"]:
+        pairs.setdefault(network["layers"], []).append(network["rows"])
+    named = {layers: (plain, plastic) for layers, (plain, plastic) in pairs.items()}
+    figures.save(figures.draw_device_speed(named, found["cores"], found["device"] or ""), path)

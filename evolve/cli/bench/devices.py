@@ -1,0 +1,163 @@
+"""When a GPU pays: a network step on the host and on a device, for widths and slots over their whole range.
+
+What costs too much time or memory is not measured, and that is said: whoever has more of both asks for a longer budget.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve import networks
+from evolve.cli.bench.step_timing import Effort, device_steps, host_step, some_genomes
+from evolve.errors import InputError
+from evolve.genome import Genomes
+from evolve.networks import Network
+from evolve.numerics import native
+from evolve.numerics.device import WIDTH as TILE
+from evolve.numerics.device import DeviceMemoryError, device
+
+Row = dict[str, Any]
+
+WIDTHS = (8, 32, 64, 128, 256, 512, 1024)
+SLOTS = (1, 16, 64, 256, 1024, 4096, 16384, 65536)
+PLASTICITY = 0.1
+COLUMNS = ("numpy", "native", "gpu", "gpu_with_copies")
+_MOST_HOST_BYTES = 2**28  # of a batch on the host: beyond, its memory bounds it, and more slots change nothing
+
+
+@dataclass
+class Budget:
+    """So many seconds from now on."""
+
+    seconds: float
+    begin: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; below zero when it was overrun."""
+        return self.seconds - (time.monotonic() - self.begin)
+
+
+@dataclass
+class _Column:
+    """Measures one back end with more and more slots, as long as the budget lasts."""
+
+    budget: Budget
+    tile: int
+    """Slots that cost as much as one."""
+    last: tuple[int, float] | None = None  # tiles, and the seconds that measuring them took
+
+    def measure(self, slots: int, measurement: Callable[[], float | tuple[float, float]]) -> Any:
+        """Return what a measurement returns, or a string: why it was not made."""
+        tiles = -(-slots // self.tile)
+        expected = 0.0 if self.last is None else self.last[1] * tiles / self.last[0]
+        if expected >= self.budget.left:
+            return "it would take too long"
+        begin = time.monotonic()
+        try:
+            return measurement()
+        except DeviceMemoryError as error:
+            return f"too little memory: {error}"
+        finally:
+            self.last = tiles, time.monotonic() - begin
+
+
+def network_of(width: int, plastic: bool) -> Network:
+    """Return a hebbian-dag with two hidden layers: with the inputs of a BipedalWalker, from width 64 on of an Ant."""
+    table = {"name": "hebbian-dag", "hidden": [width, width], "plasticity": PLASTICITY if plastic else 0.0}
+    return networks.make(table, *((24, 4) if width < 64 else (105, 8)))
+
+
+def layer_sizes(width: int) -> str:
+    """Return the sizes of its layers, "24-8-8-5"."""
+    return "-".join(map(str, network_of(width, False).sizes))  # type: ignore[attr-defined]
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def why_no_device() -> str:
+    """Return why there is no device that can be used, "" where there is one."""
+    try:
+        device()
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def rows(width: int, plastic: bool, slots: Sequence[int], effort: Effort, budget: Budget) -> list[Row]:
+    """Return a row for each number of slots: nanoseconds per step by each of `COLUMNS`.
+
+    Where one was not measured it is None, and `why` of the row says why.
+
+    native: the best of all numbers of slots up to that row's; `native_slots` says which. A large network is slower
+    where its slots do not fit into a cache, and nobody has to step so many at a time.
+    """
+    network = network_of(width, plastic)
+    genomes = some_genomes(network, max(slots))
+    missing = why_no_device()
+    if not missing:
+        device_steps(network, genomes, 1, Effort(0, 0.0))  # what is done but once is no part of a prediction
+    lanes = native.lanes() if native.available() else 1
+    columns = {"numpy": _Column(budget, 1), "native": _Column(budget, lanes), "gpu": _Column(budget, TILE)}
+    best: tuple[float, int] | None = None
+    made = []
+    for n in slots:
+        found = _on_host(network, genomes, n, columns, effort)
+        if isinstance(found["native"], float):
+            best = min(best or (math.inf, n), (found["native"], n))
+        if best and (best[1] == n or best[1] >= lanes):  # less than a tile says nothing about more
+            found |= {"native": best[0], "native_slots": best[1]}
+        found |= (
+            _on_device(network, genomes, n, columns, effort) if not missing else dict.fromkeys(COLUMNS[2:], missing)
+        )
+        made.append({"width": width, "plastic": plastic, "slots": n, "weights": network.num_weights} | parted(found))
+    return made
+
+
+def parted(found: Row) -> Row:
+    """Return a row in which strings, which say why something was not measured, are a table of their own."""
+    why = {name: value for name, value in found.items() if isinstance(value, str)}
+    return found | dict.fromkeys(why) | {"why": why}
+
+
+def _on_host(network: Network, genomes: Genomes, n: int, columns: dict[str, _Column], effort: Effort) -> Row:
+    if 4 * n * network.slot_size > _MOST_HOST_BYTES:
+        return dict.fromkeys(("numpy", "native"), "beyond what a cache holds by far")
+    found: Row = {"native": "the native kernels were not built"}
+    if native.available():
+        found["native"] = columns["native"].measure(n, lambda: host_step(network, genomes, n, "native", effort))
+    return found | {"numpy": columns["numpy"].measure(n, lambda: host_step(network, genomes, n, "numpy", effort))}
+
+
+def _on_device(network: Network, genomes: Genomes, n: int, columns: dict[str, _Column], effort: Effort) -> Row:
+    measured = columns["gpu"].measure(n, lambda: device_steps(network, genomes, n, effort))
+    alone, with_copies = (measured, measured) if isinstance(measured, str) else measured
+    return {"gpu": alone, "gpu_with_copies": with_copies}
+
+
+def break_even(measured: Sequence[Row], cores: int) -> float | None:
+    """Return the least slots from which a GPU, with its copies, is faster than so many cores of the host.
+
+    Cores are counted as if they did not slow one another down, and no more of them than slots. Between the numbers of
+    slots that were measured it is interpolated. None: it was not measured; infinity: not with as many slots as were
+    measured.
+    """
+    both = [row for row in measured if row["native"] is not None and row["gpu_with_copies"] is not None]
+    if not both:
+        return None
+    gains = [(row["slots"], row["native"] / min(cores, row["slots"]) / row["gpu_with_copies"]) for row in both]
+    first = next((n for n in range(len(gains)) if all(gain >= 1 for _, gain in gains[n:])), None)
+    if first is None:
+        return math.inf
+    slots, gain = gains[first]
+    if not first:
+        return float(slots)
+    before, loss = gains[first - 1]
+    share = math.log(loss) / math.log(loss / gain)
+    return float(before * (slots / before) ** share)

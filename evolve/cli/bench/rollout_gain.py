@@ -1,0 +1,66 @@
+"""Whole rollouts on the host and on a device, and the most that a device could gain there."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from evolve.cli.bench.devices import Budget, parted, why_no_device
+from evolve.config import Config, parse
+from evolve.errors import InputError
+from evolve.numerics import host_backend
+from evolve.training import Experiment, prepare
+from evolve.training.backend_trial import rollout_speed
+
+Row = dict[str, Any]
+
+ENVPOOL = (("CartPole-v1", "envpool"), ("BipedalWalker-v3", "envpool"))
+GYMNASIUM = (("CartPole-v1", "gymnasium"),)
+HIDDEN = ((8, 8), (64, 64))
+_SLOTS = 1024
+_EPISODES = 8
+
+
+def rollout_rows(asked: tuple[str, str] | None, seconds: float, budget: Budget) -> Iterator[Row]:
+    """Yield, for each environment and network, steps per second of the host and of a device, and what bounds the gain.
+
+    asked: the environment and its engine; None for those of EnvPool, or Gymnasium's CartPole without it.
+    """
+    for environment in [asked] if asked else _environments():
+        for hidden in HIDDEN:
+            yield _row(_experiment(*environment, hidden), hidden, seconds, budget)
+
+
+def _row(experiment: Experiment, hidden: tuple[int, ...], seconds: float, budget: Budget) -> Row:
+    env = experiment.config.env
+    row: Row = {"env": env.id, "engine": env.engine, "hidden": list(hidden), "slots": experiment.config.compute.slots}
+    if budget.left < 0:
+        return row | parted(dict.fromkeys(("host", "gpu", "most", "gain"), "it would take too long"))
+    host = rollout_speed(experiment, host_backend("auto"), seconds)
+    row |= {"host": host.steps_per_second, "environment_ns": host.environment * 1e9,
+            "network_ns": (host.step - host.environment) * 1e9, "most": host.step / host.environment}  # fmt: skip
+    try:
+        missing = why_no_device()
+        gpu: Any = missing or rollout_speed(experiment, "cupy", seconds).steps_per_second
+    except InputError as error:  # too little memory
+        gpu = str(error)
+    return row | parted({"gpu": gpu, "gain": gpu if isinstance(gpu, str) else gpu / row["host"]})
+
+
+def _environments() -> tuple[tuple[str, str], ...]:
+    """Return the environments that are here."""
+    try:
+        for environment in ENVPOOL:
+            _experiment(*environment, HIDDEN[0])
+    except InputError:
+        return GYMNASIUM
+    return ENVPOOL
+
+
+def _experiment(env: str, engine: str, hidden: tuple[int, ...]) -> Experiment:
+    table = {
+        "env": {"id": env, "engine": engine},
+        "network": {"name": "hebbian-dag", "hidden": list(hidden)},
+        "compute": {"slots": _SLOTS, "backend": host_backend("auto")},
+        "population": _SLOTS // _EPISODES,
+        "episodes": _EPISODES,
+    }
+    return prepare(parse(Config, table))

@@ -1,0 +1,145 @@
+"""`evolve bench --devices`: what is measured is measured rightly, and what is not is said not to be."""
+
+import json
+import math
+
+import pytest
+
+from evolve.cli.bench import device_bench, devices, rollout_gain
+from evolve.cli.bench.devices import Budget, break_even, rows
+from evolve.cli.bench.step_timing import Effort
+from evolve.numerics import device, native
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A moment is enough."""
+    monkeypatch.setattr(device_bench, "WIDTHS", (8, 64))
+    monkeypatch.setattr(device_bench, "SLOTS", (1, 20))
+    monkeypatch.setattr(device_bench, "Effort", lambda seconds: Effort(0, 0.0))
+    monkeypatch.setattr(device_bench, "_LONGEST_TRIAL", 0.02)
+    monkeypatch.setattr(rollout_gain, "_SLOTS", 32)
+    monkeypatch.setattr(rollout_gain, "HIDDEN", ((8, 8),))
+
+
+@pytest.fixture
+def no_gpu(monkeypatch, absent):
+    monkeypatch.setattr(device, "_OPEN", [])
+    absent("cupy")
+
+
+def emulated(**options):
+    """A device to be used with `with`."""
+    emulation = pytest.importorskip("emulation")
+    if not emulation.emulation_available():
+        pytest.skip("no NVRTC, or no gcc")
+    return emulation.EmulatedDevice(**options).in_use()
+
+
+@pytest.mark.usefixtures("small", "no_gpu")
+def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(call, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "-o", "speed.svg")
+    assert done.code == 0, done.err
+    assert (tmp_path / "speed.svg").stat().st_size > 10_000
+    for words in (
+        "24-8-8-5, plain, 648 weights",
+        "105-64-64-9, plastic",
+        "CartPole-v1 (gymnasium)",
+        "native, one core",
+    ):
+        assert words in done.out
+    for line in done.out.splitlines():
+        assert not line.startswith(("GPU ", "break-even")) or line.split()[1:] == ["not", "measured"]
+    assert done.out.count("expected a working CuPy") == 1
+
+
+@pytest.mark.usefixtures("small", "no_gpu")
+def test_json_has_numbers_and_reasons(call):
+    done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["device"] is None
+    assert [(n["layers"], n["plastic"]) for n in found["networks"]][1:3] == [("24-8-8-5", True), ("105-64-64-9", False)]
+    for row in (row for network in found["networks"] for row in network["rows"]):
+        assert row["numpy"] > 0
+        assert row["gpu"] is row["gpu_with_copies"] is None
+        assert "CuPy" in row["why"]["gpu"]
+    for row in found["rollouts"]:
+        assert row["most"] == pytest.approx((row["environment_ns"] + row["network_ns"]) / row["environment_ns"])
+        assert row["gain"] is None
+
+
+@pytest.mark.usefixtures("small", "no_gpu")
+def test_a_budget_of_nothing_measures_nothing(call):
+    pytest.importorskip("matplotlib")
+    done = call("bench", "--devices", "--budget", 0, "-e", "CartPole-v1", "-o", "speed.png")
+    assert done.code == 0, done.err
+    assert done.out.count("it would take too long") == 1
+    assert not any(line.startswith("native") and line.split()[-1] != "measured" for line in done.out.splitlines())
+
+
+@pytest.mark.usefixtures("small")
+def test_a_device_has_both_its_columns_and_rollouts(call):
+    with emulated():
+        done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["device"] == "an emulated device"
+    first = found["networks"][0]
+    assert [row["slots"] for row in first["rows"] if row["gpu"] and row["gpu_with_copies"]] == [1, 20]
+    assert first["break_even_one_core"] is not None
+    assert found["rollouts"][0]["gain"] == pytest.approx(found["rollouts"][0]["gpu"] / found["rollouts"][0]["host"])
+
+
+def test_what_does_not_fit_into_a_device_is_not_measured(monkeypatch):
+    monkeypatch.setattr(devices, "_on_host", lambda *_: dict.fromkeys(("numpy", "native"), "no"))
+    with emulated(capacity=2**23):
+        one, many = rows(64, False, (1, 1024), Effort(0, 0.0), Budget(1e9))
+    assert one["gpu"] > 0
+    assert many["gpu"] is many["gpu_with_copies"] is None
+    assert "too little memory" in many["why"]["gpu"]
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.skipif(not native.available(), reason="no native kernels")
+def test_native_is_the_best_of_all_slots_so_far(monkeypatch):
+    times = {1: 700.0, 16: 90.0, 64: 50.0, 256: 80.0}
+    monkeypatch.setattr(devices, "host_step", lambda network, genomes, slots, backend, effort: times[slots])
+    measured = rows(8, False, tuple(times), Effort(), Budget(1e9))
+    assert [row["native"] for row in measured] == [700, 90, 50, 50]
+    assert [row["native_slots"] for row in measured] == [1, 16, 64, 64]
+    assert [row["numpy"] for row in measured] == list(times.values())
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.skipif(not native.available(), reason="no native kernels")
+def test_a_part_of_a_tile_says_nothing_about_more_slots(monkeypatch):
+    def only_one(*arguments):
+        return 700.0 if arguments[2] == 1 else "it would take too long"
+
+    monkeypatch.setattr(devices, "host_step", only_one)
+    one, more = rows(8, False, (1, 16), Effort(), Budget(1e9))
+    assert (one["native"], more["native"]) == (700, None)
+
+
+def row(slots, native, gpu):
+    return {"slots": slots, "native": native, "gpu_with_copies": gpu}
+
+
+def test_break_even():
+    measured = [row(1, 100.0, 6400.0), row(16, 100.0, 400.0), row(64, 100.0, 100.0), row(256, 100.0, 25.0)]
+    assert break_even(measured, 1) == pytest.approx(64)
+    assert break_even(measured, 4) == pytest.approx(256)
+    assert break_even(measured, 2) == pytest.approx(128)  # between two numbers of slots
+    assert break_even(measured, 8) == math.inf
+    assert break_even(measured[3:], 2) == 256
+    assert break_even([row(1, 1.0, None), row(2, None, 1.0)], 1) is None
+    assert break_even([row(1, 2.0, 1.0), row(2, 1.0, 2.0)], 1) == math.inf  # faster, but not from there on
+
+
+@pytest.mark.parametrize("words", [("--figure", "a.png"), ("--devices", "-o", "a.jpg"), ("--devices", "--budget", -1)])
+def test_bad_options_are_refused(call, words):
+    done = call("bench", *words)
+    assert done.code == 2
+    assert not done.out
