@@ -28,14 +28,6 @@ def no_gpu(monkeypatch, absent):
     absent("cupy")
 
 
-def emulated(**options):
-    """A device to be used with `with`."""
-    emulation = pytest.importorskip("emulation")
-    if not emulation.emulation_available():
-        pytest.skip("no NVRTC, or no gcc")
-    return emulation.EmulatedDevice(**options).in_use()
-
-
 @pytest.mark.usefixtures("small", "no_gpu")
 def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(call, tmp_path):
     pytest.importorskip("matplotlib")
@@ -80,9 +72,8 @@ def test_a_budget_of_nothing_measures_nothing(call):
 
 
 @pytest.mark.usefixtures("small")
-def test_a_device_has_both_its_columns_and_rollouts(call):
-    with emulated():
-        done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
+def test_a_device_has_both_its_columns_and_rollouts(call, emulated_device):
+    done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["device"] == "an emulated device"
@@ -92,10 +83,10 @@ def test_a_device_has_both_its_columns_and_rollouts(call):
     assert found["rollouts"][0]["gain"] == pytest.approx(found["rollouts"][0]["gpu"] / found["rollouts"][0]["host"])
 
 
-def test_what_does_not_fit_into_a_device_is_not_measured(monkeypatch):
+def test_what_does_not_fit_into_a_device_is_not_measured(emulated_device, monkeypatch):
     monkeypatch.setattr(devices, "_on_host", lambda *_: dict.fromkeys(("numpy", "native"), "no"))
-    with emulated(capacity=2**23):
-        one, many = rows(64, False, (1, 1024), Effort(0, 0.0), Budget(1e9))
+    monkeypatch.setattr(emulated_device, "_capacity", 2**23)
+    one, many = rows(64, False, (1, 1024), Effort(0, 0.0), Budget(1e9))
     assert one["gpu"] > 0
     assert many["gpu"] is many["gpu_with_copies"] is None
     assert "too little memory" in many["why"]["gpu"]
