@@ -1,16 +1,24 @@
 """The benches that need long to be worth it, for a moment: they run, count, and find nothing."""
 
+import importlib
 import json
 import subprocess
 import sys
+from argparse import Namespace
 
+import numpy as np
 import pytest
-from conftest import LONG, OPENMPI, ROOT, environment
+from conftest import LONG, OPENMPI, ROOT, environment, without
+from emulation import emulation_available
+
+from evolve.networks import NETWORKS
+from evolve.numerics import exp
 
 
-def bench(name, *words, limit=2 * LONG):
+def bench(name, *words, limit=2 * LONG, **env):
     words = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *map(str, words)]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=limit, check=False)
+    env = environment() | env
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=limit, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -46,3 +54,52 @@ def test_fingerprints():
     code, out, err = bench("fingerprints", "-e", "CartPole-v1", "-p", 8, "-r", 1, "--pairs", 2)
     assert code == 0, out + err
     assert "2 pairs: fingerprints cost" in out
+
+
+@pytest.mark.skipif(not emulation_available(), reason="no NVRTC, or no gcc")
+def test_gpu_on_the_emulated_device(tmp_path):
+    code, out, err = bench("gpu", "--emulated", "--parts", 2, 3, "--json", tmp_path / "gpu.json")
+    assert code == 0, out + err
+    functions, networks = json.loads((tmp_path / "gpu.json").read_text())["parts"].values()
+    assert functions["differing"] == {"exp": 0, "tanh": 0, "sigmoid": 0}
+    assert functions["inputs"] == 2**16
+    tried = {name: found for name, found in networks.items() if isinstance(found, dict)}
+    assert set(tried) == set(NETWORKS)
+    assert all(found["steps"] >= 1000 and found["differing"] == 0 for found in tried.values())
+    assert out.splitlines()[-2].startswith("3. every network, device = host")
+
+
+def test_gpu_without_one_measures_nothing_and_says_why(tmp_path):
+    code, out, err = bench("gpu", "--parts", 1, 4, "--json", tmp_path / "gpu.json", **without("cupy"))
+    assert code == 0, out + err
+    assert not any(part["measured"] for part in json.loads((tmp_path / "gpu.json").read_text())["parts"].values())
+    assert out.count("expected a working CuPy") == 2
+    assert "evolve " in out  # versions are known all the same
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [("raise SystemExit(3)", "failed with exit code 3"), ("import time; time.sleep(99)", "failed: not done after 1 s")],
+)
+def test_gpu_outlives_its_parts(tmp_path, monkeypatch, program, verdict):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    gpu = importlib.import_module("gpu")
+    (tmp_path / "part.py").write_text(program)
+    monkeypatch.setattr(gpu, "__file__", str(tmp_path / "part.py"))
+    monkeypatch.setattr(gpu, "_LEAST", 0.1)
+    found = gpu.start_part(1, Namespace(json=tmp_path / "gpu.json", emulated=False), 0.9)
+    assert found == {"verdict": verdict, "good": False, "measured": False}
+
+
+def test_gpu_sees_every_bit(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from gpu_parts.functions import differences
+    from gpu_parts.steps import unequal
+
+    one = np.array([[0.0, 1.0, np.nan, 3.0]], np.float32)
+    other = np.array([[-0.0, 1.0, -np.nan, 4.0]], np.float32)
+    assert (unequal(one, one), unequal(one, other), unequal(one[:, 1:], other[:, 1:])) == (0, 2, 1)
+    bits = one[0].view(np.uint32)
+    right = exp(one[0])
+    assert len(differences("exp", bits, right)) == 0
+    assert list(differences("exp", bits, right + np.float32(1e-6))) == [*bits[[0, 1, 3]]]

@@ -56,11 +56,16 @@ def _break_even(rows: Sequence[Row], cores: int) -> str:
         if slots is None:
             found = _MISSING
         elif slots == math.inf:
-            found = "not with as many slots as were measured"
+            found = f"none up to {_most(rows):,} slots"
         else:
             found = f"{'about ' * (slots > rows[0]['slots'])}{slots:,.0f} slot{'s' * (slots > 1)}"
         said.append(f"{'one core' if n == 1 else f'{n} cores (scaled)'}: {found}")
     return "; ".join(said)
+
+
+def _most(rows: Sequence[Row]) -> int:
+    """Return the most slots that the device was measured with."""
+    return int(max(row["slots"] for row in rows if row["gpu_with_copies"] is not None))
 
 
 def whole_rollouts(rows: Sequence[Row]) -> str:

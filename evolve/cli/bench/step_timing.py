@@ -72,7 +72,7 @@ def device_steps(network: Network, genomes: Genomes, slots: int, effort: Effort,
     Raises:
         DeviceMemoryError: The device has too little memory.
     """
-    steps = [_on_device(network, genomes, n) for n in _shares(slots, min(slots, parts))]
+    steps = _in_parts(network, genomes, slots, parts)
 
     def launch(ticks: int) -> None:
         for _ in range(ticks):
@@ -81,18 +81,28 @@ def device_steps(network: Network, genomes: Genomes, slots: int, effort: Effort,
         for step, _ in steps:
             step.arrays.wait()
 
-    def tick(ticks: int) -> None:
-        for step, n in steps:
-            step.begin(n)
-        for _ in range(ticks - 1):
-            for step, n in steps:
-                step.finish(n)
-                step.begin(n)
+    with_copies = effort.least(partial(_tick, steps))  # first: it brings the observations there
+    return effort.least(launch) / slots * 1e9, with_copies / slots * 1e9
+
+
+def device_ticks(network: Network, genomes: Genomes, slots: int) -> Callable[[int], None]:
+    """Return a function that makes a number of ticks of all slots on a device, with copies, in two halves."""
+    return partial(_tick, _in_parts(network, genomes, slots, 2))
+
+
+def _tick(steps: list[tuple[DeviceStep, int]], ticks: int) -> None:
+    for step, n in steps:
+        step.begin(n)
+    for _ in range(ticks - 1):
         for step, n in steps:
             step.finish(n)
+            step.begin(n)
+    for step, n in steps:
+        step.finish(n)
 
-    with_copies = effort.least(tick)  # first: it brings the observations there
-    return effort.least(launch) / slots * 1e9, with_copies / slots * 1e9
+
+def _in_parts(network: Network, genomes: Genomes, slots: int, parts: int) -> list[tuple[DeviceStep, int]]:
+    return [_on_device(network, genomes, n) for n in _shares(slots, min(slots, parts))]
 
 
 def _shares(slots: int, parts: int) -> list[int]:

@@ -1,0 +1,79 @@
+"""Part 2: exp, tanh and sigmoid on all float32: the device's against the native ones, to the bit."""
+
+import os
+import queue
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from evolve.numerics import native, portable
+from evolve.numerics.device import MOST_PARTS, WIDTH
+from gpu_parts.context import Context, Outcome
+
+NAMES = ("exp", "tanh", "sigmoid")
+_ALL = 2**32
+_CHUNK = 2**22
+_ODD = 389  # chunks are done in an order that is all over the numbers, in case that time runs out
+_SPARE = 10.0  # seconds
+
+
+def compare(context: Context) -> Outcome:
+    """Compare as many as time allows, all of them if it can; the native side runs on all cores."""
+    device = context.device()
+    stride = 2**16 if context.emulated else 1
+    chunk = min(_CHUNK, _ALL // stride // 4)
+    threads = len(os.sched_getaffinity(0))
+    bits = device.host_array((threads + 2, chunk), np.uint32)
+    answers = device.host_array((threads + 2, len(NAMES), chunk), np.float32)
+    x, y, work = device.allocate(4 * chunk), device.allocate(4 * chunk * len(NAMES)), device.queue()
+    free: queue.Queue[int] = queue.Queue()
+    for n in range(len(bits)):
+        free.put(n)
+    offsets = np.arange(0, chunk * stride, stride, dtype=np.uint32)
+    differing = dict.fromkeys(NAMES, 0)
+    first: dict[str, str] = {}
+
+    def judge(n: int) -> None:
+        try:
+            with np.errstate(all="ignore"):
+                for name, ours in zip(NAMES, answers[n], strict=True):
+                    wrong = differences(name, bits[n], ours)
+                    differing[name] += len(wrong)
+                    if len(wrong):
+                        first.setdefault(name, hex(wrong[0]))
+        finally:
+            free.put(n)
+
+    total = _ALL // stride // chunk
+    done = 0
+    judged = []
+    with ThreadPoolExecutor(threads) as pool:
+        while done < total and context.left > _SPARE:
+            n = free.get()
+            start = done * _ODD % total * chunk * stride
+            np.add(offsets, np.uint32(start), out=bits[n])
+            work.upload(x.address, bits[n])
+            for k, name in enumerate(NAMES):
+                blocks = -(-chunk // (WIDTH * MOST_PARTS))
+                work.launch(name, blocks, MOST_PARTS, x.address, y.address + 4 * chunk * k, chunk)
+            work.download(y.address, answers[n])
+            work.wait()
+            judged.append(pool.submit(judge, n))
+            done += 1
+    for future in judged:
+        future.result()
+    count = done * chunk
+    for name in NAMES:
+        where = f", the first at {first[name]}" if name in first else ""
+        print(f"{name}: {count:,} inputs, {differing[name]:,} differ{where}")
+    figures = {"inputs": count, "differing": differing, "all": count == _ALL, "first": first}
+    every = "all 2^32 inputs" if count == _ALL else f"{count:,} inputs of 2^32"
+    return Outcome(f"{every}: {sum(differing.values()):,} differ", not any(differing.values()), figures)
+
+
+def differences(name: str, bits: np.ndarray, ours: np.ndarray) -> np.ndarray:
+    """Return the inputs, as bits, whose answers differ; any NaN is as good as another."""
+    x = bits.view(np.float32)
+    wanted = native.exact(name, x) if native.available() else getattr(portable, name)(x)
+    wrong = np.flatnonzero(wanted.view(np.uint32) != ours.view(np.uint32))
+    return bits[wrong[~(np.isnan(wanted[wrong]) & np.isnan(ours[wrong]))]]
