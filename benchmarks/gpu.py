@@ -45,7 +45,7 @@ class Part:
 PARTS = {
     1: Part("the machine", "machine.measure", 60),
     2: Part("exp, tanh, sigmoid on all inputs", "functions.compare", 150),
-    3: Part("every network, device = host", "steps.compare", 100),
+    3: Part("every network, device = host", "steps.compare", 120),
     4: Part("digests of a walker", "digests.compare", 150),
     5: Part("the bench, and what was wanted", "speed.measure", 170),
     6: Part("processes that share the device", "sharing.measure", 100),

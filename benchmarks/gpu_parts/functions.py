@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve.numerics import native, portable
 from evolve.numerics.device import MOST_PARTS, WIDTH
-from gpu_parts.context import Context, Outcome
+from gpu_parts.context import Context, NotMeasuredError, Outcome
 
 NAMES = ("exp", "tanh", "sigmoid")
 _ALL = 2**32
@@ -30,17 +30,16 @@ def compare(context: Context) -> Outcome:
     for n in range(len(bits)):
         free.put(n)
     offsets = np.arange(0, chunk * stride, stride, dtype=np.uint32)
-    differing = dict.fromkeys(NAMES, 0)
     first: dict[str, str] = {}
 
-    def judge(n: int) -> None:
+    def judge(n: int) -> list[int]:
         try:
             with np.errstate(all="ignore"):
-                for name, ours in zip(NAMES, answers[n], strict=True):
-                    wrong = differences(name, bits[n], ours)
-                    differing[name] += len(wrong)
-                    if len(wrong):
-                        first.setdefault(name, hex(wrong[0]))
+                wrong = {name: differences(name, bits[n], ours) for name, ours in zip(NAMES, answers[n], strict=True)}
+            for name, some in wrong.items():
+                if len(some):
+                    first.setdefault(name, hex(some[0]))
+            return [len(some) for some in wrong.values()]
         finally:
             free.put(n)
 
@@ -60,8 +59,10 @@ def compare(context: Context) -> Outcome:
             work.wait()
             judged.append(pool.submit(judge, n))
             done += 1
-    for future in judged:
-        future.result()
+    if not judged:
+        raise NotMeasuredError("no time was left")
+    counts = np.array([future.result() for future in judged]).reshape(-1, len(NAMES)).sum(axis=0)
+    differing = dict(zip(NAMES, counts.tolist(), strict=True))
     count = done * chunk
     for name in NAMES:
         where = f", the first at {first[name]}" if name in first else ""

@@ -32,7 +32,7 @@ def measure(context: Context) -> Outcome:
     memory = memory_bandwidth(device, size)
     figures["memory_TB_per_s"] = None if memory is None else memory / 1e12
     figures |= {f"bus_{way}_GB_per_s": rate / 1e9 for way, rate in bus_bandwidth(device, size // 16).items()}
-    figures |= {name: seconds * 1e6 for name, seconds in empty_ticks(50 if context.emulated else 3000).items()}
+    figures |= empty_ticks(50 if context.emulated else 3000)
     said = "not measured" if memory is None else f"{memory / 1e12:.2f} TB/s"
     print(f"memory, read and written: {said}")
     print("bus: " + ", ".join(f"{way} {figures[f'bus_{way}_GB_per_s']:.1f} GB/s" for way in ("up", "down", "both")))
@@ -120,7 +120,7 @@ def bus_bandwidth(device: Device, nbytes: int) -> dict[str, float]:
 
 
 def empty_ticks(count: int) -> dict[str, float]:
-    """Return the seconds of a tick of the smallest network with one slot, and of its launch with the wait for it."""
+    """Return the µs of a tick of the smallest network with one slot, and of its launch with the wait for it."""
     network = networks.make({"name": "mlp", "hidden": []}, 1, 1)
     batch, genomes = network.batch(1, "cupy"), some_genomes(network, 1)
     batch.load(np.arange(1), genomes.weights, genomes.mask, np.arange(1))
@@ -136,8 +136,12 @@ def empty_ticks(count: int) -> dict[str, float]:
         step.launch(1)
         step.arrays.wait()
 
-    ticks, launches = (_each(do, count) for do in (tick, launch))
-    return {"tick_least_us": ticks.min(), "tick_median_us": np.median(ticks), "launch_median_us": np.median(launches)}
+    ticks, launches = (1e6 * _each(do, count) for do in (tick, launch))
+    return {
+        "tick_least_us": float(ticks.min()),
+        "tick_median_us": float(np.median(ticks)),
+        "launch_median_us": float(np.median(launches)),
+    }
 
 
 def _each(do, count: int) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Part 3: every network, steps on the device against steps on the host, with the worst numbers there are."""
 
 import itertools
+import math
+import time
 
 import numpy as np
 
@@ -45,20 +47,21 @@ _SPARE = 5.0  # seconds
 
 
 def compare(context: Context) -> Outcome:
-    """Compare all networks; a line for each."""
+    """Compare all networks, each in its share of the time; a line for each."""
     context.device()
     figures: dict[str, dict[str, int]] = {}
-    for name, group in itertools.groupby(VARIANTS, lambda table: table["name"]):
-        variants = list(group)
-        steps = 1_000 if context.emulated else _STEPS
-        slots = 40 if context.emulated else _SLOTS
+    slots = 40 if context.emulated else _SLOTS
+    groups = [(name, list(group)) for name, group in itertools.groupby(VARIANTS, lambda table: table["name"])]
+    to_do = len(VARIANTS)
+    for name, variants in groups:
+        ticks = -(-(1_000 if context.emulated else _STEPS) // len(variants) // slots)
         figures[name] = {"steps": 0, "differing": 0}
         for number, table in enumerate(variants):
-            ticks = -(-steps // len(variants) // slots)
-            if context.left > _SPARE:
-                network = networks.make(table, O, A)
-                figures[name]["differing"] += differing(network, slots, ticks, seed=number)
-                figures[name]["steps"] += slots * ticks
+            until = time.monotonic() + (context.left - _SPARE) / to_do
+            wrong, done = differing(networks.make(table, O, A), slots, ticks, number, until)
+            figures[name]["differing"] += wrong
+            figures[name]["steps"] += slots * done
+            to_do -= 1
         counts = figures[name]
         print(f"{name}: {counts['steps']:,} steps, {len(variants)} variants, {counts['differing']:,} numbers differ")
     missing = sorted({*networks.NETWORKS} - {*figures})
@@ -70,10 +73,10 @@ def compare(context: Context) -> Outcome:
     return Outcome(verdict, not wrong, figures)
 
 
-def differing(network: Network, slots: int, ticks: int, seed: int = 0) -> int:
-    """Return how many actions, traces, moments, fingerprints and hashes differ after so many ticks.
+def differing(network: Network, slots: int, ticks: int, seed: int = 0, until: float = math.inf) -> tuple[int, int]:
+    """Return how many actions, traces, moments, fingerprints and hashes differ, and after how many ticks.
 
-    In the middle half of the slots begin new episodes, and some move.
+    In the middle half of the slots begin new episodes, and some move. until: when to stop, by `time.monotonic`.
     """
     backends = "cupy", host_backend("auto")
     sides = [make_inference(network, slots, A, backend, normalize=True, check=True) for backend in backends]
@@ -81,8 +84,8 @@ def differing(network: Network, slots: int, ticks: int, seed: int = 0) -> int:
     everybody = np.arange(slots)
     lengths = np.zeros(slots, np.int32)
     _load(sides, network, everybody, rng)
-    wrong = 0
-    for tick in range(ticks):
+    wrong = tick = 0
+    while tick < ticks and time.monotonic() < until:
         if tick == ticks // 2:
             some = everybody[: slots // 2]
             _load(sides, network, some, rng)
@@ -98,8 +101,9 @@ def differing(network: Network, slots: int, ticks: int, seed: int = 0) -> int:
             side.begin(slots)
         lengths += 1
         wrong += unequal(*(side.finish() for side in sides))
+        tick += 1
     ends = [(side.traces(everybody), side.moments(everybody), *side.hashes(everybody, lengths)) for side in sides]
-    return wrong + sum(unequal(one, other) for one, other in zip(*ends, strict=True))
+    return wrong + sum(unequal(one, other) for one, other in zip(*ends, strict=True)), tick
 
 
 def observations(slots: int, rng: np.random.Generator) -> np.ndarray:
