@@ -41,7 +41,7 @@ def draw_device_speed(networks: Mapping[str, tuple[Sequence[Row], Sequence[Row]]
         panel.set_xlabel("slots stepped together")
         panel.xaxis.set_major_formatter(lambda n, _: f"{n:,.0f}")
         panel.tick_params(axis="x", labelsize=8)
-    set_title(figure, f"Time per step of a hebbian-dag, on cores and on {device or 'no GPU'}")
+    set_title(figure, "Time per step of a hebbian-dag on the CPU" + (f" and on a GPU: {device}" if device else ""))
     return figure
 
 
