@@ -223,3 +223,34 @@ def test_drawing_leaves_the_user_s_settings_alone(runs):
     before = dict(matplotlib.rcParams)
     figures.to_svg(figures.draw_curves(read_groups([runs / "a" / "seed-1.h5"])[1]), "x")
     assert dict(matplotlib.rcParams) == before
+
+
+def device_rows(base, gpu=True, slots=(1, 16, 256, 4096)):
+    """Rows of `evolve.cli.bench.devices`; the reference is not measured with many slots."""
+    made = []
+    for n in slots:
+        fast = {"gpu": base / n, "gpu_with_copies": 1.02 * base / n} if gpu else {"gpu": None, "gpu_with_copies": None}
+        made.append({"slots": n, "native": base / min(n, 16), "numpy": 9 * base if n < 256 else None} | fast)
+    return made
+
+
+def test_times_of_devices_are_all_inside_and_their_labels_apart():
+    networks = {f"24-{n}-{n}-5": (device_rows(100 * n), device_rows(3000 * n)) for n in (8, 16, 32, 64, 128)}
+    drawn = figures.draw_device_speed(networks, 16, "a GPU")
+    labels, panels = boxes(drawn)
+    assert len(panels) == 6  # of three networks
+    assert len(labels) == 5 * 3
+    assert not any(label.overlaps(panel) for label in labels for panel in panels)
+    shrunk = [label.shrunk(1.0, 0.9) for label in labels]
+    assert not any(one.overlaps(other) for n, one in enumerate(shrunk) for other in shrunk[:n])
+    for panel in drawn.axes:
+        bottom, top = panel.get_ylim()
+        for line in panel.lines:
+            assert bottom < min(line.get_ydata()) <= max(line.get_ydata()) < top
+
+
+def test_a_figure_without_a_gpu_says_so():
+    drawn = figures.draw_device_speed({"24-8-8-5": (device_rows(100, gpu=False), device_rows(300, gpu=False))}, 1, "")
+    assert texts_of(drawn).count("GPU: not measured") == 2
+    assert "GPU" not in drawn.get_suptitle()
+    assert not any("cores" in text for text in texts_of(drawn))
