@@ -10,7 +10,7 @@ import h5py
 from evolve import environments
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.config import EnvOptions
-from evolve.errors import InputError
+from evolve.errors import InputError, RunError
 from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome
 
 _ENVIRONMENTS = (("BipedalWalker-v3", "gymnasium"), ("BipedalWalker-v3", "envpool"), ("CartPole-v1", "gymnasium"))
@@ -28,6 +28,7 @@ def compare(context: Context) -> Outcome:
     words += ["--set", "held_out_episodes=4", "--set", "normalize_observations=true"]
     ways = [(backend, 0) for backend in ("numpy", "native", "cupy")] + [("cupy", ranks) for ranks in _RANKS]
     found: dict[str, list[str] | None] = {}
+    failed = 0
     for backend, ranks in ways:
         name = f"{backend}, {ranks} rank{'s' * (ranks > 1)} of mpirun" if ranks else f"{backend}, one process"
         found[name] = None
@@ -36,13 +37,18 @@ def compare(context: Context) -> Outcome:
             said = found[name][-1]
         except NotMeasuredError as why:
             said = f"not measured: {why}"
+        except RunError as why:
+            said = f"failed: {why}"
+            failed += 1
         print(f"{name:28} {said}", flush=True)
     measured = {name: digests for name, digests in found.items() if digests is not None}
+    if not measured and not failed:
+        raise NotMeasuredError("no run was possible")
     equal = len({tuple(digests) for digests in measured.values()}) == 1
-    missing = len(found) - len(measured)
     verdict = f"{env} ({engine}), {len(measured)} runs: digests {'equal' if equal else 'DIFFER'}"
-    verdict += f"; {missing} not measured" if missing else ""
-    return Outcome(verdict, equal or not measured, {"environment": f"{env} ({engine})", "digests": found})
+    missing = len(found) - len(measured) - failed
+    verdict += f"; {failed} failed" * (failed > 0) + f"; {missing} not measured" * (missing > 0)
+    return Outcome(verdict, equal and not failed, {"environment": f"{env} ({engine})", "digests": found})
 
 
 def _environment() -> tuple[str, str]:
@@ -61,7 +67,7 @@ def _environment() -> tuple[str, str]:
 
 
 def _digests(context: Context, arguments: list[str], ranks: int) -> list[str]:
-    """Return the digests of all generations of a run. Raises NotMeasuredError."""
+    """Return the digests of all generations of a run. Raises NotMeasuredError, and RunError when it fails."""
     run = [str(ROOT / "tests" / "emulated_run.py")] if context.emulated else ["-m", "evolve.run"]
     try:
         launcher = mpirun_words(ranks) if ranks else []
@@ -77,6 +83,7 @@ def _digests(context: Context, arguments: list[str], ranks: int) -> list[str]:
             raise NotMeasuredError("no time was left") from None
         if done.returncode:
             lines = (done.stderr or done.stdout).strip().splitlines()
-            raise NotMeasuredError(f"exit code {done.returncode}: {lines[-1] if lines else ''}")
+            why = f"exit code {done.returncode}: {lines[-1] if lines else ''}"
+            raise NotMeasuredError(why) if "mpi4py" in done.stderr else RunError(why)
         with h5py.File(f"{folder}/seed-1.h5") as file:
             return [digest.decode() for digest in file["generation/digest"][()]]
