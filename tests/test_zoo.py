@@ -15,8 +15,6 @@ from evolve.training import prepare
 
 ZOO = {path.stem: path for path in sorted((ROOT / "zoo").iterdir())}
 CARDS = (ROOT / "docs" / "zoo.md").read_text()
-WALKER = "walker"
-"""Not the whole experiment, so not a published digest."""
 
 
 def published():
@@ -28,18 +26,18 @@ def published():
 
 
 def test_the_zoo_has_what_is_published():
-    assert set(ZOO) - {WALKER} == set(published())
+    assert set(ZOO) == set(published())
     assert all(path.suffix == ".champion" and path.stat().st_size <= 200_000 for path in ZOO.values())
 
 
-@pytest.mark.parametrize("name", sorted(set(ZOO) - {WALKER}))
+@pytest.mark.parametrize("name", sorted(ZOO))
 def test_digests_are_those_published(name):
     assert evolve.load(ZOO[name]).digest == published()[name]
 
 
 @pytest.mark.parametrize("name", ZOO)
 def test_champions_are_of_their_experiments(name):
-    path = ROOT / "experiments" / f"{'walker-es' if name == WALKER else name}.toml"
+    path = ROOT / "experiments" / f"{name}.toml"
     (config,) = experiments(read_file(path), str(path))
     champion = evolve.load(ZOO[name])
     assert differences(prepare(config).config, prepare(champion.config).config) == []
