@@ -144,7 +144,7 @@ def test_an_emulated_old_processor_agrees(digests, tmp_path, env):
 
 def test_the_walker_on_any_number_of_ranks(digests):
     expected = digests(*WALKER)
-    for ranks in (2, 3, 5, 9):
+    for ranks in (3, 9):  # more numbers with CartPole, above
         assert digests(*WALKER, ranks=ranks) == expected, f"{ranks} ranks"
     other = digests(*WALKER, "--set", "compute.slots=2", ranks=3, module="toy_run", TOY_CHUNK_SIZE="2")
     assert other == expected
