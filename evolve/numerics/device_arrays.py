@@ -118,6 +118,10 @@ class DeviceArrays:
         self._upload(address, np.array(array))
         return address
 
+    def structure(self, structure: ctypes.Structure) -> int:
+        """Return the address of a copy of a structure, which holds addresses of the device."""
+        return self.constant(np.frombuffer(bytes(structure), np.uint8))
+
     def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
         """Return the step `evolve_<name>` of a batch."""
         return DeviceStep(self, name, structure, sizes)
@@ -187,7 +191,7 @@ class DeviceStep:
         self.input = arrays.allocate(self.observations.nbytes).address
         self._output = arrays.allocate(self.actions.nbytes).address
         self._name = name
-        self._structure = arrays.constant(np.frombuffer(bytes(structure), np.uint8))
+        self._structure = arrays.structure(structure)
         self.parts = max(1, min(MOST_PARTS, -(-widest // _ABREAST)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:

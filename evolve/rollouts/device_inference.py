@@ -98,8 +98,7 @@ class _Fingerprints:
         self._states = arrays.columns(2, np.uint64)
         self._steps = arrays.columns(1, np.int32)
         self._hashes = arrays.columns(MAX_HASHED_STEPS, np.uint16)
-        self.address = _constant(
-            arrays,
+        self.address = arrays.structure(
             FingerprintsStructure(
                 sizes=(ctypes.c_int64 * 2)(O, A),
                 room=MAX_HASHED_STEPS,
@@ -132,8 +131,7 @@ class _Normalization:
         self._O = step.observations.shape[1]
         self._normalizers = arrays.columns(2 * self._O)
         self._moments = arrays.columns(2 * self._O, np.float64)
-        self.address = _constant(
-            arrays,
+        self.address = arrays.structure(
             NormalizationStructure(
                 size=self._O,
                 observations=step.input,
@@ -154,7 +152,3 @@ class _Normalization:
     def moments(self, slots: Slots) -> Float64:
         taken: Float64 = self._moments.take(slots).reshape(len(slots), 2, self._O)
         return taken
-
-
-def _constant(arrays: DeviceArrays, structure: ctypes.Structure) -> int:
-    return arrays.constant(np.frombuffer(bytes(structure), np.uint8))
