@@ -7,6 +7,7 @@
 #include "../numerics/kernels/lanes.h"
 #include "../numerics/kernels/exact.h"
 #include "../numerics/kernels/normal.h"
+#include "../numerics/kernels/philox.h"
 #include "../numerics/kernels/sums.h"
 #include "../numerics/kernels/fingerprints.h"
 #include "../numerics/kernels/normalization.h"

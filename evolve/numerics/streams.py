@@ -11,15 +11,16 @@ from outside names its own: any text, such as "my_package.mutation", which is ha
 import hashlib
 import math
 from enum import IntEnum
+from functools import cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evolve.numerics import native
+from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.portable import normal_quantile
+from evolve.numerics.seeding import PART_LIMIT, seed_words
 from evolve.shapes import Float32, Float64, Int64, UInt64
-
-_PART_LIMIT = 2**32
 
 
 class Purpose(IntEnum):
@@ -71,7 +72,7 @@ def seed_sequence(
         ValueError: A part of the key is out of range.
     """
     key = (purpose_number(purpose), generation, candidate, episode)
-    if not all(0 <= part < _PART_LIMIT for part in key):
+    if not all(0 <= part < PART_LIMIT for part in key):
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {key}")
     return np.random.SeedSequence(seed, spawn_key=key)
 
@@ -87,6 +88,12 @@ class Stream:
     def bits(self, n: int) -> UInt64:
         """Return `[n] uint64`: the next raw words of the Philox counter."""
         return self._philox.random_raw(n)
+
+    def skip(self, n: int) -> "Stream":
+        """Pass over the next n words of a stream of which nothing was read yet; return it."""
+        self._philox.advance(n // 4)
+        self.bits(n % 4)
+        return self
 
     def uniform(self, *shape: int) -> Float64:
         """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
@@ -107,6 +114,36 @@ def _open_interval(words: UInt64) -> Float64:
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
+def normal_rows(
+    seed: int, purpose: Purpose | str, generation: int, candidates: Int64, stop: int, first: int = 0
+) -> Float32:
+    """Return [n, stop - first]: for each candidate c `Stream(seed, purpose, generation, c).normal(stop)[first:]`.
+
+    A Philox stream is a function of a counter, so that numbers from the middle of one cost no more than the first.
+
+    Raises:
+        ValueError: A part of a key is out of range.
+    """
+    if not native.available():
+        streams = (Stream(seed, purpose, generation, candidate) for candidate in candidates.tolist())
+        return np.array([stream.skip(first).normal(stop - first) for stream in streams], np.float32).reshape(
+            len(candidates), stop - first
+        )
+    keys = np.zeros((len(candidates), 4), np.int64)
+    keys[:, 0] = purpose_number(purpose)
+    keys[:, 1] = generation
+    keys[:, 2] = candidates
+    philox_keys = seed_words(seed, keys, 4).astype("<u4", copy=False)
+    deviates = np.empty((len(candidates), stop - first), np.float32)
+    _normal_rows()(philox_keys.ctypes.data, first, stop, deviates.ctypes.data, len(candidates))
+    return deviates
+
+
+@cache
+def _normal_rows() -> Any:
+    return native.bind("normal_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
+
+
 def environment_seeds(
     seed: int, purpose: Purpose | str, generations: Int64, candidates: Int64, episodes: Int64
 ) -> Int64:
@@ -122,59 +159,5 @@ def environment_seeds(
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
     """
-    if len(candidates) < _FEW:
-        keys = zip(generations.tolist(), candidates.tolist(), episodes.tolist(), strict=True)
-        words = [seed_sequence(seed, purpose, *key).generate_state(1, np.uint32)[0] for key in keys]
-        return np.array(words, np.int64) >> 1
-    keys_n4 = np.stack([np.full_like(candidates, purpose_number(purpose)), generations, candidates, episodes], axis=1)
-    return first_words(seed, keys_n4).astype(np.int64) >> 1
-
-
-_FEW = 32  # below this many keys, NumPy's own objects are faster than arrays
-
-
-def first_words(seed: int, keys: Int64) -> NDArray[np.uint32]:
-    """Return [N]: the first word of `SeedSequence(seed, spawn_key=key).generate_state` for each row of keys [N, 4].
-
-    The algorithm is O'Neill's `seed_seq_fe` as NumPy documents it (and promises to keep), over all keys at once.
-    Raises ValueError for a part outside [0, 2**32).
-    """
-    if keys.min(initial=0) < 0 or keys.max(initial=0) >= _PART_LIMIT:
-        raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
-    entropy = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
-    entropy += [0] * (4 - len(entropy))  # so that no key is taken for a part of the seed
-    words = [np.full(len(keys), word, np.uint32) for word in entropy] + list(keys.T.astype(np.uint32))
-    constant = _Constant(0x43B0D7E5, 0x931E8875)
-    pool = [_hash(word, constant) for word in words[:4]]
-    for source in range(4):
-        for target in range(4):
-            if source != target:
-                pool[target] = _mix(pool[target], _hash(pool[source], constant))
-    for word in words[4:]:
-        pool = [_mix(part, _hash(word, constant)) for part in pool]
-    return _hash(pool[0], _Constant(0x8B51F9DD, 0x58F38DED))
-
-
-class _Constant:
-    """The running constant of the hash: a multiplicative sequence of 32-bit words."""
-
-    def __init__(self, first: int, factor: int) -> None:
-        self.value = first
-        self._factor = factor
-
-    def advance(self) -> int:
-        self.value = self.value * self._factor & 0xFFFFFFFF
-        return self.value
-
-
-def _hash(words: NDArray[np.uint32], constant: _Constant) -> NDArray[np.uint32]:
-    mixed = words ^ np.uint32(constant.value)
-    mixed *= np.uint32(constant.advance())
-    mixed ^= mixed >> np.uint32(16)
-    return mixed
-
-
-def _mix(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    mixed = one * np.uint32(0xCA01F9DD) - other * np.uint32(0x4973F715)
-    mixed ^= mixed >> np.uint32(16)
-    return mixed
+    keys = np.stack([np.full_like(candidates, purpose_number(purpose)), generations, candidates, episodes], axis=1)
+    return seed_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics import native, normal_quantile
-from evolve.numerics.streams import Purpose, Stream, environment_seeds, first_words, purpose_number, seed_sequence
+from evolve.numerics.streams import Purpose, Stream, environment_seeds, normal_rows, purpose_number, seed_sequence
 
 part = st.integers(0, 2**32 - 1)
 
@@ -14,12 +14,6 @@ part = st.integers(0, 2**32 - 1)
 def environment_seed(seed, purpose, *key):
     (one,) = environment_seeds(seed, purpose, *np.array(key)[:, None])
     return int(one)
-
-
-@given(st.integers(0, 2**140), st.lists(st.tuples(part, part, part, part), max_size=5))
-def test_words_of_many_keys_are_numpys(seed, keys):
-    expected = [np.random.SeedSequence(seed, spawn_key=key).generate_state(1)[0] for key in keys]
-    assert first_words(seed, np.array(keys, np.int64).reshape(-1, 4)).tolist() == expected
 
 
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 100])
@@ -64,7 +58,7 @@ def test_parts_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
         Stream(0, Purpose.INIT, bad)
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
-        first_words(0, np.array([[0, 0, 0, bad]]))
+        normal_rows(0, Purpose.INIT, 0, np.array([bad]), 1)
 
 
 def test_uniform_is_open_and_flat():
@@ -136,3 +130,28 @@ def test_named_purposes_have_streams_of_their_own():
 def test_a_named_purpose_never_changes_its_number():
     assert purpose_number("outside.mutation") == 3864486450
     assert purpose_number(Purpose.SWAPS) == 4
+
+
+@pytest.mark.parametrize("built", [True, False])
+@given(
+    seed=st.integers(0, 2**70),
+    candidates=st.lists(part, max_size=3),
+    first=st.integers(0, 600),
+    size=st.integers(0, 600),
+)
+def test_rows_of_normals_are_those_of_the_streams(seed, candidates, first, size, built):
+    with pytest.MonkeyPatch.context() as patch:
+        if not built:
+            patch.setattr(native, "available", lambda: False)
+        rows = normal_rows(seed, Purpose.MASKS, 3, np.array(candidates, np.int64), first + size, first)
+        expected = [Stream(seed, Purpose.MASKS, 3, c).normal(first + size)[first:].tolist() for c in candidates]
+    assert rows.shape == (len(candidates), size)
+    assert rows.dtype == np.float32
+    assert rows.tolist() == expected
+
+
+def test_a_stream_can_be_entered_anywhere():
+    words = Stream(1, Purpose.INIT).bits(40).tolist()
+    assert [Stream(1, Purpose.INIT).skip(n).bits(5).tolist() for n in range(35)] == [
+        words[n : n + 5] for n in range(35)
+    ]

@@ -1,0 +1,76 @@
+/* Many keyed streams at once, on a CPU: seeding.py (the words of seed sequences) and streams.py (normal_rows) say what
+ * these functions return. */
+
+typedef struct {
+    uint32_t value, factor;
+} hash_constant;
+
+INLINE uint32_t seed_hash(uint32_t word, hash_constant *constant)
+{
+    word ^= constant->value;
+    constant->value *= constant->factor;
+    word *= constant->value;
+    return word ^ word >> 16;
+}
+
+INLINE uint32_t seed_mix(uint32_t one, uint32_t other)
+{
+    uint32_t mixed = one * 0xCA01F9DDu - other * 0x4973F715u;
+    return mixed ^ mixed >> 16;
+}
+
+/* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, and four of a key, keys [n, 4]. */
+void evolve_seed_words(const uint32_t *entropy, int64_t m, const int64_t *keys, uint32_t *words, int64_t count, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        hash_constant constant = {0x43B0D7E5u, 0x931E8875u}, last = {0x8B51F9DDu, 0x58F38DEDu};
+        uint32_t pool[4];
+        for (int k = 0; k < 4; k++)
+            pool[k] = seed_hash(entropy[k], &constant);
+        for (int source = 0; source < 4; source++)
+            for (int target = 0; target < 4; target++)
+                if (source != target)
+                    pool[target] = seed_mix(pool[target], seed_hash(pool[source], &constant));
+        for (int64_t w = 4; w < m + 4; w++) {
+            uint32_t word = w < m ? entropy[w] : (uint32_t)keys[4 * i + w - m];
+            for (int k = 0; k < 4; k++)
+                pool[k] = seed_mix(pool[k], seed_hash(word, &constant));
+        }
+        for (int k = 0; k < count; k++)
+            words[count * i + k] = seed_hash(pool[k], &last);
+    }
+}
+
+/* Philox4x64-10 (Salmon et al., 2011): the four words of a counter under a key. */
+INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *words)
+{
+    uint64_t c0 = counter, c1 = 0, c2 = 0, c3 = 0;
+    for (int turn = 0; turn < 10; turn++) {
+        unsigned __int128 one = (unsigned __int128)c0 * 0xD2E7470EE14C6C93u;
+        unsigned __int128 other = (unsigned __int128)c2 * 0xCA5A826395121157u;
+        c0 = (uint64_t)(other >> 64) ^ c1 ^ key0;
+        c2 = (uint64_t)(one >> 64) ^ c3 ^ key1;
+        c1 = (uint64_t)other;
+        c3 = (uint64_t)one;
+        key0 += 0x9E3779B97F4A7C15u;
+        key1 += 0xBB67AE8584CAA73Bu;
+    }
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+}
+
+/* Standard normal deviates [n, stop - first]: numbers first ... stop - 1 of the streams of n keys [n, 2]. */
+DISPATCH void evolve_normal_rows(const uint64_t *keys, int64_t first, int64_t stop, float *deviates, int64_t n)
+{
+    uint64_t words[AT_ONCE + 4];
+    for (int64_t row = 0; row < n; row++)
+        for (int64_t i = first; i < stop; i += AT_ONCE) {
+            int64_t skipped = i % 4, wanted = stop - i < AT_ONCE ? stop - i : AT_ONCE;
+            for (int64_t w = 0; w < skipped + wanted; w += 4)
+                philox((i + w) / 4 + 1, keys[2 * row], keys[2 * row + 1], words + w);
+            evolve_normal(words + skipped, deviates, wanted);
+            deviates += wanted;
+        }
+}
