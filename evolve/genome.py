@@ -52,6 +52,16 @@ class Genomes:
         return fold_present(self.weights, self.mask)
 
 
+class GenomeSource(Protocol):
+    """P genomes by number: `Genomes` in memory, or what makes them anew whenever some are taken."""
+
+    def __len__(self) -> int:
+        """P."""
+
+    def take(self, candidates: Int64) -> Genomes:
+        """Return the given candidates, in that order."""
+
+
 def pruned(weights: Float32, mask: Bool) -> Genomes:
     """Return genomes whose absent connections weigh exactly (positive) zero, so that equal networks have equal bits."""
     return Genomes(np.where(mask, weights, np.float32(0)), mask)

@@ -15,12 +15,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evolve.numerics import native
+from evolve.numerics import native, seeding
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.portable import normal_quantile
-from evolve.numerics.seeding import PART_LIMIT, seed_words
 from evolve.shapes import Float32, Float64, Int64, UInt64
+
+_PART_LIMIT = 2**32
 
 
 class Purpose(IntEnum):
@@ -72,7 +74,7 @@ def seed_sequence(
         ValueError: A part of the key is out of range.
     """
     key = (purpose_number(purpose), generation, candidate, episode)
-    if not all(0 <= part < PART_LIMIT for part in key):
+    if not all(0 <= part < _PART_LIMIT for part in key):
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {key}")
     return np.random.SeedSequence(seed, spawn_key=key)
 
@@ -133,7 +135,7 @@ def normal_rows(
     keys[:, 0] = purpose_number(purpose)
     keys[:, 1] = generation
     keys[:, 2] = candidates
-    philox_keys = seed_words(seed, keys, 4).astype("<u4", copy=False)
+    philox_keys = first_words(seed, keys, 4).astype("<u4", copy=False)
     deviates = np.empty((len(candidates), stop - first), np.float32)
     _normal_rows()(philox_keys.ctypes.data, first, stop, deviates.ctypes.data, len(candidates))
     return deviates
@@ -160,4 +162,32 @@ def environment_seeds(
         ValueError: A part of a key is outside [0, 2**32).
     """
     keys = np.stack([np.full_like(candidates, purpose_number(purpose)), generations, candidates, episodes], axis=1)
-    return seed_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1
+    return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1
+
+
+def first_words(seed: int, keys: Int64, count: int) -> NDArray[np.uint32]:
+    """Return [N, count]: `SeedSequence(seed, spawn_key=key).generate_state(count)` for each row of keys [N, 4].
+
+    Args:
+        seed: Not negative.
+        keys: The spawn keys.
+        count: At most 4.
+
+    Raises:
+        ValueError: A part of a key is outside [0, 2**32).
+    """
+    if keys.min(initial=0) < 0 or keys.max(initial=0) >= _PART_LIMIT:
+        raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
+    entropy = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
+    entropy += [0] * (seeding.POOL - len(entropy))  # so that no key is taken for a part of the seed
+    if not native.available():
+        return seeding.seed_words(entropy, keys, count)
+    words = np.empty((len(keys), count), np.uint32)
+    start, keys = np.array(entropy, np.uint32), np.ascontiguousarray(keys)
+    _seed_words()(start.ctypes.data, len(start), keys.ctypes.data, words.ctypes.data, count, len(keys))
+    return words
+
+
+@cache
+def _seed_words() -> Any:
+    return native.bind("seed_words", [ADDRESS, INT64, ADDRESS, ADDRESS, INT64, INT64])

@@ -21,12 +21,13 @@ from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
-from evolve.strategies.strategy import Results, Strategy, initial_genomes, ranking
+from evolve.strategies.strategy import AskedGenomes, Results, Strategy, initial_genomes, ranking
 from evolve.strategies.umda import Umda, UmdaOptions
 from evolve.strategies.vector_layout import VectorLayout
 
 __all__ = [
     "STRATEGIES",
+    "AskedGenomes",
     "Results",
     "Strategy",
     "VectorLayout",

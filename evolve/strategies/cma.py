@@ -32,11 +32,19 @@ from pydantic import Field
 
 from evolve.config import Options, import_extra
 from evolve.errors import InputError, pluralize
-from evolve.genome import GenomeLayout, Genomes
-from evolve.numerics.streams import Purpose, Stream
+from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes, need_weights, ranking
+from evolve.strategies.strategy import (
+    Arrays,
+    Results,
+    check_population,
+    everyone,
+    initial_genomes,
+    need_weights,
+    ranking,
+)
 
 _FEWEST = 4  # candidates: with fewer, one parent only
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
@@ -80,6 +88,7 @@ class SepCma:
 
     portable = False
     shared_mask = True
+    traces = "none"
     _name = "sep-cma-es"
     _kind = "SepCMA"
     _covariance = "_C"
@@ -110,18 +119,16 @@ class SepCma:
         mean = self._initial.weights[0, self._mask].astype(np.float64)
         return self._state(self._optimizer(mean, self._options.sigma))
 
-    def ask(self, state: CmaState, generation: int) -> Genomes:
-        """Return P candidates, drawn around the mean."""
-        z = np.empty((self._P, self._n))
-        for candidate in range(self._P):
-            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            z[candidate] = stream.normal(self._n)
+    def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates, drawn around the mean."""
+        candidates = everyone(self._P, candidates)
+        z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
         return self._genomes(state.mean + state.progress[0] * self._shaped(state, z))
 
-    def tell(self, state: CmaState, genomes: Genomes, results: Results) -> CmaState:
-        """Let cmaes adapt mean, step size and covariance."""
+    def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
+        """Let cmaes adapt mean, step size and covariance: it wants all candidates at once."""
         check_population(genomes, results, self._P, self._W)
-        x = genomes.weights[:, self._mask].astype(np.float64)
+        x = genomes.take(np.arange(self._P)).weights[:, self._mask].astype(np.float64)
         with self._one_thread():
             optimizer = self._restored(state)
             order = ranking(results.fitness)

@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import GenomeLayout, Genomes, concatenate
-from evolve.strategies.scored_genomes import ScoredGenomes, evaluated, from_arrays, join, no_scored_genomes, to_arrays
-from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes
+from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import Int64
+from evolve.strategies.scored_genomes import (
+    ScoredGenomes,
+    evaluated,
+    from_arrays,
+    join,
+    no_scored_genomes,
+    survivors_and_children,
+    to_arrays,
+)
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, ranking
 
 
 class ElitistOptions(Options):
@@ -36,6 +46,7 @@ class Elitist:
     """
 
     portable = True
+    traces = "none"
 
     def __init__(self, options: ElitistOptions, layout: GenomeLayout, population: int, seed: int, size: int) -> None:
         self._layout = layout
@@ -49,22 +60,24 @@ class Elitist:
         """Return the state before generation 0: the elite is empty."""
         return no_scored_genomes(self._layout.num_weights)
 
-    def ask(self, state: ScoredGenomes, generation: int) -> Genomes:
-        """Return P candidates: initial genomes in generation 0, later the survivors and then the children."""
+    def ask(self, state: ScoredGenomes, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
+        candidates = everyone(self._P, candidates)
         known = self._known(state)
         if not known:
-            return initial_genomes(self._layout, self._seed, generation, range(self._P))
-        survivors = state.genomes.take(np.arange(known))
-        return concatenate(survivors, self._children(state, generation, range(known, self._P)))
+            return initial_genomes(self._layout, self._seed, generation, candidates)
+        return survivors_and_children(
+            candidates, known, state.genomes.take, lambda children: self._children(state, generation, children)
+        )
 
-    def tell(self, state: ScoredGenomes, genomes: Genomes, results: Results) -> ScoredGenomes:
+    def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
-        P = self._P
-        check_population(genomes, results, P, self._layout.num_weights)
+        check_population(genomes, results, self._P, self._layout.num_weights)
         known = self._known(state)
-        generation = evaluated(genomes, results.fitness)
-        survivors = state.take(np.arange(known)).with_evaluation(generation, known)
-        new = generation.take(np.arange(known, P)).best(self._size).with_prior(self._prior, results.fitness)
+        fitness = results.fitness
+        survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
+        best = known + ranking(fitness[known:])[: self._size]
+        new = evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
         return join(survivors, new).best(self._size)
 
     def champion(self, state: ScoredGenomes) -> Genomes:
@@ -83,6 +96,12 @@ class Elitist:
         """Return how many candidates of the next generation are survivors: members of the elite."""
         return min(self._survivors, len(state))
 
-    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
-        """Return the children of an elite that is not empty, one for each of the candidates."""
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        """Return the children of an elite that is not empty, one for each of the candidates [n]."""
         raise NotImplementedError
+
+    def _parents(self, bound: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
+        """Return [n]: the parent of each of the candidates, drawn uniformly from the first members of the elite."""
+        known = self._known(state)
+        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - known)
+        return drawn[candidates - known]

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import GenomeLayout, Genomes, pruned
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, normal_rows
+from evolve.shapes import Int64
 from evolve.strategies.elitist import Elitist, ElitistOptions
 from evolve.strategies.scored_genomes import ScoredGenomes
 from evolve.strategies.strategy import need_weights
@@ -33,7 +34,7 @@ class Ga(Elitist):
 
     def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(options, layout, population, seed, size=max(options.parents, options.survivors))
-        self._parents = options.parents
+        self._num_parents = options.parents
         self._weight_noise = np.float32(options.weight_noise)
 
     @staticmethod
@@ -41,11 +42,10 @@ class Ga(Elitist):
         """Raise InputError for a layout of which nothing would change."""
         need_weights(layout, "ga")
 
-    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
-        T = min(self._parents, len(state))
-        chosen = Stream(self._seed, Purpose.PARENTS, generation).below(T, len(candidates))
-        children = state.genomes.take(chosen)
-        for child, candidate in enumerate(candidates):
-            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            children.weights[child] += self._weight_noise * stream.normal(self._layout.num_weights)
-        return pruned(children.weights, children.mask)
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        T = min(self._num_parents, len(state))
+        children = state.genomes.take(self._parents(T, state, generation, candidates))
+        noise = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._layout.num_weights)
+        noise *= self._weight_noise
+        noise += children.weights
+        return pruned(noise, children.mask)

@@ -32,15 +32,16 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import ordered_sum
-from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Bool, Float32, Float64, check_shape
+from evolve.numerics.streams import Purpose, Stream, normal_rows
+from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
-from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes, need_weights
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, need_weights
 
 _EPSILON = 1e-8
+_AT_ONCE = 2**16  # numbers, so that they stay in a cache
 
 
 class OpenAiEsOptions(Options):
@@ -117,6 +118,11 @@ class OpenAiEs:
         self._seed = seed
         self._initial = initial_genomes(layout, seed, 0, range(1))
 
+    @property
+    def traces(self) -> Literal["mean", "none"]:
+        """What `tell` needs of the traces."""
+        return "mean" if self._options.pruning and self._options.pruning_by == "trace" else "none"
+
     @staticmethod
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
         """Raise InputError for settings that have no effect, or make learning impossible."""
@@ -137,24 +143,45 @@ class OpenAiEs:
         schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate, 0.0])
         return OpenAiEsState(centre, average=centre, m=zeros, v=zeros, schedule=schedule, mask=self._initial.mask[0])
 
-    def ask(self, state: OpenAiEsState, generation: int) -> Genomes:
-        """Return P candidates: pairs on both sides of the centre, and the centre where P is odd."""
-        sigma = state.schedule[2]
-        weights = np.empty((self._P, self._W), np.float32)
-        weights[-1] = state.centre
-        for pair in range(self._pairs):
-            noise = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, pair).normal(self._W)
-            step = sigma * noise.astype(np.float64)
-            weights[2 * pair] = state.centre + step
-            weights[2 * pair + 1] = state.centre - step
-        return pruned(weights, np.repeat(state.mask[None], self._P, axis=0))
+    def ask(self, state: OpenAiEsState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: pairs on both sides of the centre, and the centre where P is odd."""
+        candidates = everyone(self._P, candidates)
+        weights = np.empty((len(candidates), self._W), np.float32)
+        weights[:] = state.centre
+        paired = np.flatnonzero(candidates < 2 * self._pairs)
+        pairs, which = np.unique(candidates[paired] // 2, return_inverse=True)
+        noise = self._noise(generation, pairs, slice(0, self._W))
+        for row, pair in zip(paired.tolist(), which.tolist(), strict=True):
+            sign = -1.0 if candidates[row] % 2 else 1.0
+            weights[row] = state.centre + (sign * state.schedule[2]) * noise[pair]
+        weights[:, ~state.mask] = 0
+        return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
-    def tell(self, state: OpenAiEsState, genomes: Genomes, results: Results) -> OpenAiEsState:
+    def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return [n]: Σ (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in some columns, which depend on no others.
+
+        fitness: [P]. columns: a slice of range(W).
+        """
+        shares = self._shares(fitness)
+        centre, mask = state.centre[columns], state.mask[columns]
+        total = np.zeros(len(centre))
+        together = max(1, _AT_ONCE // max(1, len(centre)))
+        for first in range(0, self._pairs, together):
+            pairs = np.arange(first, min(first + together, self._pairs))
+            for share, noise in zip(shares[pairs], self._noise(generation, pairs, columns), strict=True):
+                step = state.schedule[2] * noise.astype(np.float64)
+                total += share * np.subtract(
+                    (centre + step).astype(np.float32), (centre - step).astype(np.float32), dtype=np.float64
+                )
+        return np.where(mask, total, 0.0)
+
+    def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: Results) -> OpenAiEsState:
         """Move the centre along the estimated gradient."""
         o = self._options
         check_population(genomes, results, self._P, self._W)
         power1, power2, sigma, rate, generations = (float(value) for value in state.schedule)
-        g = self._gradient(genomes.weights, centred_ranks(results.fitness[: 2 * self._pairs]), sigma)
+        total = self._added_up(genomes, results.fitness) if results.sums is None else results.sums
+        g = total / (4 * self._pairs * sigma * sigma)
         power1 *= o.beta1
         power2 *= o.beta2
         m = o.beta1 * state.m + (1 - o.beta1) * g
@@ -166,7 +193,7 @@ class OpenAiEs:
         if generations >= o.constant_generations:
             sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
             rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
-        mask = self._prune(state.mask, centre, results.traces, generations + 1)
+        mask = self._prune(state.mask, centre, results, generations + 1)
         schedule = np.array([power1, power2, sigma, rate, generations + 1])
         return OpenAiEsState(centre * mask, average * mask, m * mask, v * mask, schedule, mask)
 
@@ -184,14 +211,14 @@ class OpenAiEs:
         found = {name: stored_array(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled}
         return OpenAiEsState(**found, mask=stored_array(arrays, "mask", "W", np.bool_, W=self._W))
 
-    def _prune(self, mask: Bool, centre: Float64, traces: Float32, generations: float) -> Bool:
+    def _prune(self, mask: Bool, centre: Float64, results: Results, generations: float) -> Bool:
         """Return the mask [W] after so many generations."""
         o = self._options
         if not o.pruning:
             return mask
         to_come = 1 - min(generations / o.pruning_generations, 1.0)
         gone = o.pruning * (1 - to_come * to_come * to_come)  # no pow, which is libm's
-        worth = self._worth(centre, traces)
+        worth = self._worth(centre, results)
         left = np.zeros(self._W, np.bool_)
         for block in self._blocks:
             place = slice(block.start, block.stop)
@@ -201,22 +228,33 @@ class OpenAiEs:
             left[block.start + best[: round(at_first * (1 - gone))]] = True
         return left & mask
 
-    def _worth(self, centre: Float64, traces: Float32) -> Float64:
+    def _worth(self, centre: Float64, results: Results) -> Float64:
         """Return [W], at least 0: the connections with the largest values are kept."""
         match self._options.pruning_by:
             case "trace":
-                check_shape(traces, "traces", "P W", np.float32, P=self._P, W=self._W)
-                mean = ordered_sum(traces.T.astype(np.float64)) / self._P
+                mean = results.mean_traces
+                if mean is None:
+                    check_shape(results.traces, "traces", "P W", np.float32, P=self._P, W=self._W)
+                    mean = ordered_sum(results.traces.T.astype(np.float64)) / self._P
                 return np.abs(np.nan_to_num(mean, nan=0.0))
             case "random":
                 return Stream(self._seed, Purpose.UNIFORM_PRUNING).uniform(self._W)
             case _:
                 return np.abs(centre)
 
-    def _gradient(self, weights: Float32, shares: Float64, sigma: float) -> Float64:
-        """Return g [W], for the weights [P, W] and the shaped fitness [2n] of the pairs."""
+    def _noise(self, generation: int, pairs: Int64, columns: slice) -> Float32:
+        """Return ε [n, columns] of pairs [n]."""
+        return normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, pairs, columns.stop, columns.start)
+
+    def _shares(self, fitness: Float64) -> Float64:
+        """Return [n]: u_2i - u_{2i+1} of each pair, for the fitness [P]."""
+        u = centred_ranks(fitness[: 2 * self._pairs])
+        return u[::2] - u[1::2]
+
+    def _added_up(self, genomes: GenomeSource, fitness: Float64) -> Float64:
+        """Return what `sums` returns, of genomes at hand."""
         total = np.zeros(self._W)
-        for plus in range(0, 2 * self._pairs, 2):
-            share = shares[plus] - shares[plus + 1]
-            total += share * np.subtract(weights[plus], weights[plus + 1], dtype=np.float64)
-        return total / (4 * self._pairs * sigma * sigma)
+        for pair, share in enumerate(self._shares(fitness)):
+            plus, minus = genomes.take(np.array([2 * pair, 2 * pair + 1])).weights
+            total += share * np.subtract(plus, minus, dtype=np.float64)
+        return total

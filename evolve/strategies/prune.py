@@ -22,7 +22,7 @@ others on the leaderboard keep their first score until they lead.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,20 @@ from pydantic import AfterValidator, Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, concatenate, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Bool, Float32, Float64, check_shape
-from evolve.strategies.scored_genomes import ScoredGenomes, evaluated, from_arrays, join, no_scored_genomes, to_arrays
-from evolve.strategies.strategy import Arrays, Results, check_population, initial_genomes
+from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
+from evolve.strategies.scored_genomes import (
+    ScoredGenomes,
+    evaluated,
+    from_arrays,
+    join,
+    no_scored_genomes,
+    survivors_and_children,
+    to_arrays,
+)
+from evolve.strategies.strategy import Arrays, Newest, Results, check_population, everyone, initial_genomes, ranking
 
 
 def _rate(value: float | str) -> float | str:
@@ -76,9 +84,10 @@ class PruneState:
 _ADAPTIVE = 0.001, 0.0125  # the least and the greatest rate
 
 
-def _adaptive_rate(pool: ScoredGenomes) -> float:
-    """Return the relative standard deviation of the connections of a pool, inside the limits."""
-    connections = pool.genomes.connections().astype(np.float64)
+def _adaptive_rate(state: PruneState) -> float:
+    """Return the relative standard deviation of the connections of the pool, inside the limits."""
+    best, recent = state.leaderboard.genomes.connections(), state.recent.genomes.connections()
+    connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
     variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
     least, greatest = _ADAPTIVE
@@ -107,6 +116,12 @@ class Prune:
         self._P = population
         self._seed = seed
         self._K = -(-population // 8)
+        self._plan_of = Newest(self._plan)
+
+    @property
+    def traces(self) -> Literal["each", "none"]:
+        """What `tell` needs of the traces."""
+        return "each" if self._layout.num_traces else "none"
 
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
@@ -121,31 +136,29 @@ class Prune:
         none = no_scored_genomes(self._layout.num_weights, self._layout.num_weights)
         return PruneState(leaderboard=none, recent=none)
 
-    def ask(self, state: PruneState, generation: int) -> Genomes:
-        """Return P candidates: initial genomes in generation 0, later the survivors and then the children."""
+    def ask(self, state: PruneState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
+        candidates = everyone(self._P, candidates)
         if not len(state.leaderboard):
-            return initial_genomes(self._layout, self._seed, generation, range(self._P))
-        survivors = state.leaderboard.take(np.arange(self._survivors(state)))
-        pool = join(state.leaderboard.take(np.zeros(1, np.intp)), state.leaderboard, state.recent)
-        N = len(pool)
-        first_child = len(survivors)
-        children = pool.best(N).take(self._draw_parents(N, self._P - first_child, generation))
-        setting = self._options.uniform_pruning
-        rate = _adaptive_rate(pool) if isinstance(setting, str) else setting
-        return concatenate(survivors.genomes, self._vary(children, generation, first_child, rate))
+            return initial_genomes(self._layout, self._seed, generation, candidates)
+        return survivors_and_children(
+            candidates,
+            self._survivors(state),
+            state.leaderboard.genomes.take,
+            lambda children: self._children(state, generation, children),
+        )
 
-    def tell(self, state: PruneState, genomes: Genomes, results: Results) -> PruneState:
+    def tell(self, state: PruneState, genomes: GenomeSource, results: Results) -> PruneState:
         """Score the survivors again, rank the new candidates, and keep the K best of each."""
-        P, W = genomes.weights.shape
-        check_population(genomes, results, self._P, self._layout.num_weights)
-        check_shape(results.traces, "traces", "P T", np.float32, P=P, T=self._layout.num_traces)
-        traces = results.traces if self._layout.num_traces else np.zeros((P, W), np.float32)
+        P, T = self._P, self._layout.num_traces
+        check_population(genomes, results, P, self._layout.num_weights)
+        check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
         known = self._survivors(state)
-        prior = self._options.prior_evaluations
-        generation = evaluated(genomes, results.fitness, traces)
-        new = generation.take(np.arange(known, P)).best(self._K).with_prior(prior, results.fitness)
-        leaderboard = join(state.leaderboard.with_evaluation(generation, known), new).best(self._K)
-        return PruneState(leaderboard, recent=generation.best(self._K))
+        fitness = results.fitness
+        best, best_new = ranking(fitness)[: self._K], known + ranking(fitness[known:])[: self._K]
+        new = self._evaluated(genomes, results, best_new).with_prior(self._options.prior_evaluations, fitness)
+        again = state.leaderboard.with_evaluation(fitness[:known], results.traces[:known] if T else None)
+        return PruneState(join(again, new).best(self._K), recent=self._evaluated(genomes, results, best))
 
     def champion(self, state: PruneState) -> Genomes:
         """Return the leader of the leaderboard."""
@@ -163,29 +176,66 @@ class Prune:
     def _survivors(self, state: PruneState) -> int:
         return min(self._options.survivors, len(state.leaderboard), self._P - 1)
 
+    def _evaluated(self, genomes: GenomeSource, results: Results, candidates: Int64) -> ScoredGenomes:
+        """Return the given candidates [n] with what is known of them; without traces these are zeros [n, W]."""
+        taken = genomes.take(candidates)
+        traces = results.traces[candidates] if self._layout.num_traces else np.zeros(taken.weights.shape, np.float32)
+        return evaluated(taken, results.fitness[candidates], traces)
+
     def _draw_parents(self, pool_size: int, children: int, generation: int) -> NDArray[np.intp]:
         """Return [children]: the pool rank of each child's parent, by linear rank selection in whole numbers."""
         shares = np.cumsum(np.arange(pool_size, 0, -1))
         draws = Stream(self._seed, Purpose.PARENTS, generation).below(int(shares[-1]), children)
         return np.searchsorted(shares, draws, side="right")
 
-    def _vary(self, children: ScoredGenomes, generation: int, first: int, uniform_pruning: float) -> Genomes:
-        """Return the children after swaps, pruning, regrowth and noise; `first` is the first child's candidate."""
-        weights = children.genomes.weights
-        mask = children.genomes.mask
-        traces = children.traces
-        self._swap_blocks((weights, mask, traces), generation)
+    def _children(self, state: PruneState, generation: int, candidates: Int64) -> Genomes:
+        """Return the children that are the given candidates [n]."""
+        sources, rate = self._plan_of(state, generation)
+        parts = self._assembled(state, sources[candidates - self._survivors(state)])
+        return self._vary(parts, candidates, generation, rate)
+
+    def _vary(self, parts: tuple[Float32, Bool, Float32], candidates: Int64, generation: int, rate: float) -> Genomes:
+        """Return children after pruning, regrowth and noise; parts are their weights, mask and traces [n, W]."""
+        weights, mask, traces = parts
         doomed = self._trace_pruning_probability(mask, traces)
-        for child in range(len(weights)):
-            key = (generation, first + child)
-            self._prune(mask[child], doomed[child], uniform_pruning, key)
+        for child, candidate in enumerate(candidates.tolist()):
+            key = (generation, candidate)
+            self._prune(mask[child], doomed[child], rate, key)
             self._regrow(weights[child], mask[child], key)
             self._add_noise(weights[child], key)
         return pruned(weights, mask)
 
-    def _swap_blocks(self, arrays: tuple[NDArray[Any], ...], generation: int) -> None:
-        """Let pairs of children exchange matrices, K times, in all of the arrays [children, W]."""
-        children = len(arrays[0])
+    def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
+        """Return which member of the pool each child [children] has each block [blocks] from, and the rate of pruning.
+
+        The pool is the leader, the leaderboard and the recent ones, in this order.
+        """
+        scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
+        parents = self._draw_parents(len(scores), self._P - self._survivors(state), generation)
+        sources = np.repeat(ranking(scores)[parents][:, None], len(self._layout.blocks), axis=1)
+        self._swap_blocks(sources, generation)
+        setting = self._options.uniform_pruning
+        return sources, _adaptive_rate(state) if isinstance(setting, str) else setting
+
+    def _assembled(self, state: PruneState, sources: Int64) -> tuple[Float32, Bool, Float32]:
+        """Return weights, mask and traces [n, W] of children, each block from its member of the pool [n, blocks]."""
+        n, W, leaders = len(sources), self._layout.num_weights, 1 + len(state.leaderboard)
+        made = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.empty((n, W), np.float32)
+        for column, block in enumerate(self._layout.blocks):
+            place = slice(block.start, block.stop)
+            source = sources[:, column]
+            old = source < leaders
+            for rows, of, members in (
+                (np.flatnonzero(old), state.leaderboard, np.maximum(source[old] - 1, 0)),
+                (np.flatnonzero(~old), state.recent, source[~old] - leaders),
+            ):
+                for into, array in zip(made, (of.genomes.weights, of.genomes.mask, of.traces), strict=True):
+                    into[rows, place] = array[members, place]
+        return made
+
+    def _swap_blocks(self, sources: Int64, generation: int) -> None:
+        """Let pairs of children exchange matrices, K times, in sources [children, blocks]."""
+        children = len(sources)
         if children < 2:
             return
         for swap in range(self._K):
@@ -193,18 +243,17 @@ class Prune:
             one = int(stream.below(children, 1)[0])
             other = int(stream.below(children - 1, 1)[0])
             other += other >= one
-            place = self._draw_place(stream)
-            for array in arrays:
-                array[[one, other], place] = array[[other, one], place]
+            place = self._draw_blocks(stream)
+            sources[[one, other], place] = sources[[other, one], place]
 
-    def _draw_place(self, stream: Stream) -> slice:
-        """Return where in a genome a matrix is, or half the time all matrices into one layer."""
+    def _draw_blocks(self, stream: Stream) -> slice:
+        """Return the number of a matrix, or half the time those of all matrices into one layer."""
         blocks = self._layout.blocks
-        chosen = [blocks[int(stream.below(len(blocks), 1)[0])]]
+        chosen = [int(stream.below(len(blocks), 1)[0])]
         if stream.uniform(1)[0] < 0.5:
             layer = int(stream.below(blocks[-1].layer + 1, 1)[0])
-            chosen = [block for block in blocks if block.layer == layer]
-        return slice(chosen[0].start, chosen[-1].stop)
+            chosen = [number for number, block in enumerate(blocks) if block.layer == layer]
+        return slice(chosen[0], chosen[-1] + 1)
 
     def _trace_pruning_probability(self, mask: Bool, traces: Float32) -> Float64:
         """Return [children, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left."""

@@ -4,6 +4,7 @@ A strategy that does not clearly beat it on the same budget has learned nothing.
 """
 
 from evolve.genome import GenomeLayout, Genomes
+from evolve.shapes import Int64
 from evolve.strategies.elitist import Elitist, ElitistOptions
 from evolve.strategies.scored_genomes import ScoredGenomes
 from evolve.strategies.strategy import initial_genomes
@@ -19,5 +20,5 @@ class Random(Elitist):
     def __init__(self, options: RandomOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(options, layout, population, seed, size=min(options.survivors, population - 1))
 
-    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         return initial_genomes(self._layout, self._seed, generation, candidates)

@@ -6,7 +6,7 @@ had been evaluated `prior` times more, each time with the mean fitness of its fi
 shrunk towards that mean until later evaluations confirm it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,15 +58,17 @@ class ScoredGenomes:
         mean = float(ordered_sum(finite)) / max(len(finite), 1)
         return replace(self, total=self.total + prior * mean, count=self.count + prior)
 
-    def with_evaluation(self, generation: "ScoredGenomes", known: int) -> "ScoredGenomes":
-        """Return them with one more evaluation of the first `known` members: they led that generation, too."""
+    def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
+        """Return them with one more evaluation of the first n members: its fitness [n], and traces [n, T] if any."""
+        known = len(fitness)
         total = self.total.copy()
-        total[:known] += generation.total[:known]
+        total[:known] += fitness
         count = self.count.copy()
         count[:known] += 1
-        traces = self.traces.copy()
-        traces[:known] = generation.traces[:known]
-        return ScoredGenomes(self.genomes, traces, total, count)
+        newest = self.traces.copy()
+        if traces is not None:
+            newest[:known] = traces
+        return ScoredGenomes(self.genomes, newest, total, count)
 
 
 def evaluated(genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> ScoredGenomes:
@@ -97,6 +99,21 @@ def join(*parts: ScoredGenomes) -> ScoredGenomes:
         np.concatenate([part.total for part in parts]),
         np.concatenate([part.count for part in parts]),
     )
+
+
+def survivors_and_children(
+    candidates: Int64, known: int, survivors: Callable[[Int64], Genomes], children: Callable[[Int64], Genomes]
+) -> Genomes:
+    """Return candidates [n]: the first `known` of a generation are survivors, the others children."""
+    old = candidates < known
+    if old.all():
+        return survivors(candidates)
+    made = children(candidates[~old])
+    if not old.any():
+        return made
+    both = concatenate(survivors(candidates[old]), made)
+    places = np.argsort(np.argsort(~old, kind="stable"), kind="stable")
+    return both if (places[:-1] < places[1:]).all() else both.take(places)
 
 
 def to_arrays(name: str, scored: ScoredGenomes) -> dict[str, NDArray[Any]]:

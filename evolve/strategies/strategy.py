@@ -5,19 +5,20 @@ All randomness comes from streams keyed by (seed, purpose, generation, candidate
 and a strategy whose state was stored and restored asks for the same genomes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, concatenate
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Float32, Float64, check_shape
+from evolve.shapes import Float32, Float64, Int64, check_shape
 
 State = TypeVar("State")
+Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -27,12 +28,16 @@ class Results:
 
     fitness: [P] float64, higher is better, NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
+    mean_traces: [T], the same averaged over all candidates, for strategies that need no more; by default not known.
+    sums: [W], what the strategy's `sums` returned, its columns computed anywhere; by default not known.
 
     Raises ValueError for other shapes or types.
     """
 
     fitness: Float64
     traces: Float32 = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    mean_traces: Float64 | None = None
+    sums: Float64 | None = None
 
     def __post_init__(self) -> None:
         check_shape(self.fitness, "fitness", "P", np.float64)
@@ -46,10 +51,18 @@ class Strategy(Protocol[State]):
     """A strategy for P candidates of one genome layout.
 
     portable: whether ask and tell give the same bits on every machine; otherwise they do on machines of one kind only.
+        Every rank then has the state of a portable strategy, and makes the candidates that it plays.
     shared_mask: whether all candidates have the same connections.
 
-    A class may also have a static method `validate(options, layout)`, which raises InputError for options that make no
-    sense in a new run. Runs that were begun with such options can still be resumed and examined.
+    A class may also have
+
+    - a static method `validate(options, layout)`, which raises InputError for options that make no sense in a new run.
+      Runs that were begun with such options can still be resumed and examined;
+    - an attribute `traces`, which says what `tell` needs of the traces: "each" candidate's, their "mean", or "none".
+      By default it is "none" for a layout without traces, else "each";
+    - a method `sums(state, generation, fitness, columns) -> [n]`: some columns of what `tell` adds up over candidates.
+      `columns` is a slice of range(W). Each rank computes some of them, for all candidates; as a column depends on no
+      other one, the bits are the same however they are shared out. `tell` finds all of them in `results.sums`.
     """
 
     portable: ClassVar[bool]
@@ -58,15 +71,15 @@ class Strategy(Protocol[State]):
     def start(self) -> State:
         """Return the state before generation 0."""
 
-    def ask(self, state: State, generation: int) -> Genomes:
-        """Return the P candidates of a generation."""
+    def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return the P candidates of a generation; or some [n] of at least one, equal to those rows of the whole."""
 
-    def tell(self, state: State, genomes: Genomes, results: Results) -> State:
+    def tell(self, state: State, genomes: GenomeSource, results: Results) -> State:
         """Return the state after a generation.
 
         Args:
             state: That the genomes were asked for with.
-            genomes: The P candidates that `ask` returned, unchanged.
+            genomes: The P candidates that `ask` returned, unchanged, or what makes them once more: take few.
             results: What their evaluation gave.
         """
 
@@ -80,7 +93,44 @@ class Strategy(Protocol[State]):
         """Return the state those arrays stand for. Raises ValueError when a shape does not fit."""
 
 
-def check_population(genomes: Genomes, results: Results, P: int, W: int) -> None:
+@dataclass(frozen=True)
+class AskedGenomes(Generic[State]):
+    """The P candidates of a generation, made by the strategy whenever they are needed."""
+
+    strategy: Strategy[State]
+    state: State
+    generation: int
+    population: int
+
+    def __len__(self) -> int:
+        return self.population
+
+    def take(self, candidates: Int64) -> Genomes:
+        """Return the given candidates, in that order."""
+        return self.strategy.ask(self.state, self.generation, candidates)
+
+
+class Newest(Generic[State, Value]):
+    """A function of state and generation that remembers its newest value: candidates are asked for a few at a time."""
+
+    def __init__(self, function: Callable[[State, int], Value]) -> None:
+        self._function = function
+        self._newest: tuple[State, int, Value] | None = None
+
+    def __call__(self, state: State, generation: int) -> Value:
+        """Return the function's value."""
+        newest = self._newest
+        if newest is None or newest[0] is not state or newest[1] != generation:
+            newest = self._newest = state, generation, self._function(state, generation)
+        return newest[2]
+
+
+def everyone(population: int, candidates: Int64 | None) -> Int64:
+    """Return candidates [n], which are all of a population by default."""
+    return np.arange(population) if candidates is None else candidates
+
+
+def check_population(genomes: GenomeSource, results: Results, P: int, W: int) -> None:
     """Check what a strategy is told.
 
     Args:
@@ -92,7 +142,8 @@ def check_population(genomes: Genomes, results: Results, P: int, W: int) -> None
     Raises:
         ValueError: There are more or fewer, of genomes or of results.
     """
-    check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
+    if isinstance(genomes, Genomes):
+        check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
     check_shape(results.fitness, "fitness", "P", np.float64, P=P)
 
 
@@ -110,7 +161,7 @@ def need_weights(layout: GenomeLayout, strategy: str) -> None:
         raise InputError("strategy.name", expected, strategy, cure)
 
 
-def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates: range) -> Genomes:
+def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates: Iterable[int]) -> Genomes:
     """Return new genomes, one for each of the candidates, drawn from the streams of their keys.
 
     Args:
@@ -119,4 +170,4 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         generation: In which the candidates are.
         candidates: Their numbers in the population.
     """
-    return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, p)) for p in candidates))
+    return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))

@@ -17,9 +17,10 @@ from pydantic import Field
 from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Float32, Float64
+from evolve.shapes import Float32, Float64, Int64
 from evolve.strategies.elitist import Elitist, ElitistOptions
 from evolve.strategies.scored_genomes import ScoredGenomes
+from evolve.strategies.strategy import Newest
 
 
 class UmdaOptions(Options):
@@ -47,12 +48,12 @@ class Umda(Elitist):
         shared = ElitistOptions(survivors=K, prior_evaluations=options.prior_evaluations)
         super().__init__(shared, layout, population, seed, size=K)
         self._options = options
+        self._probability_of = Newest(self._probability)
 
-    def _children(self, state: ScoredGenomes, generation: int, candidates: range) -> Genomes:
-        probability = self._probability(state, generation)
-        chosen = Stream(self._seed, Purpose.PARENTS, generation).below(len(state), len(candidates))
-        parents = state.genomes.take(chosen)
-        for child, candidate in enumerate(candidates):
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        probability = self._probability_of(state, generation)
+        parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
+        for child, candidate in enumerate(candidates.tolist()):
             stream = Stream(self._seed, Purpose.MASKS, generation, candidate)
             mask = stream.uniform(self._layout.num_weights) < probability
             grown = mask & ~parents.mask[child]

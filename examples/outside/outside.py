@@ -99,11 +99,13 @@ class HillClimber:
     def start(self):
         return initial_genomes(self._layout, self._seed, 0, range(1))
 
-    def ask(self, state, generation):
-        genomes = state.take(np.zeros(self._P, np.intp))
-        for candidate in range(1, self._P):
-            stream = Stream(self._seed, "outside.mutation", generation, candidate)
-            genomes.weights[candidate] += self._noise * stream.normal(self._layout.num_weights)
+    def ask(self, state, generation, candidates=None):
+        candidates = np.arange(self._P) if candidates is None else candidates
+        genomes = state.take(np.zeros(len(candidates), np.intp))
+        for row, candidate in enumerate(candidates.tolist()):
+            if candidate:  # 0 is the parent
+                stream = Stream(self._seed, "outside.mutation", generation, candidate)
+                genomes.weights[row] += self._noise * stream.normal(self._layout.num_weights)
         return pruned(genomes.weights, genomes.mask)
 
     def tell(self, state, genomes, results):

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics import native, normal_quantile
-from evolve.numerics.streams import Purpose, Stream, environment_seeds, normal_rows, purpose_number, seed_sequence
+from evolve.numerics.streams import (
+    Purpose,
+    Stream,
+    environment_seeds,
+    first_words,
+    normal_rows,
+    purpose_number,
+    seed_sequence,
+)
 
 part = st.integers(0, 2**32 - 1)
 
@@ -59,6 +67,8 @@ def test_parts_out_of_range_are_refused(bad):
         Stream(0, Purpose.INIT, bad)
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
         normal_rows(0, Purpose.INIT, 0, np.array([bad]), 1)
+    with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
+        first_words(0, np.array([[0, 0, 0, bad]]), 1)
 
 
 def test_uniform_is_open_and_flat():

@@ -1,11 +1,13 @@
 """Every strategy of the registry keeps the contract."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from evolve import networks, strategies
 from evolve.errors import InputError
-from evolve.strategies import Results, ranking
+from evolve.strategies import AskedGenomes, Results, ranking
 
 VARIANTS = [
     {"name": "prune"},
@@ -14,6 +16,7 @@ VARIANTS = [
     {"name": "random"},
     {"name": "openai-es"},
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},
+    {"name": "openai-es", "pruning": 0.3, "pruning_generations": 4},
     {"name": "openai-es", "pruning": 0.3, "pruning_generations": 5, "pruning_by": "trace"},
     {"name": "cma-es"},
     {"name": "sep-cma-es", "sigma": 0.3},
@@ -148,3 +151,65 @@ def test_a_nan_fitness_never_leads(table):
     champion = made.champion(state).weights[0]
     bad = np.concatenate([g.weights[::3] for g in asked[:1]])
     assert not (bad == champion).all(axis=1).any()
+
+
+@pytest.mark.parametrize("generation", [0, 3])
+def test_any_candidates_are_those_rows_of_the_whole(table, generation):
+    made = strategy(table)
+    state, _ = evolve(made, generation)
+    whole = made.ask(state, generation)
+    for candidates in ([0], [P - 1], [7], [2, 3], [9, 1, 4, 0], [5, 5, 5], range(P), range(P)[::-1]):
+        some = made.ask(state, generation, np.array(candidates, np.int64))
+        assert np.array_equal(some.weights, whole.weights[list(candidates)])
+        assert np.array_equal(some.mask, whole.mask[list(candidates)])
+
+
+def test_tell_may_make_the_candidates_once_more(table):
+    made = strategy(table)
+    state, _ = evolve(made, 3)
+    genomes = made.ask(state, 3)
+    results = Results(sphere(genomes), traces())
+    at_hand = made.to_arrays(made.tell(state, genomes, results))
+    made_again = made.to_arrays(made.tell(state, AskedGenomes(made, state, 3, P), results))
+    assert all(np.array_equal(at_hand[name], made_again[name]) for name in at_hand)
+
+
+@pytest.mark.parametrize("edges", [[0, 1, 2, 7, None], [0, None]])
+def test_sums_may_be_taken_in_columns(table, edges):
+    made = strategy(table)
+    if not hasattr(made, "sums"):
+        pytest.skip("nothing is added up over all candidates")
+    state, _ = evolve(made, 3)
+    genomes = made.ask(state, 3)
+    fitness = sphere(genomes)
+    edges = [NETWORK.num_weights if edge is None else edge for edge in edges]
+    sums = np.concatenate([made.sums(state, 3, fitness, slice(*ends)) for ends in pairwise(edges)])
+    alone = made.to_arrays(made.tell(state, genomes, Results(fitness, traces())))
+    together = made.to_arrays(made.tell(state, NoGenomes(), Results(fitness, traces(), sums=sums)))
+    assert all(np.array_equal(alone[name], together[name]) for name in alone)
+
+
+def test_the_mean_of_the_traces_is_enough_where_no_more_is_wanted(table):
+    made = strategy(table)
+    wants = getattr(made, "traces", "each")
+    assert wants in ("each", "mean", "none")
+    state, _ = evolve(made, 3)
+    genomes = made.ask(state, 3)
+    all_of_them = Results(sphere(genomes), traces())
+    reduced = {
+        "each": all_of_them,
+        "mean": Results(all_of_them.fitness, mean_traces=traces().astype(np.float64).mean(axis=0)),
+        "none": Results(all_of_them.fitness),
+    }
+    whole, less = (made.to_arrays(made.tell(state, genomes, results)) for results in (all_of_them, reduced[wants]))
+    assert all(np.array_equal(whole[name], less[name]) for name in whole)
+
+
+class NoGenomes:
+    """P candidates of which none may be taken."""
+
+    def __len__(self):
+        return P
+
+    def take(self, candidates):
+        raise AssertionError(f"{candidates} were taken")

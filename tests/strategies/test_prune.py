@@ -8,7 +8,7 @@ from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.prune import Prune, PruneOptions, _adaptive_rate
+from evolve.strategies.prune import Prune, PruneOptions, PruneState, _adaptive_rate
 from evolve.strategies.scored_genomes import evaluated
 
 QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
@@ -86,11 +86,21 @@ def test_parents_follow_linear_ranks():
     assert shares == pytest.approx([3 / 6, 2 / 6, 1 / 6], abs=0.01)
 
 
-def swapped(made, children, generation=1):
+def varied(made, mask, rate=0.0):
+    """Return children whose connections [n, W] weigh 1 before they are varied."""
+    parts = mask.astype(np.float32), mask.copy(), np.zeros(mask.shape, np.float32)
+    return made._vary(parts, np.arange(1, len(mask) + 1), 1, rate)
+
+
+def swapped(made, generation=1):
+    """Return weights and traces of the children of two parents, one of zeros and one of ones."""
     W = made._layout.num_weights
-    weights = np.repeat(np.arange(children, dtype=np.float32)[:, None], W, axis=1)
-    mask, traces = np.ones((children, W), np.bool_), weights.copy()
-    made._swap_blocks((weights, mask, traces), generation)
+    weights = np.repeat(np.arange(2, dtype=np.float32)[:, None], W, axis=1)
+    pool = evaluated(Genomes(weights, np.ones((2, W), np.bool_)), np.zeros(2), weights)
+    state = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(1, 2)))
+    sources = np.repeat(np.array([[1], [2]]), len(made._layout.blocks), axis=1)
+    made._swap_blocks(sources, generation)
+    weights, _, traces = made._assembled(state, sources)
     return weights, traces
 
 
@@ -98,7 +108,7 @@ def test_swaps_exchange_whole_matrices_and_carry_the_traces():
     net = network(hidden=(3, 2))
     kinds = set()
     for generation in range(1, 60):
-        weights, traces = swapped(prune(3, net), 2, generation)  # K = 1: one swap
+        weights, traces = swapped(prune(3, net), generation)  # K = 1: one swap
         assert np.array_equal(weights, traces)
         assert (weights.sum(axis=0) == 1).all()  # exchanged, nothing lost
         moved = tuple(i for i, b in enumerate(net.blocks) if weights[0, b.start] != 0)
@@ -162,10 +172,7 @@ def test_without_traces_nothing_is_pruned_by_them():
 def test_pruning_rates():
     P, W = 400, network().num_weights
     made = prune(P, trace_pruning=0.0, uniform_pruning=0.2, uniform_pruning_chance=0.5)
-    state = evolved(made, P, W, lambda g, _: np.zeros(P))
-    full = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
-    pool = state.leaderboard.take(np.zeros(P, np.intp))
-    children = made._vary(type(pool)(full, pool.traces, pool.total, pool.count), 1, 1, 0.2)
+    children = varied(made, np.ones((P, W), np.bool_), 0.2)
     pruned_share = 1 - children.mask.mean(axis=1)
     assert (pruned_share == 0).mean() == pytest.approx(0.5, abs=0.08)
     assert pruned_share[pruned_share > 0].mean() == pytest.approx(0.2, abs=0.03)
@@ -175,7 +182,7 @@ def test_pruning_rates():
     ("connections", "rate"),
     [
         ([10, 10, 10], 0.001),
-        ([20, 4], 0.0125),  # 8/12
+        ([20, 20, 4], 0.0125),  # the leader counts twice
         ([100, 100, 100, 101], 3**0.5 / 4 / 100.25),
         ([0, 0], 0.001),
     ],
@@ -183,7 +190,8 @@ def test_pruning_rates():
 def test_adaptive_rate_is_the_relative_deviation_of_the_connections_inside_limits(connections, rate):
     mask = np.arange(200) < np.array(connections)[:, None]
     pool = evaluated(Genomes(mask.astype(np.float32), mask), np.zeros(len(mask)))
-    assert _adaptive_rate(pool) == pytest.approx(rate, rel=1e-12)
+    after_the_leader = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(2, len(mask))))
+    assert _adaptive_rate(after_the_leader) == pytest.approx(rate, rel=1e-12)
 
 
 def test_adaptive_pruning_prunes_at_its_rate():
@@ -206,9 +214,7 @@ def test_a_wrong_rate_is_refused(rate):
 def test_regrowth_brings_back_connections_with_new_weights():
     P, W = 50, network().num_weights
     made = prune(P, **QUIET, regrowth=0.3)
-    pool = evolved(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
-    none = Genomes(np.zeros((P, W), np.float32), np.zeros((P, W), np.bool_))
-    children = made._vary(type(pool)(none, pool.traces, pool.total, pool.count), 1, 1, 0.0)
+    children = varied(made, np.zeros((P, W), np.bool_))
     assert children.mask.mean() == pytest.approx(0.3, abs=0.05)
     assert children.weights[children.mask].std() == pytest.approx(1, abs=0.15)
 
@@ -216,10 +222,8 @@ def test_regrowth_brings_back_connections_with_new_weights():
 def test_noise_moves_only_what_is_left():
     P, W = 50, network().num_weights
     made = prune(P, **QUIET, weight_noise=0.5)
-    pool = evolved(made, P, W, lambda g, _: np.zeros(P)).leaderboard.take(np.zeros(P, np.intp))
     mask = np.tile(np.arange(W) % 2 == 0, (P, 1))
-    ones = Genomes(np.where(mask, np.float32(1), np.float32(0)), mask)
-    children = made._vary(type(pool)(ones, pool.traces, pool.total, pool.count), 1, 1, 0.0)
+    children = varied(made, mask)
     assert np.array_equal(children.mask, mask)
     assert children.weights[mask].std() == pytest.approx(0.5, abs=0.05)
 
