@@ -156,8 +156,8 @@ INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, flo
         for (int64_t source = 0; source <= layer; source++) {
             const int64_t rows = dag->sizes[source];
 #define SUM(k, width)                                                                                                  \
-    plastic_columns(x, w + (k) * WIDTH, h + (k) * WIDTH, g + (k) * WIDTH, sums + (k) * WIDTH, x_before,               \
-                    sums_before + (k) * WIDTH, rate, limit, due, rows, columns, width)
+    UNSWITCH(due, plastic_columns(x, w + (k) * WIDTH, h + (k) * WIDTH, g + (k) * WIDTH, sums + (k) * WIDTH, x_before,  \
+                                  sums_before + (k) * WIDTH, rate, limit, due, rows, columns, width))
             if (!dag->gains)
                 weighted_sums(x, w, sums, rows, columns);
             else

@@ -83,9 +83,9 @@ INLINE void lstm_gates(const hebbian_lstm *net, int64_t tile, lstm_nodes now, ls
         float *z = now.gates + gate * columns * WIDTH;
         const float *z_before = before.gates + gate * columns * WIDTH;
 #define SUM(k, width)                                                                                                  \
-    lstm_columns(now.x, c, net->weights + at + (k) * WIDTH, net->traces + at + (k) * WIDTH,                            \
-                 net->left + at + (k) * WIDTH, z + (k) * WIDTH, before.x, z_before + (k) * WIDTH, m,                   \
-                 net->update_limit, due, rows, columns, width)
+    UNSWITCH(due, lstm_columns(now.x, c, net->weights + at + (k) * WIDTH, net->traces + at + (k) * WIDTH,              \
+                               net->left + at + (k) * WIDTH, z + (k) * WIDTH, before.x, z_before + (k) * WIDTH, m,     \
+                               net->update_limit, due, rows, columns, width))
         FOR_WRITTEN_COLUMNS(columns, SUM);
 #undef SUM
         BARRIER();

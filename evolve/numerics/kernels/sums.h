@@ -49,6 +49,23 @@
 #define BLOCK_ROW(rows) (row + j < (rows) ? row + j : row)
 #define BLOCK_AT(rows, columns) ((BLOCK_ROW(rows) * (columns) + first + k) * WIDTH)
 
+/* The statement; on a CPU two copies of it, which know whether the flag is set. gcc does not unswitch loops over blocks by
+ * itself: a trace that may or may not be updated goes through memory then, while each copy keeps it in a register. */
+#ifdef __CUDACC__
+#define UNSWITCH(flag, statement) statement
+#else
+#define UNSWITCH(flag, statement) \
+    do {                          \
+        if (flag) {               \
+            const int flag = 1;   \
+            statement;            \
+        } else {                  \
+            const int flag = 0;   \
+            statement;            \
+        }                         \
+    } while (0)
+#endif
+
 /* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order. */
 INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns, int width)
 {
