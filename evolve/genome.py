@@ -13,7 +13,7 @@ import numpy as np
 
 from evolve.numerics.hashing import fold_present
 from evolve.numerics.streams import Stream
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt64, check_shape
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
 
 DIGEST_START = bytes(32)
 """What the digest of generation 0 is chained to."""
@@ -38,6 +38,11 @@ class Genomes:
     def __len__(self) -> int:
         return len(self.weights)
 
+    @property
+    def num_weights(self) -> int:
+        """W."""
+        return int(self.weights.shape[1])
+
     def take(self, candidates: Int64) -> "Genomes":
         """Return copies of the given candidates, in that order."""
         return Genomes(self.weights[candidates], self.mask[candidates])
@@ -58,8 +63,45 @@ class GenomeSource(Protocol):
     def __len__(self) -> int:
         """P."""
 
+    @property
+    def num_weights(self) -> int:
+        """W."""
+
     def take(self, candidates: Int64) -> Genomes:
         """Return the given candidates, in that order."""
+
+
+@dataclass(frozen=True)
+class SelectedGenomes:
+    """Some genomes of a source, by their numbers there [P]; they are made when some are taken."""
+
+    source: GenomeSource
+    candidates: Int64
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @property
+    def num_weights(self) -> int:
+        """W."""
+        return self.source.num_weights
+
+    def take(self, candidates: Int64) -> Genomes:
+        """Return the given candidates, by their numbers here, in that order."""
+        return self.source.take(self.candidates[candidates])
+
+
+def select(source: GenomeSource, candidates: Int64) -> GenomeSource:
+    """Return some genomes of a source: in memory where those of the source are."""
+    if isinstance(source, Genomes):
+        return source.take(candidates)
+    if isinstance(source, SelectedGenomes):
+        return SelectedGenomes(source.source, source.candidates[candidates])
+    return SelectedGenomes(source, candidates)
+
+
+NO_GENOMES = Genomes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.bool_))
+"""What travels in place of genomes that are made where they are played."""
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:
@@ -120,16 +162,40 @@ class GenomeLayout(Protocol):
         """Return one initial genome, P = 1."""
 
 
+@dataclass(frozen=True)
+class GenomeDescriptions:
+    """What is kept of n genomes where they themselves are not.
+
+    digests: [n, 32] uint8, see `candidate_digests`. connections: [n] int32, how many are left. fingerprints: [n].
+    """
+
+    digests: UInt8
+    connections: Int32
+    fingerprints: UInt64
+
+
+def describe(genomes: Genomes) -> GenomeDescriptions:
+    """Return the descriptions of genomes."""
+    digests = np.frombuffer(b"".join(candidate_digests(genomes)), np.uint8).reshape(len(genomes), 32)
+    return GenomeDescriptions(digests, genomes.connections(), genomes.fingerprints())
+
+
 def candidate_digests(genomes: Genomes) -> list[bytes]:
     """Return sha256(weights ‖ mask) of each candidate, 32 bytes each.
 
     weights: its row [W] as little-endian float32; mask: its row [W] as one byte (0 or 1) per entry.
     """
-    rows = zip(np.asarray(genomes.weights, "<f4"), np.asarray(genomes.mask, "u1"), strict=True)
-    return [hashlib.sha256(weights.tobytes() + mask.tobytes()).digest() for weights, mask in rows]
+    present: UInt8 = np.ascontiguousarray(genomes.mask).view(np.uint8)
+    rows = zip(np.asarray(genomes.weights, "<f4", order="C"), present, strict=True)
+    digests = []
+    for weights, mask in rows:
+        state = hashlib.sha256(weights)
+        state.update(mask)
+        digests.append(state.digest())
+    return digests
 
 
-def chain_digest(previous: bytes, digests: Sequence[bytes], returns_pe: Float64, lengths_pe: Int32) -> bytes:
+def chain_digest(previous: bytes, digests: Sequence[bytes] | UInt8, returns_pe: Float64, lengths_pe: Int32) -> bytes:
     """Return the digest of a generation, which stands for all generations up to it.
 
     It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths). Arrays enter
@@ -137,7 +203,7 @@ def chain_digest(previous: bytes, digests: Sequence[bytes], returns_pe: Float64,
 
     Args:
         previous: The digest of the generation before; `DIGEST_START` for generation 0.
-        digests: P of 32 bytes each, as `candidate_digests` returns them.
+        digests: P of 32 bytes each, as `candidate_digests` returns them; or [P, 32].
         returns_pe: [P, E], entered as little-endian float64, any NaN as the one quiet NaN: CPUs differ in its sign.
         lengths_pe: [P, E], entered as little-endian int32.
 
@@ -145,8 +211,7 @@ def chain_digest(previous: bytes, digests: Sequence[bytes], returns_pe: Float64,
         32 bytes.
     """
     state = hashlib.sha256(previous)
-    for digest in digests:
-        state.update(digest)
+    state.update(digests.tobytes() if isinstance(digests, np.ndarray) else b"".join(digests))
     returns_pe = np.where(np.isnan(returns_pe), np.nan, returns_pe)
     state.update(np.asarray(returns_pe, "<f8").tobytes())
     state.update(np.asarray(lengths_pe, "<i4").tobytes())

@@ -9,7 +9,7 @@ from evolve.rollouts.episodes import QUANTITIES
 
 def results(**given):
     """Return EpisodeResults: what is given, `genomes` and `lengths` at least, which decides the sizes; else zeros."""
-    sizes = {"T": 0, "O": 0, "K": 0, "L": int(np.minimum(given["lengths"], MAX_HASHED_STEPS).sum())}
+    sizes = {"T": 0, "O": 0, "K": 0, "D": 0, "L": int(np.minimum(given["lengths"], MAX_HASHED_STEPS).sum())}
     for name, array in given.items():
         sizes |= dict(zip(QUANTITIES[name][0].split(), np.shape(array), strict=True))
     arrays = {}

@@ -53,7 +53,7 @@ def test_imports_go_down(path):
 
 
 def test_a_serial_generation_executes_few_modules():
-    assert len(executed()) <= 25
+    assert len(executed()) <= 27
 
 
 def test_no_two_modules_and_no_two_classes_share_a_name():

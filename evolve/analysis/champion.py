@@ -77,5 +77,5 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
         run.header.seed, purpose, genome, keys, range(episodes), normalizer, candidates=np.array([candidate])
     )
     results = coordinator.evaluate(experiment.rollout_spec, batch)
-    traces: Float32 = by_candidate(results, genome.mask, episodes).traces[0]
+    traces: Float32 = by_candidate(results, 1, episodes).traces[0]
     return traces

@@ -8,8 +8,7 @@ from typing import Any
 
 from evolve.analysis.exports import export_champion, table
 from evolve.analysis.generation import Evaluation, Generation
-from evolve.analysis.packing import pack, unpack
-from evolve.cluster import Coordinator
+from evolve.cluster import Coordinator, pack, unpack
 from evolve.cluster.collective import Collective
 from evolve.config import Config
 from evolve.errors import InputError
@@ -17,6 +16,7 @@ from evolve.numerics import backend
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.training import (
     Experiment,
+    StrategyReplica,
     evaluate_champion,
     final_champion,
     is_portable,
@@ -34,7 +34,7 @@ from evolve.verification import Verdict, choose, environment_seed, reevaluate, r
 def script_ranks() -> Collective:
     """Return the ranks of this script, for one call: rollouts are not shared, for threads may call at the same time."""
     # Two rollouts are kept: of generations, and of held-out episodes.
-    return Collective(lru_cache(maxsize=2)(make_rollout))
+    return Collective(lru_cache(maxsize=2)(make_rollout), notes=StrategyReplica())
 
 
 class _Evolved:

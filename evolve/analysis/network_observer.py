@@ -24,7 +24,7 @@ class NetworkObserver:
         self._batch: Batch = experiment.network.batch(1, "numpy")
         episode = episode_batch(run, experiment, chosen)
         slot = np.zeros(1, np.intp)
-        self._batch.load(slot, episode.genomes.weights, episode.genomes.mask, episode.environment_seeds())
+        self._batch.load(slot, chosen.genome.weights, chosen.genome.mask, episode.environment_seeds())
         self._observations = np.zeros((1, experiment.network.observation_size), np.float32)
         self._normalizer = None
         if experiment.config.normalize_observations:

@@ -19,7 +19,7 @@ from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError
 from evolve.rollouts import AnyRollout
-from evolve.training import make_rollout
+from evolve.training import StrategyReplica, make_rollout
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -77,7 +77,7 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
     faulthandler.enable()  # after MPI, which has such a handler too, but knows nothing of Python
     try:
         if transport.rank != 0:
-            serve(transport, _ready_rollout, lambda: stop.signal)
+            serve(transport, _ready_rollout, lambda: stop.signal, StrategyReplica())
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv)

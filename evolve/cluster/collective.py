@@ -6,7 +6,7 @@ from functools import cache
 
 from evolve.cluster.coordinator import Coordinator, dismiss
 from evolve.cluster.transport import Transport, connect
-from evolve.cluster.worker import MakeRollout, serve
+from evolve.cluster.worker import MakeRollout, NoteTaker, serve
 from evolve.errors import EvolveError, InputError, RunError, Stopped
 
 _ANSWER, _ERROR = b"A", b"E"
@@ -25,9 +25,16 @@ class Collective:
     Args:
         make_rollout: From an experiment's TOML text.
         stop_reason: Called often by rank 0; returns why to stop early, or None.
+        notes: What takes rank 0's notes, on the other ranks.
     """
 
-    def __init__(self, make_rollout: MakeRollout, stop_reason: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        make_rollout: MakeRollout,
+        stop_reason: Callable[[], str | None] = lambda: None,
+        notes: NoteTaker | None = None,
+    ) -> None:
+        self._notes = notes
         self._transport = all_ranks()
         self._make_rollout = make_rollout
         self._stop_reason = stop_reason
@@ -60,7 +67,7 @@ class Collective:
 
     def follow(self) -> bytes:
         """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
-        answer = serve(self._transport, self._make_rollout, lambda: None)
+        answer = serve(self._transport, self._make_rollout, lambda: None, self._notes)
         if answer[:1] == _ERROR:
             message = json.loads(answer[1:])
             kind = _KINDS.get(message["kind"], RunError)

@@ -2,17 +2,18 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from evolve.cluster import messages
 from evolve.cluster.losses import LossHandler
-from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Setup, Stop, StopRequest, WorkerError
+from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Note, Setup, Stop, StopRequest, WorkerError
 from evolve.cluster.pending import shrinking_sizes
+from evolve.cluster.questions import Questions
 from evolve.cluster.reports import FailureReporter
 from evolve.cluster.scheduler import ChunkSizes, Scheduler
-from evolve.cluster.transport import Transport
+from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.errors import FAILURES, RunError, Stopped
@@ -21,6 +22,7 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, ResultsCol
 from evolve.shapes import Float64, Int64
 
 _LARGEST_CHUNK = 2048  # episodes, unless there are more slots
+_LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is done without
 _SERIALS = itertools.count(1)  # of all coordinators of this process: workers may still answer the last one
 _SETUPS = itertools.count(1)
 
@@ -58,6 +60,8 @@ class Coordinator:
         self._own_rollout: AnyRollout | None = None
         self._report: FailureReporter | None = None
         self._seconds = np.zeros((2, transport.size))
+        self.noted: Hashable = None
+        """What workers have taken note of, as `note` was told."""
         self.progress: Callable[[Purpose, int, int, int], None] = _ignore
         """Called often: what the batch is for, how many episodes are done, of how many, how many workers are idle."""
 
@@ -74,6 +78,44 @@ class Coordinator:
     def forget(self) -> None:
         """Have workers make their rollouts anew before the next batch: they have left `serve` meanwhile."""
         self._spec = None
+        self.noted = None
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The ranks that work, in ascending order."""
+        return tuple(self._workers)
+
+    def note(self, contents: Iterable[tuple[Buffer, int]], noted: Hashable) -> None:
+        """Have workers take note of something before all that they are asked for next.
+
+        contents: What, and the rank of who knows it already, 0 for nobody. noted: What all know then, to compare with.
+        """
+        for content, knowing in contents:
+            message = messages.encode(Note(content))
+            for worker in self._workers:
+                if worker != knowing:
+                    self._transport.send(worker, message)
+        self.noted = noted
+
+    def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
+        """Have workers answer questions; return who answered each, and what; None where no worker was left to.
+
+        Raises Stopped and RunError as `evaluate` does.
+        """
+        patience = _LONGEST_ANSWER if self._spec is None else max(_LONGEST_ANSWER, self._spec.max_episode_seconds)
+        asking = Questions(self._transport, self._workers, questions, next(_SERIALS), patience)
+        while asking.unanswered:
+            self._check_stop()
+            received = self._transport.probe()
+            if received is None:
+                asking.look()
+                self._transport.backoff()
+                continue
+            worker, frame = received
+            message = messages.decode(frame)
+            if not asking.take(worker, message):
+                self._handle_message(message, worker, None)
+        return asking.answers
 
     def take_seconds(self) -> tuple[Float64, Float64]:
         """Return [R] each: how long every rank was at work, and in environments, since this was last asked."""
@@ -96,7 +138,7 @@ class Coordinator:
         self._serial = next(_SERIALS)
         self._report = None
         before = float(self._seconds[0].sum())
-        collector = ResultsCollector(len(batch.genomes), spec.num_traces)
+        collector = ResultsCollector(len(batch.genomes), spec.num_traces, batch.traces)
         left = self._serve_workers(spec, batch, collector) if self._workers else np.arange(len(batch))
         if len(left):
             self._work_alone(spec, batch, left, collector)
@@ -172,9 +214,9 @@ class Coordinator:
         least = min(worthwhile, _LARGEST_CHUNK)
         return shrinking_sizes(episodes, workers, max(self._spec.slots, least), least)
 
-    def _handle_message(self, message: Message, worker: int, reporter: FailureReporter) -> None:
+    def _handle_message(self, message: Message, worker: int, reporter: FailureReporter | None) -> None:
         match message:
-            case FailedEpisode(serial, failure) if serial == self._serial:
+            case FailedEpisode(serial, failure) if serial == self._serial and reporter is not None:
                 reporter.report(failure, worker)
             case WorkerError(report):
                 raise RunError(report)

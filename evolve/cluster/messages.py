@@ -6,17 +6,20 @@ fields of a kind, so nothing else has to be said.
 """
 
 import math
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, cast, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults
 
 _DTYPES = tuple(np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8"))
+_AS: dict[Any, Any] = {GenomeSource: Genomes}
+"""As what a type travels."""
 _TEXT = len(_DTYPES)
 """The type code of a text, which travels as UTF-8; numbers of no dimension arrive as Python's own."""
 
@@ -31,11 +34,39 @@ class Setup:
 
 @dataclass(frozen=True)
 class Chunk:
-    """To a worker: episodes to be played by the rollout of a setup, for the evaluation `serial`."""
+    """To a worker: episodes to be played by the rollout of a setup, for the evaluation `serial`.
+
+    Genomes that were not in memory do not travel: the worker makes them, of what it has taken note of.
+    """
 
     serial: int
     setup: int
     batch: EpisodeBatch
+
+
+@dataclass(frozen=True)
+class Note:
+    """To a worker: take note of something, for what it is asked next."""
+
+    content: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Question:
+    """To a worker: answer, by this number, in the round `serial`."""
+
+    serial: int
+    number: int
+    content: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To the coordinator: the answer to a question."""
+
+    serial: int
+    number: int
+    content: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -89,15 +120,28 @@ class Stop:
     answer: NDArray[np.uint8]
 
 
-Message = Setup | Chunk | ChunkResults | FailedEpisode | Alive | WorkerError | StopRequest | Kill | Stop
-_KINDS: tuple[type[Any], ...] = (Setup, Chunk, ChunkResults, FailedEpisode, Alive, WorkerError, StopRequest, Kill, Stop)
+ToWorker = Setup | Chunk | Note | Question | Kill | Stop
+ToCoordinator = ChunkResults | Answer | FailedEpisode | Alive | WorkerError | StopRequest
+Message = ToWorker | ToCoordinator
+_KINDS: tuple[type[Any], ...] = get_args(Message)
 
 
 def encode(message: Message) -> NDArray[np.uint8]:
     """Return the frame of a message."""
-    words = [_KINDS.index(type(message))]
+    return frame_of(message, _KINDS)
+
+
+def decode(frame: NDArray[np.uint8]) -> Message:
+    """Return the message of a frame; its arrays are views into the frame."""
+    message: Message = record_of(frame, _KINDS)
+    return message
+
+
+def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
+    """Return the frame of a record, which is of one of these kinds."""
+    words = [kinds.index(type(record))]
     arrays = []
-    for leaf in _leaves(message):
+    for leaf in _leaves(record):
         code, array = _as_array(leaf)
         words += [code, array.ndim, *array.shape]
         arrays.append(array)
@@ -110,23 +154,24 @@ def encode(message: Message) -> NDArray[np.uint8]:
     return frame
 
 
-def decode(frame: NDArray[np.uint8]) -> Message:
-    """Return the message of a frame; its arrays are views into the frame."""
+def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
+    """Return the record of a frame; its arrays are views into the frame."""
     words = frame[: len(frame) // 8 * 8].view("<i8")
-    kind = _KINDS[int(words[0])]
+    kind = kinds[int(words[0])]
     cursor = 1
     layouts = []
     for _ in range(_count(cast(Hashable, kind))):
         code, dimensions = (int(word) for word in words[cursor : cursor + 2])
         layouts.append((code, tuple(int(word) for word in words[cursor + 2 : cursor + 2 + dimensions])))
         cursor += 2 + dimensions
-    message: Message = _build(kind, _read(frame, 8 * cursor, layouts))
-    return message
+    return _build(kind, _read(frame, 8 * cursor, layouts))
 
 
 def _leaves(record: Any) -> Iterator[Any]:
     for field in fields(record):
         value = getattr(record, field.name)
+        if isinstance(value, EpisodeBatch) and not isinstance(value.genomes, Genomes):
+            value = replace(value, genomes=NO_GENOMES)
         if is_dataclass(value):
             yield from _leaves(value)
         else:
@@ -158,7 +203,7 @@ def _parts(kind: Hashable) -> tuple[Any, ...]:
     """Return the types of the fields of a record."""
     record: Any = kind
     hints = get_type_hints(record)
-    return tuple(hints[field.name] for field in fields(record))
+    return tuple(_AS.get(hints[field.name], hints[field.name]) for field in fields(record))
 
 
 @cache

@@ -4,26 +4,32 @@ import math
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from evolve.cluster import messages
 from evolve.cluster.messages import (
     Alive,
+    Answer,
     Chunk,
     ChunkResults,
     FailedEpisode,
     Kill,
     Message,
+    Note,
+    Question,
     Setup,
     Stop,
     StopRequest,
     WorkerError,
 )
-from evolve.cluster.transport import Transport
+from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog, kill
 from evolve.errors import RunError
-from evolve.rollouts import AnyRollout, EpisodeResults, join, sum_traces
+from evolve.genome import GenomeSource, select
+from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
 COORDINATOR = 0
 _LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
@@ -37,12 +43,26 @@ def error_report(transport: Transport) -> str:
     return f"an evaluation failed on rank {transport.rank} ({transport.host}):\n{traceback.format_exc().rstrip()}"
 
 
+class NoteTaker(Protocol):
+    """What a worker has taken note of, answers from, and makes genomes of; it belongs to whoever has the work done."""
+
+    def note(self, content: Buffer) -> None:
+        """Take note of something."""
+
+    def answer(self, content: Buffer) -> Buffer:
+        """Return the answer to a question."""
+
+    def genomes(self) -> GenomeSource:
+        """Return what makes the genomes that a chunk names only."""
+
+
 class WorkerState:
     """What a worker knows between two messages."""
 
-    def __init__(self, transport: Transport, make_rollout: MakeRollout) -> None:
+    def __init__(self, transport: Transport, make_rollout: MakeRollout, notes: NoteTaker | None = None) -> None:
         self._transport = transport
         self._make_rollout = make_rollout
+        self._notes = notes
         self._rollout: AnyRollout | None = None
         self._watchdog: Watchdog | None = None
         self._serial = -1
@@ -68,8 +88,17 @@ class WorkerState:
                 if serial != self._serial:  # what is left of an abandoned evaluation would never be waited for
                     self._begin(serial)
                 begin = time.perf_counter()
-                self._rollout.submit(batch)
+                self._rollout.submit(self._with_genomes(batch))
                 self._busy += time.perf_counter() - begin
+            case Note(content) if self._notes is not None:
+                self._notes.note(content)
+            case Question(serial, number, content) if self._notes is not None:
+                self._send(Answer(serial, number, self._notes.answer(content)))
+
+    def _with_genomes(self, batch: EpisodeBatch) -> EpisodeBatch:
+        if len(batch.genomes) or self._notes is None:
+            return batch
+        return replace(batch, genomes=select(self._notes.genomes(), batch.genome_ids.astype(np.int64)))
 
     def rest(self) -> None:
         """Let nobody watch this process: what it does next is not the work of a worker."""
@@ -134,7 +163,12 @@ class WorkerState:
         self._rollout.environment_seconds = 0.0
 
 
-def serve(transport: Transport, make_rollout: MakeRollout, signalled: Callable[[], int | None]) -> bytes:
+def serve(
+    transport: Transport,
+    make_rollout: MakeRollout,
+    signalled: Callable[[], int | None],
+    notes: NoteTaker | None = None,
+) -> bytes:
     """Work until the coordinator says stop; return its answer.
 
     A failure is reported with its traceback, and then the worker waits to be stopped.
@@ -143,8 +177,9 @@ def serve(transport: Transport, make_rollout: MakeRollout, signalled: Callable[[
         transport: To the coordinator.
         make_rollout: From the experiment's TOML text.
         signalled: The signal this process has had, None for none; it is passed on once.
+        notes: What takes the coordinator's notes.
     """
-    state = WorkerState(transport, make_rollout)
+    state = WorkerState(transport, make_rollout, notes)
     failed = False
     passed_on = False
     looked = 0.0

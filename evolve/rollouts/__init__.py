@@ -8,14 +8,15 @@ from evolve.rollouts.episodes import (
     EPISODE_QUANTITIES,
     EpisodeBatch,
     EpisodeFailure,
-    EpisodeQueue,
     EpisodeResults,
     RolloutSpec,
+    Traces,
     generation_keys,
     join,
 )
 from evolve.rollouts.halves import AnyRollout, RolloutInHalves
 from evolve.rollouts.normalization import Moments
+from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import PopulationResults, ResultsCollector, by_candidate, sum_traces
 from evolve.rollouts.rollout import Rollout
 
@@ -32,6 +33,7 @@ __all__ = [
     "Rollout",
     "RolloutInHalves",
     "RolloutSpec",
+    "Traces",
     "by_candidate",
     "generation_keys",
     "join",

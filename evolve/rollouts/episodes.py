@@ -6,7 +6,6 @@ episode) and may come in any order. A quantity that every episode has is declare
 knowing it.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -14,9 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from evolve.genome import Genomes
+from evolve.genome import GenomeSource, select
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.shapes import Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
+
+Traces = Literal["each", "mean", "none"]
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,27 @@ class EpisodeBatch:
     The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode): `keys` [C, 2] has
     generation and candidate of each genome. Genomes with equal keys meet the same episodes (common random numbers).
 
+    genomes: C of them, in memory or made when they are played.
     genome_ids: [C], what the results call each genome; in a whole batch 0 … C - 1.
     candidates: [C], the numbers by which messages name the genomes.
     normalizers: [C, 2, O], with O = 0 where observations are not normalized.
     rows: [N], which of the C genomes plays each episode.
     episodes: [N], the number of each among those of its genome.
+    traces: whether the traces of "each" genome come home, their sum (for the "mean"), or "none".
+    describe: whether each genome is described by whoever plays its episode 0.
     """
 
     seed: int
     purpose: int
-    genomes: Genomes
+    genomes: GenomeSource
     genome_ids: Int32
     candidates: Int32
     keys: Int64
     normalizers: Float32
     rows: Int32
     episodes: Int32
+    traces: str = "each"
+    describe: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,24 +74,28 @@ class EpisodeBatch:
         cls,
         seed: int,
         purpose: Purpose,
-        genomes: Genomes,
+        genomes: GenomeSource,
         keys: Int64,
         episodes: range,
         normalizer: Float32 | None = None,
         rows: NDArray[Any] | None = None,
         candidates: NDArray[Any] | None = None,
+        traces: Traces = "each",
+        describe: bool = False,
     ) -> "EpisodeBatch":
         """Return the batch in which genomes play the same range of episodes, one genome after another.
 
         Args:
             seed: Of the experiment.
             purpose: What the episodes are for; part of their keys.
-            genomes: [C, W].
+            genomes: C of them.
             keys: [C, 2], generation and candidate of each genome.
             episodes: The numbers of the episodes of each genome.
             normalizer: [2, O] for all, or [C, 2, O]; None where observations are not normalized.
             rows: The genomes that play, in this order; by default all.
             candidates: [C], by which messages name the genomes; by default 0 … C - 1.
+            traces: Whose come home.
+            describe: Whether the genomes are described where they are played.
         """
         C = len(genomes)
         check_shape(keys, "keys", "C 2", np.int64, C=C)
@@ -101,6 +111,8 @@ class EpisodeBatch:
             _broadcast(normalizer, C),
             np.repeat(playing, len(episodes)).astype(np.int32),
             np.tile(np.array(episodes, np.int32), len(playing)),
+            traces,
+            describe,
         )
 
     def take(self, indices: Int64) -> "EpisodeBatch":
@@ -109,13 +121,15 @@ class EpisodeBatch:
         return EpisodeBatch(
             self.seed,
             self.purpose,
-            self.genomes.take(needed),
+            select(self.genomes, needed),
             self.genome_ids[needed],
             self.candidates[needed],
             self.keys[needed],
             self.normalizers[needed],
             rows.astype(np.int32),
             self.episodes[indices],
+            self.traces,
+            self.describe,
         )
 
     def environment_seeds(self) -> Int64:
@@ -123,36 +137,6 @@ class EpisodeBatch:
         generations, candidates = self.keys[self.rows].T
         episodes = self.episodes.astype(np.int64)
         return environment_seeds(self.seed, Purpose(self.purpose), generations, candidates, episodes)
-
-
-class EpisodeQueue:
-    """Episodes that wait for a free slot."""
-
-    def __init__(self) -> None:
-        self._batches: deque[tuple[EpisodeBatch, Int64, int]] = deque()  # with environment seeds, and how many are gone
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def append(self, batch: EpisodeBatch) -> None:
-        """Let the episodes of a batch wait."""
-        self._batches.append((batch, batch.environment_seeds(), 0))
-        self._length += len(batch)
-
-    def take(self, limit: int) -> tuple[EpisodeBatch, Int64, slice]:
-        """Return the first batch, the seeds of its environments [N], and which of its episodes go, at most `limit`."""
-        batch, seeds, gone = self._batches.popleft()
-        part = slice(gone, min(len(batch), gone + limit))
-        if part.stop < len(batch):
-            self._batches.appendleft((batch, seeds, part.stop))
-        self._length -= part.stop - gone
-        return batch, seeds, part
-
-    def clear(self) -> None:
-        """Forget them all."""
-        self._batches.clear()
-        self._length = 0
 
 
 def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:
@@ -183,7 +167,8 @@ class EpisodeResults:
     MAX_HASHED_STEPS). episode_seconds: wall time in its environment, that of a tick shared equally by
     all that are stepped in it.
     traces: whole multiples of 2⁻²⁰ [K, T], of the genomes `traced` [K]; rows of one genome are to be
-    added up, in any order, since integers have none.
+    added up, in any order, since integers have none. described: D genomes of which there are digests, connections and
+    fingerprints (`GenomeDescriptions`); one may come more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -196,6 +181,10 @@ class EpisodeResults:
     step_hashes: UInt8 = quantity("L 2", np.uint8)
     traced: Int32 = quantity("K", np.int32)
     traces: Int64 = quantity("K T", np.int64)
+    described: Int32 = quantity("D", np.int32)
+    digests: UInt8 = quantity("D 32", np.uint8)
+    connections: Int32 = quantity("D", np.int32)
+    genome_fingerprints: UInt64 = quantity("D", np.uint64)
 
     def __len__(self) -> int:
         return len(self.genomes)

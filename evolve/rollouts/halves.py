@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeQueue, EpisodeResults
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.rollout import Rollout
 
 

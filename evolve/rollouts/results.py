@@ -1,12 +1,13 @@
 """Gathering results by key, so that the order of arrival cannot matter."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.genome import GenomeDescriptions, GenomeSource, describe
 from evolve.numerics.hashing import MAX_HASHED_STEPS, fold_present
 from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeResults, join, shape_of
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
@@ -31,32 +32,52 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
     return replace(results, traced=genomes, traces=traces)
 
 
-class ResultsCollector:
-    """The results so far of a batch with C genomes of T traces each; traces are added up as they come."""
+def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tuple[Int32, GenomeDescriptions]:
+    """Return the genomes [D] and the descriptions of all parts, end to end."""
+    if not parts:
+        return np.zeros(0, np.int32), _NO_DESCRIPTIONS
+    said = [description for _, description in parts]
+    return np.concatenate([which for which, _ in parts]), GenomeDescriptions(
+        np.concatenate([d.digests for d in said]),
+        np.concatenate([d.connections for d in said]),
+        np.concatenate([d.fingerprints for d in said]),
+    )
 
-    def __init__(self, num_genomes: int, num_traces: int) -> None:
+
+_NO_DESCRIPTIONS = GenomeDescriptions(np.zeros((0, 32), np.uint8), np.zeros(0, np.int32), np.zeros(0, np.uint64))
+
+
+class ResultsCollector:
+    """The results so far of a batch with C genomes of T traces each; traces are added up as they come.
+
+    Args:
+        num_genomes: C.
+        num_traces: T.
+        traces: Whose are kept: those of each genome, their sum, or none.
+    """
+
+    def __init__(self, num_genomes: int, num_traces: int, traces: str = "each") -> None:
         self._parts: list[EpisodeResults] = []
-        self._traces: Int64 = np.zeros((num_genomes, num_traces), np.int64)
+        rows = {"each": num_genomes, "mean": 1, "none": 0}[traces]
+        self._traces: Int64 = np.zeros((rows, num_traces if rows else 0), np.int64)
 
     def add(self, results: EpisodeResults) -> None:
         """Keep the results of episodes that have not been added before."""
         summed = sum_traces(results)
         self._traces[summed.traced] += summed.traces
         # Copies: the arrays of a message are views that would keep all of it alive.
-        kept = {
-            name: getattr(results, name).copy() for name in ("genomes", "episodes", "step_hashes", *EPISODE_QUANTITIES)
-        }
+        kept = {name: getattr(results, name).copy() for name in QUANTITIES if name not in ("traced", "traces")}
         self._parts.append(EpisodeResults(**kept, traced=results.traced[:0], traces=results.traces[:0].copy()))
 
     def add_failure(self, genome: int, episode: int, observation_size: int) -> None:
         """Add an episode that failed: a return of NaN, and zeros. observation_size: O, or 0 if there are no moments."""
-        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "T": self._traces.shape[1]}
+        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1]}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
         self.add(EpisodeResults(**zeros | key | {"returns": np.array([np.nan])}))
 
     def collect(self) -> EpisodeResults:
-        """Return all results, with a row of traces for each genome."""
+        """Return all results, with a row of traces for each genome, or for all of them together."""
         genomes = np.arange(len(self._traces), dtype=np.int32)
         return replace(join(self._parts), traced=genomes, traces=self._traces).check()
 
@@ -66,7 +87,8 @@ class PopulationResults:
     """The results of P candidates in up to E episodes each.
 
     quantities: [P, E, …] each, by the name that `EpisodeResults` declares. played: [P, E], whether at all. traces:
-    [P, T], means over the episodes played. episode_results: the same results, one row per episode, in any order.
+    [P, T], means over the episodes played; [1, T] where only their sum has come home, the mean over all episodes.
+    episode_results: the same results, one row per episode, in any order.
     """
 
     quantities: Mapping[str, NDArray[Any]]
@@ -94,9 +116,31 @@ class PopulationResults:
         """[P, E, 2, O], sums and sums of squares of observations."""
         return self.quantities["moments"]
 
+    @property
+    def mean_traces(self) -> Float64:
+        """[T], over all episodes of all candidates."""
+        results = self.episode_results
+        mean: Float64 = results.traces.sum(axis=0) * (TRACE_UNIT / max(len(results), 1))
+        return mean
+
     def trace_fingerprints(self) -> UInt64:
-        """Return [P]: 64 bits that stand for each candidate's traces."""
+        """Return [P]: 64 bits that stand for each candidate's traces; 0 where these are not known one by one."""
+        if len(self.traces) != len(self.played):
+            return np.zeros(len(self.played), np.uint64)
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
+
+    def descriptions(self, genomes: GenomeSource) -> GenomeDescriptions:
+        """Return those of all P candidates; who was not described, for nobody lived to, is made of `genomes` here."""
+        results = self.episode_results
+        ids = np.arange(len(genomes), dtype=np.int32)
+        missing = np.setdiff1d(ids, results.described)
+        said = GenomeDescriptions(results.digests, results.connections, results.genome_fingerprints)
+        parts = [(results.described, said)]
+        if len(missing):
+            parts.append((missing, describe(genomes.take(missing.astype(np.int64)))))
+        which, whole = join_descriptions(parts)
+        _, first = np.unique(which, return_index=True)
+        return GenomeDescriptions(whole.digests[first], whole.connections[first], whole.fingerprints[first])
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
         """Return the step hashes [length, 2] of each of a candidate's E episodes; empty for one that was not played."""
@@ -109,24 +153,23 @@ class PopulationResults:
         return hashes
 
 
-def by_candidate(results: EpisodeResults, mask: Bool, episodes: int) -> PopulationResults:
+def by_candidate(results: EpisodeResults, population: int, episodes: int) -> PopulationResults:
     """Lay results out by candidate and episode, P × E.
 
     Args:
-        results: Of P genomes, whose traces are one row each (`sum_traces`).
-        mask: [P, W]; a connection that is pruned has no trace.
+        results: Of P genomes; their traces are one row each, or one of all together (`sum_traces`).
+        population: P.
         episodes: E.
     """
-    P = len(mask)
+    P = population
     at = (results.genomes, results.episodes)
     quantities = {name: _table(getattr(results, name), at, (P, episodes)) for name in EPISODE_QUANTITIES}
     played = np.zeros((P, episodes), np.bool_)
     played[at] = True
     quantities["returns"][~played] = np.nan
-    scale = TRACE_UNIT / np.maximum(np.count_nonzero(played, axis=1), 1)[:, None]
+    summed = np.count_nonzero(played, axis=1) if len(results.traces) == P else np.array([len(results)])
+    scale = TRACE_UNIT / np.maximum(summed, 1)[: len(results.traces), None]
     traces = (results.traces.astype(np.float64) * scale).astype(np.float32)
-    if traces.shape[1]:
-        traces[~mask] = 0
     return PopulationResults(quantities, played, traces, results)
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from evolve.environments import Engine
 from evolve.networks import Network
 from evolve.numerics import Backend
-from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeQueue, EpisodeResults
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.failures import FailureDetector
 from evolve.rollouts.inference import make_inference
-from evolve.rollouts.results import quantize_traces
-from evolve.shapes import Bool, Float32, Float64, Slots
+from evolve.rollouts.queue import EpisodeQueue
+from evolve.rollouts.results import join_descriptions, quantize_traces
+from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 
 class Rollout:
@@ -68,6 +69,9 @@ class Rollout:
         self._returns = np.zeros(slots)
         self._lengths = np.zeros(slots, np.int32)
         self._seconds = np.zeros(slots, np.float32)
+        self._traces = "none"
+        self._num_traces = network.num_traces
+        self._masks = np.zeros((slots, 0), np.bool_)
         self._look()
 
     @property
@@ -170,6 +174,8 @@ class Rollout:
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
         fingerprints, step_hashes = self._inference.hashes(slots, lengths)
+        described, descriptions = join_descriptions(self._queue.take_descriptions())
+        traces = self._traces
         return EpisodeResults(
             genomes=genomes,
             episodes=self._episodes[slots],
@@ -179,9 +185,19 @@ class Rollout:
             moments=self._inference.moments(slots),
             episode_seconds=self._seconds[slots],
             step_hashes=step_hashes,
-            traced=genomes,
-            traces=quantize_traces(self._inference.traces(slots)),
+            traced=genomes if traces == "each" else np.zeros(len(slots) if traces == "mean" else 0, np.int32),
+            traces=self._quantized_traces(slots),
+            described=described,
+            digests=descriptions.digests,
+            connections=descriptions.connections,
+            genome_fingerprints=descriptions.fingerprints,
         )
+
+    def _quantized_traces(self, slots: Slots) -> Int64:
+        """Return [k, T], zero where a connection is pruned; [0, 0] where nobody wants them."""
+        if self._traces == "none" or not self._num_traces:
+            return np.zeros((len(slots) if self._traces != "none" else 0, 0), np.int64)
+        return quantize_traces(np.where(self._masks[slots], self._inference.traces(slots), np.float32(0)))
 
     def fill(self, most: int | None = None) -> None:
         """Begin queued episodes in free slots, if there are enough of these or nothing else to do; else close up.
@@ -214,15 +230,19 @@ class Rollout:
 
     def _load(self, slots: Slots) -> int:
         """Put queued episodes, all of one batch, into the first of these slots; return how many."""
-        batch, seeds, part = self._queue.take(len(slots))
-        rows = batch.rows[part]
-        at = slots[: len(rows)]
-        genomes = batch.genomes
-        self._inference.load(at, genomes.weights[rows], genomes.mask[rows], seeds[part], batch.normalizers[rows])
-        self._genomes[at] = batch.genome_ids[rows]
-        self._episodes[at] = batch.episodes[part]
-        self._seeds[at] = seeds[part]
-        return len(rows)
+        episodes = self._queue.take(len(slots))
+        at = slots[: len(episodes)]
+        genomes = episodes.genomes
+        self._inference.load(at, genomes.weights, genomes.mask, episodes.seeds, episodes.normalizers)
+        self._genomes[at] = episodes.genome_ids
+        self._episodes[at] = episodes.episodes
+        self._seeds[at] = episodes.seeds
+        self._traces = episodes.traces
+        if self._traces != "none" and self._num_traces:
+            if not self._masks.size:
+                self._masks = np.zeros((len(self._free), self._num_traces), np.bool_)
+            self._masks[at] = genomes.mask
+        return len(episodes)
 
     def _close_up(self) -> None:
         """Move the last live slots into the first free ones, until the live slots are the first n."""
@@ -232,7 +252,7 @@ class Rollout:
         for part in (self._inference, self._engine, self._detector):
             part.move(sources, targets)
         for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths,
-                      self._seconds):  # fmt: skip
+                      self._seconds, self._masks):  # fmt: skip
             array[targets] = array[sources]
         self._free[sources] = True
         self._free[targets] = False

@@ -99,6 +99,18 @@ def extend(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> 
         stored[:before, old[1] :] = np.nan
 
 
+def extend_part(
+    file: h5py.File, column: Column, generation: int, first: int, population: int, rows: NDArray[Any]
+) -> None:
+    """Put rows [n, W] of some candidates, from `first` on, into a column of generations of P candidates [G, P, W]."""
+    if column.path not in file:
+        extend(file, column, generation, np.zeros((generation + 1, population, rows.shape[1]), rows.dtype))
+    stored = file[column.path]
+    if len(stored) <= generation:
+        stored.resize(generation + 1, axis=0)
+    stored[generation, first : first + len(rows)] = rows
+
+
 def write(file: h5py.File, column: Column, array: NDArray[Any]) -> None:
     """Store a column that does not grow."""
     file[column.path] = array

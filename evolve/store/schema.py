@@ -99,7 +99,11 @@ class Record:
         "fingerprint/genomes", "G P", np.uint64, "fingerprint of weights and mask of each candidate", "hash"
     )
     trace_fingerprints: UInt64 = column(
-        "fingerprint/traces", "G P", np.uint64, "fingerprint of the traces of each candidate", "hash"
+        "fingerprint/traces",
+        "G P",
+        np.uint64,
+        "fingerprint of the traces of each candidate; 0 where these stayed where it was played",
+        "hash",
     )
     normalizer: Float32 | None = column(
         "generation/normalizer",

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
-from evolve.genome import Genomes
-from evolve.store.columns import extend, put, stack, write
+from evolve.genome import Genomes, GenomeSource
+from evolve.store.columns import extend, extend_part, put, stack, write
 from evolve.store.disk import DeferredErrorFile, atomic_write, sync
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, is_empty, read, unwritable
@@ -53,11 +53,13 @@ class RunFile:
     best: tuple[float, int] = (np.nan, 0)
     """The best fitness of all generations, and the first of these that had it."""
     _pending: list[Record] = field(default_factory=list)
-    _genomes: list[Genomes] = field(default_factory=list)
+    _genomes: list[GenomeSource] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
 
-    def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None) -> None:
+    def append(
+        self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+    ) -> None:
         """Add a generation, and the state of the strategy after `tell`; flush if it is time.
 
         genomes: its P candidates; given in every generation of a run that keeps them, in none of another.
@@ -69,7 +71,7 @@ class RunFile:
         self.last = record
         self.num_generations += 1
         self.checkpoint = checkpoint
-        buffered = sum(part.weights.nbytes for part in self._genomes)
+        buffered = sum(4 * len(part) * part.num_weights for part in self._genomes if isinstance(part, Genomes))
         if buffered > _MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self._flush_cost:
             self.flush()
 
@@ -141,22 +143,38 @@ class RunFile:
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
             extend(file, STEP_HASHES, self._num_hashes, hashes)
-        for columns, added in ((COLUMNS, self._pending), (POPULATION, self._genomes)):
-            for name, column in columns.items():
-                rows = [getattr(part, name) for part in added]
-                if rows and rows[0] is not None:
-                    extend(file, column, self.on_disk, stack(rows, column.dtype))
+        for name, column in COLUMNS.items():
+            rows = [getattr(record, name) for record in self._pending]
+            if rows and rows[0] is not None:
+                extend(file, column, self.on_disk, stack(rows, column.dtype))
+        for number, genomes in enumerate(self._genomes):
+            self._write_population(file, self.on_disk + number, genomes)
+        self._write_checkpoint(file)
+        if "evaluation" in file:
+            del file["evaluation"]
+        if self.held_out is not None:
+            for name, column in HELD_OUT.items():
+                write(file, column, getattr(self.held_out, name))
+
+    def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
+        for first, some in _blocks(genomes):
+            for name, column in POPULATION.items():
+                extend_part(file, column, generation, first, len(genomes), getattr(some, name))
+
+    def _write_checkpoint(self, file: h5py.File) -> None:
         state = file["checkpoint"]
         state.attrs.modify("num_generations", self.num_generations)
         for name in set(state) - set(self.checkpoint):
             del state[name]
         for name, array in self.checkpoint.items():
             put(state, name, array)
-        if "evaluation" in file:
-            del file["evaluation"]
-        if self.held_out is not None:
-            for name, column in HELD_OUT.items():
-                write(file, column, getattr(self.held_out, name))
+
+
+def _blocks(genomes: GenomeSource) -> Iterator[tuple[int, Genomes]]:
+    """Yield all genomes, a few at a time, each time with the number of the first."""
+    at_once = max(1, _MAX_BUFFERED // max(1, 8 * genomes.num_weights))
+    for first in range(0, len(genomes), at_once):
+        yield first, genomes.take(np.arange(first, min(first + at_once, len(genomes))))
 
 
 def create(path: Path, header: Header) -> RunFile:

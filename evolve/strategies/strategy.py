@@ -101,6 +101,7 @@ class AskedGenomes(Generic[State]):
     state: State
     generation: int
     population: int
+    num_weights: int
 
     def __len__(self) -> int:
         return self.population

@@ -19,11 +19,14 @@ from evolve.training.loop import iterate
 from evolve.training.making_rollouts import make_rollout
 from evolve.training.manifest import manifest
 from evolve.training.run_log import RunLog, RunState, final_champion, normalizer_of, restore
+from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
 
 __all__ = [
     "Experiment",
     "RunLog",
     "RunState",
+    "SharedStrategy",
+    "StrategyReplica",
     "connection_costs",
     "evaluate_champion",
     "evaluate_population",

@@ -87,7 +87,7 @@ def _champion_returns(
     """Return [N], those of episodes of a key (seed, purpose, generation), by their number."""
     seed, purpose, generation = key
     keys = generation_keys(generation, population=1)
-    batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer)
+    batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
     results = coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
-    returns: Float64 = by_candidate(results, champion.mask, episodes).returns[0]
+    returns: Float64 = by_candidate(results, 1, episodes).returns[0]
     return returns

@@ -13,26 +13,27 @@ from numpy.typing import NDArray
 
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions
-from evolve.genome import Genomes
+from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import (
     EpisodeBatch,
     EpisodeResults,
     PopulationResults,
+    Traces,
     by_candidate,
     generation_keys,
     join,
     sum_traces,
 )
-from evolve.shapes import Bool, Float32, Float64
+from evolve.shapes import Bool, Float32, Float64, Int32
 from evolve.strategies import ranking
 from evolve.training.experiment import Experiment
 
 
-def connection_costs(config: Config, genomes: Genomes) -> Float64:
-    """Return [P]: what the connections of each candidate cost, `connection_cost` times the share it has left."""
-    costs: Float64 = config.connection_cost * (genomes.connections() / genomes.mask.shape[1])
+def connection_costs(config: Config, connections: Int32, num_weights: int) -> Float64:
+    """Return [P]: what connections [P] cost, `connection_cost` times the share of the W weights that are left."""
+    costs: Float64 = config.connection_cost * (connections / num_weights)
     return costs
 
 
@@ -100,8 +101,9 @@ def evaluate_population(
     coordinator: Coordinator,
     seed: int,
     generation: int,
-    genomes: Genomes,
+    genomes: GenomeSource,
     normalizer: Float32 | None = None,
+    traces: Traces = "each",
 ) -> PopulationResults:
     """Play the episodes of a generation, round after round where candidates race.
 
@@ -110,23 +112,33 @@ def evaluate_population(
         coordinator: Who has the episodes played.
         seed: Of the run.
         generation: Its number, part of the episodes' keys.
-        genomes: [P, W], the candidates.
+        genomes: The P candidates.
         normalizer: [2, O], None where observations are not normalized.
+        traces: Whose come home.
     """
     config = experiment.config
     P, E = len(genomes), config.episodes
     keys = generation_keys(generation, P, config.common_random_numbers)
-    costs = connection_costs(config, genomes)
     spec = experiment.rollout_spec
     played = first_round(config.racing, P, E)
     parts: list[EpisodeResults] = []
     while True:
         batch = EpisodeBatch.of(
-            seed, Purpose.EPISODE, genomes, keys, played.episodes, normalizer, rows=played.candidates
+            seed,
+            Purpose.EPISODE,
+            genomes,
+            keys,
+            played.episodes,
+            normalizer,
+            rows=played.candidates,
+            traces=traces,
+            describe=True,
         )
         parts.append(coordinator.evaluate(spec, batch))
-        results = by_candidate(sum_traces(join(parts)), genomes.mask, E)
-        after = next_round(played, config.racing, results.returns, costs)
-        if after is None:
+        results = by_candidate(sum_traces(join(parts)), P, E)
+        if played.episodes.stop == E:
             return results
+        costs = connection_costs(config, results.descriptions(genomes).connections, genomes.num_weights)
+        after = next_round(played, config.racing, results.returns, costs)
+        assert after is not None
         played = after

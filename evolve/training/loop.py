@@ -3,22 +3,25 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from evolve.cluster import Coordinator
 from evolve.config import Config
-from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
+from evolve.errors import RunError
+from evolve.genome import DIGEST_START, GenomeDescriptions, GenomeSource, candidate_digests, chain_digest
 from evolve.numerics import ordered_sum
 from evolve.rollouts import Moments, PopulationResults
 from evolve.shapes import Float32, Float64
 from evolve.store import Record
-from evolve.strategies import Results, Strategy, ranking
+from evolve.strategies import ranking
 from evolve.training.champion_evaluation import held_out, validation_returns
 from evolve.training.experiment import Experiment
 from evolve.training.fitness import connection_costs, evaluate_population, mean_return
 from evolve.training.run_log import RunLog, restore, restore_moments
+from evolve.training.shared_strategy import SharedStrategy
+
+_CURE = "Use the same evolve on all of them, and see whether one has faulty memory."
 
 
 def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Iterator[Record]:
@@ -27,7 +30,8 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> It
     Yields each generation once it is in the log. The log is flushed however this ends, so that no complete generation
     is lost. Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does.
     """
-    run = _Run(experiment, coordinator, log, *restore(experiment, log), restore_moments(experiment, log))
+    shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
+    run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log))
     coordinator.prepare(experiment.rollout_spec)
     coordinator.take_seconds()  # those of an earlier run are not of this one
     try:
@@ -48,8 +52,7 @@ class _Run:
     experiment: Experiment
     coordinator: Coordinator
     log: RunLog
-    strategy: Strategy[Any]
-    state: Any
+    shared: SharedStrategy
     moments: Moments
 
     def next_generation(self, begin: float) -> Record:
@@ -57,19 +60,33 @@ class _Run:
         config = self.experiment.config
         generation = self.log.num_generations
         normalizer = self._normalizer()
-        genomes = self.strategy.ask(self.state, generation)
+        genomes = self.shared.ask(generation)
         results = evaluate_population(
-            self.experiment, self.coordinator, self.log.header.seed, generation, genomes, normalizer
+            self.experiment,
+            self.coordinator,
+            self.log.header.seed,
+            generation,
+            genomes,
+            normalizer,
+            self.shared.traces,
         )
-        fitness = mean_return(results.returns, results.played, connection_costs(config, genomes))
-        self.state = self.strategy.tell(self.state, genomes, Results(fitness, results.traces))
-        checkpoint = self.strategy.to_arrays(self.state)
+        described = results.descriptions(genomes)
+        costs = connection_costs(config, described.connections, genomes.num_weights)
+        fitness = mean_return(results.returns, results.played, costs)
+        self.shared.tell(generation, genomes, fitness, results)
+        checkpoint = self.shared.strategy.to_arrays(self.shared.state)
         if normalizer is not None:
             self.moments = self.moments.merged(results.lengths, results.moments)
             checkpoint |= self.moments.to_arrays()
         seconds = self.coordinator.take_seconds()
         record = generation_record(
-            self._last_digest(), genomes, results, fitness, normalizer, (time.perf_counter() - begin, *seconds)
+            self._last_digest(),
+            genomes,
+            described,
+            results,
+            fitness,
+            normalizer,
+            (time.perf_counter() - begin, *seconds),
         )
         self.log.append(record, checkpoint, genomes if config.output.genomes == "all" else None)
         return record
@@ -84,7 +101,7 @@ class _Run:
         returns = validation_returns(
             self.experiment,
             self.coordinator,
-            self.strategy.champion(self.state),
+            self.shared.strategy.champion(self.shared.state),
             self.log.header.seed,
             self.log.num_generations,
             self._normalizer(),
@@ -95,7 +112,7 @@ class _Run:
         """Evaluate the champion on held-out episodes, and call the run complete."""
         episodes = self.experiment.config.held_out_episodes
         if episodes:
-            champion = self.strategy.champion(self.state)
+            champion = self.shared.strategy.champion(self.shared.state)
             seed = self.log.header.seed
             self.log.held_out = held_out(
                 self.experiment, self.coordinator, champion, seed, episodes, self._normalizer()
@@ -124,7 +141,8 @@ def is_good_enough(config: Config, returns: Float64) -> bool:
 
 def generation_record(
     previous: bytes,
-    genomes: Genomes,
+    genomes: GenomeSource,
+    described: GenomeDescriptions,
     results: PopulationResults,
     fitness: Float64,
     normalizer: Float32 | None,
@@ -134,29 +152,36 @@ def generation_record(
 
     Args:
         previous: The digest of the one before.
-        genomes: [P, W], its candidates.
+        genomes: Its P candidates.
+        described: What their genomes are, as those who played them say.
         results: What these did.
         fitness: [P], what selection saw.
         normalizer: [2, O], None where observations are not normalized.
         seconds: Of the generation, and for each rank [R] at work and in environments.
+
+    Raises:
+        RunError: The best genome is not what the rank that played it says that it was.
     """
     best = int(ranking(fitness)[0])
-    digest = chain_digest(previous, candidate_digests(genomes), results.returns, results.lengths)
+    champion = genomes.take(np.array([best]))
+    if candidate_digests(champion)[0] != described.digests[best].tobytes():
+        raise RunError(f"candidate {best} is not the same genome on all ranks. {_CURE}")
+    digest = chain_digest(previous, described.digests, results.returns, results.lengths)
     return Record(
         **{name: values for name, values in results.quantities.items() if name in Record.__dataclass_fields__},
         fitness=fitness,
-        connections=genomes.connections(),
+        connections=described.connections,
         digest=digest.hex().encode(),
         seconds=seconds[0],
         steps=int(results.lengths.sum(dtype=np.int64)),
         busy_seconds=seconds[1],
         environment_seconds=seconds[2],
-        champion_weights=genomes.weights[best],
-        champion_mask=genomes.mask[best],
+        champion_weights=champion.weights[0],
+        champion_mask=champion.mask[0],
         champion_candidate=best,
         champion_fitness=float(fitness[best]),
         champion_step_hashes=np.concatenate(results.step_hashes(best)),
-        genome_fingerprints=genomes.fingerprints(),
+        genome_fingerprints=described.fingerprints,
         trace_fingerprints=results.trace_fingerprints(),
         normalizer=normalizer,
     )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from evolve import store, strategies
 from evolve.errors import InputError
-from evolve.genome import Genomes
+from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import Moments
 from evolve.shapes import Float32
 from evolve.training.experiment import Experiment
@@ -43,7 +43,7 @@ class RunLog(RunState, Protocol):
     complete: bool
 
     def append(
-        self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None
+        self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
     ) -> None:
         """Add a generation, the state after it, and its candidates if they are to be kept."""
 

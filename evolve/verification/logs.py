@@ -176,7 +176,9 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
     different = different_episodes(ours, theirs)
     if different.any():
         return _episode_difference(generation, ours, theirs, different, genomes)
-    for what, which in (("genome", genomes), ("traces", ours.trace_fingerprints != theirs.trace_fingerprints)):
+    traces = ours.trace_fingerprints != theirs.trace_fingerprints
+    traces &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0: it is not known
+    for what, which in (("genome", genomes), ("traces", traces)):
         if which.any():
             candidate = int(np.flatnonzero(which)[0])
             summary = f"{at}: candidate {candidate}: its {'genome differs' if what == 'genome' else 'traces differ'}"

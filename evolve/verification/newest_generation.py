@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from evolve.genome import Genomes
+from evolve.genome import GenomeSource
 from evolve.store import Header, HeldOut, Record
 
 
@@ -28,7 +28,9 @@ class NewestGeneration:
         self.held_out: HeldOut | None = None
         self.complete = False
 
-    def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None) -> None:
+    def append(
+        self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+    ) -> None:
         """Take the place of the last generation."""
         self.num_generations += 1
         self.last = record

@@ -97,7 +97,7 @@ def _evaluate(
         candidates=np.array(chosen),
     )
     results = coordinator.evaluate(experiment.rollout_spec, batch)
-    return genomes, by_candidate(results, genomes.mask, config.episodes)
+    return genomes, by_candidate(results, len(genomes), config.episodes)
 
 
 def _check_genomes(run: StoredRun, experiment: Experiment, generation: int, champion: int) -> str | None:
@@ -130,7 +130,7 @@ def _check_champion(
     manifests = as_texts(flatten(run.header.manifest)), as_texts(flatten(here))
     if different:
         return diagnose(run, experiment, (generation, candidate, different[0]), log, what, manifests)
-    if log.trace_fingerprint != kept.trace_fingerprint:
+    if kept.trace_fingerprint and log.trace_fingerprint != kept.trace_fingerprint:  # 0: it is not known
         what = what or "traces"
     if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
         what = what or "log"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, flatten
 from evolve.errors import pluralize
-from evolve.genome import Genomes
+from evolve.genome import GenomeSource
 from evolve.store import Record, StoredRun
 from evolve.training import Experiment, iterate, restore
 from evolve.verification.causes import explain, genome_cause
@@ -61,7 +61,9 @@ class _ComparingLog(NewestGeneration):
         self._log = run
         self.difference: tuple[FirstDifference, Record] | None = None
 
-    def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: Genomes | None = None) -> None:
+    def append(
+        self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+    ) -> None:
         """Compare a generation; end the run at the first difference."""
         found = first_difference(self.num_generations, self._log.records[self.num_generations], record)
         if found is not None:

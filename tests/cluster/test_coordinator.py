@@ -78,7 +78,7 @@ def batch_of(made, generation=0):
 def evaluate(coordinator, made):
     batch = batch_of(made)
     results = coordinator.evaluate(made.rollout_spec, batch)
-    return by_candidate(results, batch.genomes.mask, E)
+    return by_candidate(results, len(batch.genomes), E)
 
 
 def same(one, other):

@@ -1,6 +1,5 @@
 """Rollouts on a device: the same results as on the host, whatever is loaded, moved and refilled, and no copy unseen."""
 
-import dataclasses
 from functools import partial
 
 import numpy as np
@@ -11,7 +10,16 @@ from evolve.config import EnvOptions
 from evolve.genome import concatenate
 from evolve.numerics.device import UnannouncedCopyError
 from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts import EpisodeBatch, Moments, Rollout, RolloutInHalves, generation_keys, inference, join
+from evolve.rollouts import (
+    EPISODE_QUANTITIES,
+    EpisodeBatch,
+    Moments,
+    Rollout,
+    RolloutInHalves,
+    generation_keys,
+    inference,
+    join,
+)
 
 pytestmark = pytest.mark.usefixtures("any_device")
 SECONDS = {"episode_seconds"}  # what may differ
@@ -61,8 +69,7 @@ def table(results):
     ends = np.cumsum(np.minimum(results.lengths, 4096))
     hashes = np.split(results.step_hashes, ends[:-1])
     rows = {}
-    fields = [f.name for f in dataclasses.fields(results)]
-    per_episode = [n for n in fields if n not in SECONDS | {"step_hashes", "traced", "traces"}]
+    per_episode = [name for name in EPISODE_QUANTITIES if name not in SECONDS]
     for i in range(len(results.genomes)):
         key = int(results.genomes[i]), int(results.episodes[i])
         rows[key] = [getattr(results, n)[i].tobytes() for n in per_episode] + [hashes[i].tobytes()]

@@ -1,20 +1,21 @@
 """Results are gathered by key: neither their order nor how they are parcelled matters."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from some_results import results
 
+from evolve.genome import Genomes, describe
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, ResultsCollector, by_candidate, sum_traces
 from evolve.rollouts.results import TRACE_UNIT, quantize_traces
 
 P, E, T = 3, 4, 5
 N = P * E
-MASK = np.ones((P, T), np.bool_)
 
 
 def everything():
@@ -41,7 +42,8 @@ def some(places):
     begin = np.cumsum(whole.lengths) - whole.lengths
     hashes = [whole.step_hashes[begin[n] : begin[n] + whole.lengths[n]] for n in places]
     parts = {f.name: getattr(whole, f.name) for f in fields(whole)}
-    parts = {name: array if name == "step_hashes" else array[places] for name, array in parts.items()}
+    whole_anyway = {"step_hashes", "described", "digests", "connections", "genome_fingerprints"}
+    parts = {name: array if name in whole_anyway else array[places] for name, array in parts.items()}
     return EpisodeResults(**parts | {"step_hashes": np.concatenate([whole.step_hashes[:0], *hashes])}).check()
 
 
@@ -56,8 +58,8 @@ def collected(*parcels):
 
 @given(st.permutations(range(N)), st.sets(st.integers(0, N)))
 def test_order_and_parcels_do_not_matter(order, cuts):
-    expected = by_candidate(collected(range(N)), MASK, E)
-    ours = by_candidate(collected(*(order[a:b] for a, b in pairwise([0, *sorted(cuts), None]))), MASK, E)
+    expected = by_candidate(collected(range(N)), P, E)
+    ours = by_candidate(collected(*(order[a:b] for a, b in pairwise([0, *sorted(cuts), None]))), P, E)
     for name in EPISODE_QUANTITIES:
         if name != "step_hashes":
             assert np.array_equal(ours.quantities[name], expected.quantities[name])
@@ -69,7 +71,7 @@ def test_order_and_parcels_do_not_matter(order, cuts):
 
 
 def test_values_stand_at_their_key():
-    table = by_candidate(collected(range(N)), MASK, E)
+    table = by_candidate(collected(range(N)), P, E)
     whole = everything()
     means = np.zeros((P, T))
     for n in range(N):
@@ -87,7 +89,7 @@ def test_values_stand_at_their_key():
 
 
 def test_who_left_a_race_has_no_return_and_the_mean_of_what_it_played():
-    table = by_candidate(collected([0, 1, 2, 3, 4, 8]), MASK, E)
+    table = by_candidate(collected([0, 1, 2, 3, 4, 8]), P, E)
     assert table.played.tolist() == [[True] * 4, [True, *[False] * 3], [True, *[False] * 3]]
     assert np.isnan(table.returns).tolist() == (~table.played).tolist()
     assert not table.lengths[~table.played].any()
@@ -121,7 +123,7 @@ def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
     collector = ResultsCollector(P, T)
     collector.add(some(np.arange(N - 1)))
     collector.add_failure(P - 1, E - 1, observation_size=2)
-    table = by_candidate(collector.collect(), MASK, E)
+    table = by_candidate(collector.collect(), P, E)
     assert np.isnan(table.returns[-1, -1])
     assert np.count_nonzero(np.isnan(table.returns)) == 1
     assert table.played.all()
@@ -130,18 +132,45 @@ def test_an_episode_that_is_given_up_has_failed_and_left_nothing():
     assert len(table.step_hashes(P - 1)[-2])
 
 
-def test_a_pruned_connection_has_no_trace():
-    mask = MASK.copy()
-    mask[1, 3] = False
-    traces = by_candidate(collected(range(N)), mask, E).traces
-    assert traces[1, 3] == 0
-    assert traces[mask].all()
+def test_the_sum_of_all_traces_gives_the_same_mean():
+    whole = everything()
+    added_up = ResultsCollector(P, T, "mean")
+    for n in range(N):
+        added_up.add(replace(some(np.array([n])), traced=np.zeros(1, np.int32)))
+    each, together = by_candidate(collected(range(N)), P, E), by_candidate(added_up.collect(), P, E)
+    assert np.array_equal(each.mean_traces, together.mean_traces)
+    assert together.mean_traces == pytest.approx(whole.traces.mean(axis=0) * TRACE_UNIT)
+    assert together.traces[0] == pytest.approx(together.mean_traces)
+    assert each.trace_fingerprints().all()
+    assert not together.trace_fingerprints().any()
+
+
+def test_traces_that_nobody_wants_stay_away():
+    collector = ResultsCollector(P, T, "none")
+    collector.add(replace(some(np.arange(N)), traced=np.zeros(0, np.int32), traces=np.zeros((0, 0), np.int64)))
+    table = by_candidate(collector.collect(), P, E)
+    assert table.traces.shape == (0, 0)
+    assert not table.trace_fingerprints().any()
+
+
+def test_who_was_not_described_is_described_here():
+    genomes = Genomes(np.arange(P * 2, dtype=np.float32).reshape(P, 2), np.ones((P, 2), np.bool_))
+    expected = describe(genomes)
+    known = np.array([2, 0, 2])
+    said = describe(genomes.take(known))
+    part = replace(some(np.arange(N)), described=known.astype(np.int32), digests=said.digests,
+                   connections=said.connections, genome_fingerprints=said.fingerprints)  # fmt: skip
+    collector = ResultsCollector(P, T)
+    collector.add(part)
+    ours = by_candidate(collector.collect(), P, E).descriptions(genomes)
+    for name in ("digests", "connections", "fingerprints"):
+        assert np.array_equal(getattr(ours, name), getattr(expected, name))
 
 
 def test_networks_without_traces_have_none():
     collector = ResultsCollector(1, 0)
     collector.add(results(genomes=[0], lengths=[0], traced=[0], traces=np.zeros((1, 0), np.int64)))
-    assert by_candidate(collector.collect(), np.ones((1, 9), np.bool_), 1).traces.shape == (1, 0)
+    assert by_candidate(collector.collect(), 1, 1).traces.shape == (1, 0)
 
 
 def test_step_hashes_of_a_long_episode_end_early():
@@ -150,6 +179,6 @@ def test_step_hashes_of_a_long_episode_end_early():
     hashes = np.arange(2 * (MAX_HASHED_STEPS + 3)).astype(np.uint8).reshape(-1, 2)
     both = results(genomes=[0, 0], episodes=[0, 1], lengths=lengths, step_hashes=hashes, traced=[0],
                    traces=np.zeros((1, 0), np.int64))  # fmt: skip
-    first, second = by_candidate(both, np.ones((1, 0), np.bool_), 2).step_hashes(0)
+    first, second = by_candidate(both, 1, 2).step_hashes(0)
     assert np.array_equal(first, hashes[:MAX_HASHED_STEPS])
     assert np.array_equal(second, hashes[MAX_HASHED_STEPS:])

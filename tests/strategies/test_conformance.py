@@ -170,7 +170,7 @@ def test_tell_may_make_the_candidates_once_more(table):
     genomes = made.ask(state, 3)
     results = Results(sphere(genomes), traces())
     at_hand = made.to_arrays(made.tell(state, genomes, results))
-    made_again = made.to_arrays(made.tell(state, AskedGenomes(made, state, 3, P), results))
+    made_again = made.to_arrays(made.tell(state, AskedGenomes(made, state, 3, P, NETWORK.num_weights), results))
     assert all(np.array_equal(at_hand[name], made_again[name]) for name in at_hand)
 
 

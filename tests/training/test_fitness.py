@@ -21,7 +21,7 @@ RETURNS = np.array([[10.0, 20.0], [14.0, 14.0], [-1.0, 1.0], [3.0, math.nan]])
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.0, [15, 14, 0]), (1.0, [14, 13.5, 0]), (4.0, [11, 12, 0])])
 def test_fitness_is_the_mean_return_minus_what_the_connections_cost(cost, expected):
-    costs = connection_costs(Config(connection_cost=cost), GENOMES)
+    costs = connection_costs(Config(connection_cost=cost), GENOMES.connections(), GENOMES.num_weights)
     ours = mean_return(RETURNS, np.ones(RETURNS.shape, np.bool_), costs)
     assert ours[:3].tolist() == expected
     assert math.isnan(ours[3])

@@ -11,7 +11,7 @@ from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, EarlyStopOptions, EnvOptions
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.rollouts.episodes import QUANTITIES
+from evolve.rollouts import EPISODE_QUANTITIES
 from evolve.store import Record
 from evolve.training import iterate, make_rollout, prepare
 from evolve.training.champion_evaluation import validation_returns
@@ -122,7 +122,7 @@ def test_a_record_has_every_quantity_that_it_declares(tmp_path):
     made = prepare(Config(population=3, episodes=2, generations=1, held_out_episodes=0))
     with closing(new_file(tmp_path / "run.h5", made)) as file:
         (record,) = iterate(made, Coordinator(Transport(), make_rollout), file)
-    shared = [name for name in QUANTITIES if name in Record.__dataclass_fields__]
+    shared = [name for name in EPISODE_QUANTITIES if name in Record.__dataclass_fields__]
     assert {"returns", "lengths", "fingerprints"} <= set(shared)
     for name in shared:
         assert getattr(record, name).shape[:2] == (3, 2)

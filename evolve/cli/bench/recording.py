@@ -21,7 +21,8 @@ def population(experiment: Experiment, generation: int) -> Genomes:
     for number in range(generation):
         genomes = strategy.ask(state, number)
         results = evaluate_population(experiment, alone, 0, number, genomes)
-        fitness = mean_return(results.returns, results.played, connection_costs(experiment.config, genomes))
+        costs = connection_costs(experiment.config, genomes.connections(), genomes.num_weights)
+        fitness = mean_return(results.returns, results.played, costs)
         state = strategy.tell(state, genomes, Results(fitness, results.traces))
     return strategy.ask(state, generation)
 

@@ -19,7 +19,7 @@ from evolve.cli.bench.recording import record
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.cli.signals import StopFlag
 from evolve.errors import RunError, Stopped
-from evolve.genome import DIGEST_START, Genomes, candidate_digests, chain_digest
+from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.numerics import backend
 from evolve.rollouts import PopulationResults
 from evolve.strategies import Results
@@ -70,10 +70,12 @@ def measure(experiment: Experiment, app: App, path: str) -> int:
 
 def _bookkeeping(experiment: Experiment, genomes: Genomes, results: PopulationResults) -> None:
     """Do what rank 0 does between two generations."""
-    fitness = mean_return(results.returns, results.played, connection_costs(experiment.config, genomes))
+    described = results.descriptions(genomes)
+    costs = connection_costs(experiment.config, described.connections, genomes.num_weights)
+    fitness = mean_return(results.returns, results.played, costs)
     strategy = experiment.strategy(seed=0)
     strategy.ask(strategy.tell(strategy.start(), genomes, Results(fitness, results.traces)), 1)
-    chain_digest(DIGEST_START, candidate_digests(genomes), results.returns, results.lengths)
+    chain_digest(DIGEST_START, described.digests, results.returns, results.lengths)
 
 
 def engine_figures(argv: list[str], ranks: int, genomes: Path) -> dict[str, Any]:

@@ -1,0 +1,133 @@
+"""Episodes that wait for a free slot, and the genomes that are to play them.
+
+Genomes may be made a few at a time, shortly before they are needed: a chunk names them only, and memory stays small.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.genome import GenomeDescriptions, Genomes, GenomeSource, describe
+from evolve.rollouts.episodes import EpisodeBatch
+from evolve.shapes import Bool, Float32, Int32, Int64
+
+_AHEAD = 2**24  # bytes; at least one genome
+
+
+@dataclass(frozen=True)
+class EpisodesToBegin:
+    """k episodes, each with a genome [k, W], the seed of its environment, a normalizer [k, 2, O], and its key."""
+
+    genomes: Genomes
+    seeds: Int64
+    normalizers: Float32
+    genome_ids: Int32
+    episodes: Int32
+    traces: str
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+
+class EpisodeQueue:
+    """Batches of episodes of which some have not begun."""
+
+    def __init__(self) -> None:
+        self._batches: deque[_Waiting] = deque()
+        self._length = 0
+        self._described: list[tuple[Int32, GenomeDescriptions]] = []
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, batch: EpisodeBatch) -> None:
+        """Let the episodes of a batch wait."""
+        to_describe = np.zeros(len(batch.genomes), np.bool_)
+        if batch.describe:
+            to_describe[batch.rows[batch.episodes == 0]] = True
+        self._batches.append(_Waiting(batch, GenomeWindow(batch.genomes, to_describe), batch.environment_seeds()))
+        self._length += len(batch)
+
+    def take(self, limit: int) -> EpisodesToBegin:
+        """Return the next episodes, all of one batch, at most `limit`."""
+        waiting = self._batches[0]
+        batch = waiting.batch
+        part = slice(waiting.begun, min(len(batch), waiting.begun + limit))
+        waiting.begun = part.stop
+        self._length -= part.stop - part.start
+        rows = batch.rows[part]
+        genomes = waiting.window.take(rows.astype(np.int64))
+        self._described += [(batch.genome_ids[which], said) for which, said in waiting.window.take_descriptions()]
+        if part.stop == len(batch):
+            self._batches.popleft()
+        return EpisodesToBegin(
+            genomes,
+            waiting.seeds[part],
+            batch.normalizers[rows],
+            batch.genome_ids[rows],
+            batch.episodes[part],
+            batch.traces,
+        )
+
+    def take_descriptions(self) -> list[tuple[Int32, GenomeDescriptions]]:
+        """Return the genomes [n] that were described since this was last asked, and what was said of them."""
+        described, self._described = self._described, []
+        return described
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._batches.clear()
+        self._described.clear()
+        self._length = 0
+
+
+class GenomeWindow:
+    """C genomes of which a few that lie side by side are in memory; most batches take them in order.
+
+    Args:
+        source: What makes them.
+        to_describe: [C], those to be described when they are made.
+    """
+
+    def __init__(self, source: GenomeSource, to_describe: Bool) -> None:
+        self._source = source
+        self._to_describe = to_describe
+        self._at_once = max(1, _AHEAD // max(1, 5 * source.num_weights))
+        self._first = 0
+        self._held: Genomes | None = None
+        self._described: list[tuple[Int64, GenomeDescriptions]] = []
+
+    def take(self, rows: Int64) -> Genomes:
+        """Return genomes by their rows [n]."""
+        first, last = int(rows.min()), int(rows.max())
+        if self._held is None or first < self._first or last >= self._first + len(self._held):
+            if last - first >= max(self._at_once, 2 * len(rows)):  # scattered
+                needed, places = np.unique(rows, return_inverse=True)
+                return self._make(needed).take(places)
+            self._first = first
+            self._held = self._make(np.arange(first, min(max(last + 1, first + self._at_once), len(self._source))))
+        return self._held.take(rows - self._first)
+
+    def take_descriptions(self) -> list[tuple[Int64, GenomeDescriptions]]:
+        """Return the rows [n] of the genomes that were described since this was last asked, and what was said."""
+        described, self._described = self._described, []
+        return described
+
+    def _make(self, rows: Int64) -> Genomes:
+        made = self._source.take(rows)
+        places = np.flatnonzero(self._to_describe[rows])
+        if len(places):
+            self._described.append((rows[places], describe(made if len(places) == len(rows) else made.take(places))))
+            self._to_describe[rows] = False
+        return made
+
+
+@dataclass
+class _Waiting:
+    """A batch, the seeds of its environments [N], and how many of its episodes have begun."""
+
+    batch: EpisodeBatch
+    window: GenomeWindow
+    seeds: Int64
+    begun: int = 0

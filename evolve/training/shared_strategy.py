@@ -1,0 +1,212 @@
+"""A strategy whose state every rank has, so that genomes are made where they are played.
+
+Rank 0 sends the state once. From then on each rank tells its copy the same results, which are few numbers for each
+candidate; sums over all candidates are computed in parts, some columns by each rank, and a rank is sent those columns
+that it does not have. So what travels grows with P + W, and nobody ever holds P × W numbers.
+
+It is done so for portable strategies, whose arithmetic is the same everywhere, and which need no candidate's traces by
+itself. The candidates of others are made by rank 0, and travel.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evolve import networks, strategies
+from evolve.cluster import Coordinator, pack, unpack
+from evolve.cluster.messages import frame_of, record_of
+from evolve.genome import Genomes, GenomeSource
+from evolve.rollouts import PopulationResults, Traces
+from evolve.shapes import Float64, UInt8
+from evolve.strategies import AskedGenomes, Results, Strategy
+from evolve.training.experiment import Experiment, load_config
+
+_FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
+_COLUMNS = 2**14  # that are added up together, so that they stay in a cache
+_PARTS = 4  # for each worker, so that none waits long for another
+_TOKENS = itertools.count()
+
+
+@dataclass(frozen=True)
+class HoldState:
+    """To a worker: this is the state of the strategy before a generation, as `pack` has packed it."""
+
+    experiment: str
+    observation_size: int
+    action_size: int
+    seed: int
+    generation: int
+    state: UInt8
+
+
+@dataclass(frozen=True)
+class AddedUp:
+    """To a worker: the sums of columns from `start` on, which another rank has added up."""
+
+    start: int
+    sums: Float64
+
+
+@dataclass(frozen=True)
+class TellResults:
+    """To a worker: the results of a generation, fitness [P] and mean_traces [T], none where the strategy needs none."""
+
+    fitness: Float64
+    mean_traces: Float64
+
+
+@dataclass(frozen=True)
+class AddUp:
+    """To a worker: add up columns start … stop - 1 over all candidates, whose fitness is [P]."""
+
+    fitness: Float64
+    start: int
+    stop: int
+
+
+_KINDS = HoldState, AddUp, AddedUp, TellResults
+
+
+class SharedStrategy:
+    """A strategy and its state, for rank 0.
+
+    Args:
+        experiment: What is evolved.
+        coordinator: Of the workers, if there are any.
+        strategy: That of the experiment.
+        state: Before the next generation.
+        seed: Of the run.
+    """
+
+    def __init__(
+        self, experiment: Experiment, coordinator: Coordinator, strategy: Strategy[Any], state: Any, seed: int
+    ) -> None:
+        self.strategy = strategy
+        self.state = state
+        self._experiment = experiment
+        self._coordinator = coordinator
+        self._seed = seed
+        self._token = next(_TOKENS)
+        P, network = experiment.config.population, experiment.network
+        self._wanted = wanted_traces(strategy, network.num_traces)
+        self._made_anywhere = strategy.portable and self._wanted != "each"
+        self.traces: Traces = "each" if P * network.num_traces <= _FEW else self._wanted
+        """Whose traces are to come home: few are kept as they are, so that their fingerprints are known."""
+
+    def ask(self, generation: int) -> GenomeSource:
+        """Return the candidates of a generation; workers can make them, or have to be sent them."""
+        if not self._made_anywhere:
+            return self.strategy.ask(self.state, generation)
+        noted = self._token, generation
+        if self._coordinator.workers and self._coordinator.noted != noted:
+            network = self._experiment.network
+            sizes = network.observation_size, self._experiment.action_size
+            state = np.frombuffer(pack(**self.strategy.to_arrays(self.state)), np.uint8)
+            held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, state)
+            self._coordinator.note([(frame_of(held, _KINDS), 0)], noted)
+        P, W = self._experiment.config.population, self._experiment.network.num_weights
+        return AskedGenomes(self.strategy, self.state, generation, P, W)
+
+    def tell(self, generation: int, genomes: GenomeSource, fitness: Float64, results: PopulationResults) -> None:
+        """Take in what a generation did, on every rank that has made its candidates."""
+        mean_traces = results.mean_traces if self._wanted == "mean" else None
+        sums = None if isinstance(genomes, Genomes) else self._add_up(generation, fitness, mean_traces)
+        traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
+        told = Results(fitness, traces, mean_traces, sums)
+        self.state = self.strategy.tell(self.state, genomes, told)
+
+    def _add_up(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
+        """Return the sums [W] over all candidates, if the strategy has any; workers are told all that they need."""
+        W = self._experiment.network.num_weights
+        workers = self._coordinator.workers
+        knowing = workers and self._coordinator.noted == (self._token, generation)
+        parts: list[tuple[int, slice, Float64]] = []
+        if hasattr(self.strategy, "sums"):
+            shared = knowing and len(fitness) * W > _FEW
+            parts = self._shared_out(generation, fitness, W) if shared else self._alone(generation, fitness, W)
+        if knowing:
+            told = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
+            self._coordinator.note(
+                itertools.chain(
+                    ((frame_of(AddedUp(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
+                    [(frame_of(told, _KINDS), 0)],
+                ),
+                (self._token, generation + 1),
+            )
+        return np.concatenate([sums for _, _, sums in parts]) if parts else None
+
+    def _shared_out(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
+        """Have workers add up; return who did which columns, in ascending order."""
+        size = max(_COLUMNS, -(-W // (_PARTS * len(self._coordinator.workers))))
+        places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
+        asked = [frame_of(AddUp(fitness, place.start, place.stop), _KINDS) for place in places]
+        parts = []
+        for place, answer in zip(places, self._coordinator.ask(asked), strict=True):
+            if answer is None:  # no worker is left
+                parts.append((0, place, add_up(self.strategy, self.state, generation, fitness, place)))
+            else:
+                parts.append((answer[0], place, answer[1].view(np.float64)))
+        return parts
+
+    def _alone(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
+        place = slice(0, W)
+        return [(0, place, add_up(self.strategy, self.state, generation, fitness, place))]
+
+
+class StrategyReplica:
+    """A strategy and its state, for a worker: a `cluster.NoteTaker`."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(0)
+
+    def note(self, content: UInt8) -> None:
+        """Hold the state that comes, or take in results."""
+        match record_of(content, _KINDS):
+            case HoldState() as held:
+                self._hold(held)
+            case AddedUp(start, sums):
+                self._sums[start : start + len(sums)] = sums
+            case TellResults() as told:
+                self._tell(told)
+
+    def answer(self, content: UInt8) -> UInt8:
+        """Return the sums of columns."""
+        asked = record_of(content, _KINDS)
+        place = slice(asked.start, asked.stop)
+        of = self._candidates
+        self._sums[place] = add_up(of.strategy, of.state, of.generation, asked.fitness, place)
+        return self._sums[place].view(np.uint8)
+
+    def genomes(self) -> GenomeSource:
+        """Return the candidates of the generation that is played."""
+        return self._candidates
+
+    def _hold(self, held: HoldState) -> None:
+        config = load_config(held.experiment)
+        network = networks.make(config.network, held.observation_size, held.action_size)
+        strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
+        state = strategy.from_arrays(unpack(held.state.tobytes()))
+        self._candidates = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
+        self._sums = np.zeros(network.num_weights if hasattr(strategy, "sums") else 0)
+
+    def _tell(self, told: TellResults) -> None:
+        of = self._candidates
+        mean_traces = told.mean_traces if len(told.mean_traces) else None
+        sums = self._sums if len(self._sums) else None
+        state = of.strategy.tell(of.state, of, Results(told.fitness, mean_traces=mean_traces, sums=sums))
+        self._candidates = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
+
+
+def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Traces:
+    """Return whose traces a strategy needs to be told."""
+    wanted: Traces = getattr(strategy, "traces", "each") if num_traces else "none"
+    return wanted
+
+
+def add_up(strategy: Any, state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
+    """Return the sums [n] of some columns, a few at a time."""
+    starts = range(place.start, place.stop, _COLUMNS)
+    parts = [slice(start, min(start + _COLUMNS, place.stop)) for start in starts]
+    return np.concatenate([strategy.sums(state, generation, fitness, part) for part in parts])
