@@ -14,8 +14,8 @@ import numpy as np
 from evolve import store
 from evolve.analysis.evolved import ChampionFile, Run, script_ranks
 from evolve.analysis.generation import Evaluation, Generation
-from evolve.analysis.record_arrays import record_from_arrays, record_to_arrays
-from evolve.cluster import Coordinator, pack, unpack
+from evolve.analysis.packing import pack, record_from_arrays, record_to_arrays, unpack
+from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
 from evolve.errors import InputError

@@ -8,7 +8,8 @@ from typing import Any
 
 from evolve.analysis.exports import export_champion, table
 from evolve.analysis.generation import Evaluation, Generation
-from evolve.cluster import Coordinator, pack, unpack
+from evolve.analysis.packing import pack, unpack
+from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
 from evolve.errors import InputError

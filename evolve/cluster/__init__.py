@@ -5,7 +5,6 @@ mpi4py; where there is one rank, no MPI is needed and the same coordinator plays
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.packing import pack, unpack
 from evolve.cluster.transport import Transport, check_mpi4py, connect, launched, started_by
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import serve
@@ -18,8 +17,6 @@ __all__ = [
     "connect",
     "dismiss",
     "launched",
-    "pack",
     "serve",
     "started_by",
-    "unpack",
 ]

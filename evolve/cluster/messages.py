@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from evolve.genome import NO_GENOMES, Genomes, GenomeSource
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults
 
-_DTYPES = tuple(np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8"))
+_DTYPES = tuple(
+    np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8", "i1", "<i2", "<u2", "<u4", "<f2")
+)
 _AS: dict[Any, Any] = {GenomeSource: Genomes}
 """As what a type travels."""
 _TEXT = len(_DTYPES)

@@ -107,7 +107,7 @@ class GenomeWindow:
                 return self._make(needed).take(places)
             self._first = first
             self._held = self._make(np.arange(first, min(max(last + 1, first + self._at_once), len(self._source))))
-        return self._held.take(rows - self._first)
+        return _taken(self._held, rows - self._first)
 
     def take_descriptions(self) -> list[tuple[Int64, GenomeDescriptions]]:
         """Return the rows [n] of the genomes that were described since this was last asked, and what was said."""
@@ -121,6 +121,14 @@ class GenomeWindow:
             self._described.append((rows[places], describe(made if len(places) == len(rows) else made.take(places))))
             self._to_describe[rows] = False
         return made
+
+
+def _taken(genomes: Genomes, rows: Int64) -> Genomes:
+    """Return some genomes [n]; those that lie side by side are not copied."""
+    first = int(rows[0])
+    if np.array_equal(rows, np.arange(first, first + len(rows))):
+        return Genomes(genomes.weights[first : first + len(rows)], genomes.mask[first : first + len(rows)])
+    return genomes.take(rows)
 
 
 @dataclass

@@ -20,6 +20,7 @@ LETTERS = {
 """What the letters of a shape stand for."""
 
 _CHUNK = 2048  # bytes of a checkpoint's array that are stored together
+_MOST_CHUNKS = 64  # of such an array, if it is large
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def put(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
     if old is not None:
         del group[name]
     if array.size and array.ndim:
-        _make(group, name, array)
+        _make(group, name, array, max(_CHUNK, array.nbytes // _MOST_CHUNKS))
     else:
         group[name] = array
 

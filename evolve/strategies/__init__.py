@@ -21,7 +21,7 @@ from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
-from evolve.strategies.strategy import AskedGenomes, Results, Strategy, initial_genomes, ranking
+from evolve.strategies.strategy import AskedGenomes, Results, Strategy, initial_genomes, ranking, wanted_traces
 from evolve.strategies.umda import Umda, UmdaOptions
 from evolve.strategies.vector_layout import VectorLayout
 
@@ -33,10 +33,12 @@ __all__ = [
     "VectorLayout",
     "from_table",
     "initial_genomes",
+    "made_anywhere",
     "make",
     "portable",
     "ranking",
     "shared_mask",
+    "wanted_traces",
 ]
 
 STRATEGIES = Registry(
@@ -58,6 +60,11 @@ STRATEGIES = Registry(
 def portable(table: Section) -> bool:
     """Return whether the strategy that `[strategy]` names gives the same bits on every machine."""
     return bool(getattr(STRATEGIES.kind(table), "portable", False))  # an added kind may be a function
+
+
+def made_anywhere(table: Section, layout: GenomeLayout, population: int) -> bool:
+    """Return whether every rank can make candidates from the state of the strategy that `[strategy]` names."""
+    return portable(table) and wanted_traces(from_table(table, layout, population, 0), layout.num_traces) != "each"
 
 
 def shared_mask(table: Section) -> bool:

@@ -147,7 +147,7 @@ class OpenAiEs:
         """Return candidates: pairs on both sides of the centre, and the centre where P is odd."""
         candidates = everyone(self._P, candidates)
         weights = np.empty((len(candidates), self._W), np.float32)
-        weights[:] = state.centre
+        weights[:] = state.centre  # what is left of it are the rows of no pair
         paired = np.flatnonzero(candidates < 2 * self._pairs)
         pairs, which = np.unique(candidates[paired] // 2, return_inverse=True)
         noise = self._noise(generation, pairs, slice(0, self._W))
@@ -181,21 +181,26 @@ class OpenAiEs:
         check_population(genomes, results, self._P, self._W)
         power1, power2, sigma, rate, generations = (float(value) for value in state.schedule)
         total = self._added_up(genomes, results.fitness) if results.sums is None else results.sums
-        g = total / (4 * self._pairs * sigma * sigma)
         power1 *= o.beta1
         power2 *= o.beta2
-        m = o.beta1 * state.m + (1 - o.beta1) * g
-        v = o.beta2 * state.v + (1 - o.beta2) * (g * g)
-        step = (m / (1 - power1)) / (np.sqrt(v / (1 - power2)) + _EPSILON)
         decay = o.weight_decay * (o.learning_rate / rate if o.constant_weight_decay else 1)
-        centre = state.centre + rate * (step - decay * state.centre)
-        average = o.averaging * state.average + (1 - o.averaging) * centre
+        centre, average, m, v = (np.empty(self._W) for _ in range(4))
+        for start in range(0, self._W, _AT_ONCE):
+            to = slice(start, start + _AT_ONCE)
+            g = total[to] / (4 * self._pairs * sigma * sigma)
+            m[to] = o.beta1 * state.m[to] + (1 - o.beta1) * g
+            v[to] = o.beta2 * state.v[to] + (1 - o.beta2) * (g * g)
+            step = (m[to] / (1 - power1)) / (np.sqrt(v[to] / (1 - power2)) + _EPSILON)
+            centre[to] = state.centre[to] + rate * (step - decay * state.centre[to])
+            average[to] = o.averaging * state.average[to] + (1 - o.averaging) * centre[to]
         if generations >= o.constant_generations:
             sigma = max(sigma * o.sigma_decay, min(o.smallest_sigma, o.sigma))
             rate = max(rate * o.learning_rate_decay, min(o.smallest_learning_rate, o.learning_rate))
         mask = self._prune(state.mask, centre, results, generations + 1)
         schedule = np.array([power1, power2, sigma, rate, generations + 1])
-        return OpenAiEsState(centre * mask, average * mask, m * mask, v * mask, schedule, mask)
+        for array in (centre, average, m, v):
+            np.multiply(array, mask, out=array)
+        return OpenAiEsState(centre, average, m, v, schedule, mask)
 
     def champion(self, state: OpenAiEsState) -> Genomes:
         """Return the average of the centre."""

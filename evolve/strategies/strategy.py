@@ -7,7 +7,7 @@ and a strategy whose state was stored and restored asks for the same genomes.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +129,12 @@ class Newest(Generic[State, Value]):
 def everyone(population: int, candidates: Int64 | None) -> Int64:
     """Return candidates [n], which are all of a population by default."""
     return np.arange(population) if candidates is None else candidates
+
+
+def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
+    """Return whose traces a strategy needs to be told, where an episode leaves T of them."""
+    wanted: Literal["each", "mean", "none"] = getattr(strategy, "traces", "each") if num_traces else "none"
+    return wanted
 
 
 def check_population(genomes: GenomeSource, results: Results, P: int, W: int) -> None:

@@ -121,8 +121,11 @@ def _check_size(config: Config, network: Network) -> None:
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
     at_once = max(P * E, config.held_out_episodes, validation)  # episodes
-    needed = 40 * P * W + 32 * at_once + 4 * slots * network.slot_size  # bytes, about
     there = _memory()
+    episodes = 32 * at_once + 4 * slots * network.slot_size
+    needed = 40 * P * W + episodes  # bytes, about
+    if needed > there and strategies.made_anywhere(config.strategy, network, P):
+        needed = 40 * max(20, P // 8) * W + episodes  # no state holds more genomes
     if needed > there:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         came = f"{sizes}: at least {needed / 1e9:,.1f} GB"

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve import networks, strategies
-from evolve.cluster import Coordinator, pack, unpack
+from evolve.cluster import Coordinator
 from evolve.cluster.messages import frame_of, record_of
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
-from evolve.strategies import AskedGenomes, Results, Strategy
+from evolve.strategies import AskedGenomes, Results, Strategy, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
 _FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
@@ -31,14 +32,22 @@ _TOKENS = itertools.count()
 
 @dataclass(frozen=True)
 class HoldState:
-    """To a worker: this is the state of the strategy before a generation, as `pack` has packed it."""
+    """To a worker: the state of a strategy before a generation comes next, as so many arrays."""
 
     experiment: str
     observation_size: int
     action_size: int
     seed: int
     generation: int
-    state: UInt8
+    arrays: int
+
+
+@dataclass(frozen=True)
+class StateArray:
+    """To a worker: an array of the state, by its name in a checkpoint."""
+
+    name: str
+    array: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class AddUp:
     stop: int
 
 
-_KINDS = HoldState, AddUp, AddedUp, TellResults
+_KINDS = HoldState, StateArray, AddUp, AddedUp, TellResults
 
 
 class SharedStrategy:
@@ -103,9 +112,10 @@ class SharedStrategy:
         if self._coordinator.workers and self._coordinator.noted != noted:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
-            state = np.frombuffer(pack(**self.strategy.to_arrays(self.state)), np.uint8)
-            held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, state)
-            self._coordinator.note([(frame_of(held, _KINDS), 0)], noted)
+            arrays = self.strategy.to_arrays(self.state)
+            held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
+            records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
+            self._coordinator.note(((frame_of(record, _KINDS), 0) for record in records), noted)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
@@ -159,13 +169,20 @@ class StrategyReplica:
     """A strategy and its state, for a worker: a `cluster.NoteTaker`."""
 
     def __init__(self) -> None:
+        self._held: HoldState | None = None
+        self._arrays: dict[str, NDArray[Any]] = {}
         self._sums = np.zeros(0)
 
     def note(self, content: UInt8) -> None:
         """Hold the state that comes, or take in results."""
         match record_of(content, _KINDS):
             case HoldState() as held:
-                self._hold(held)
+                self._held = held
+                self._arrays = {}
+                self._hold_when_whole()
+            case StateArray(name, array):
+                self._arrays[name] = array.copy()  # not a view, which would keep the message
+                self._hold_when_whole()
             case AddedUp(start, sums):
                 self._sums[start : start + len(sums)] = sums
             case TellResults() as told:
@@ -183,13 +200,17 @@ class StrategyReplica:
         """Return the candidates of the generation that is played."""
         return self._candidates
 
-    def _hold(self, held: HoldState) -> None:
+    def _hold_when_whole(self) -> None:
+        held = self._held
+        if held is None or len(self._arrays) < held.arrays:
+            return
         config = load_config(held.experiment)
         network = networks.make(config.network, held.observation_size, held.action_size)
         strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
-        state = strategy.from_arrays(unpack(held.state.tobytes()))
+        state = strategy.from_arrays(self._arrays)
         self._candidates = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
         self._sums = np.zeros(network.num_weights if hasattr(strategy, "sums") else 0)
+        self._held, self._arrays = None, {}
 
     def _tell(self, told: TellResults) -> None:
         of = self._candidates
@@ -197,12 +218,6 @@ class StrategyReplica:
         sums = self._sums if len(self._sums) else None
         state = of.strategy.tell(of.state, of, Results(told.fitness, mean_traces=mean_traces, sums=sums))
         self._candidates = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
-
-
-def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Traces:
-    """Return whose traces a strategy needs to be told."""
-    wanted: Traces = getattr(strategy, "traces", "each") if num_traces else "none"
-    return wanted
 
 
 def add_up(strategy: Any, state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
