@@ -1,0 +1,120 @@
+"""Episodes wait for a slot, and their genomes are made a few at a time."""
+
+import numpy as np
+import pytest
+
+from evolve.genome import Genomes, candidate_digests, select
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, EpisodeQueue, generation_keys, queue
+from evolve.rollouts.queue import GenomeWindow
+
+C, W = 40, 3
+ALL = Genomes(np.arange(C * W, dtype=np.float32).reshape(C, W) + 1, np.ones((C, W), np.bool_))
+
+
+class Made:
+    """Makes genomes, and remembers which."""
+
+    num_weights = W
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return C
+
+    def take(self, candidates):
+        self.asked.append(candidates.tolist())
+        return ALL.take(candidates)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """As if so much memory were wanted that a window has four genomes."""
+    monkeypatch.setattr(queue, "_AHEAD", 4 * 5 * W)
+
+
+def window(source, described=()):
+    to_describe = np.zeros(C, np.bool_)
+    to_describe[list(described)] = True
+    return GenomeWindow(source, to_describe)
+
+
+@pytest.mark.usefixtures("few")
+def test_genomes_are_made_once_and_a_few_ahead():
+    source = Made()
+    ours = window(source)
+    for row in range(C):
+        assert np.array_equal(ours.take(np.array([row, row])).weights, ALL.weights[[row, row]])
+    assert source.asked == [list(range(n, n + 4)) for n in range(0, C, 4)]
+
+
+@pytest.mark.usefixtures("few")
+def test_more_than_fit_are_made_if_they_are_needed_at_once():
+    source = Made()
+    ours = window(source)
+    assert np.array_equal(ours.take(np.arange(10)).weights, ALL.weights[:10])
+    assert np.array_equal(ours.take(np.array([3, 2])).weights, ALL.weights[[3, 2]])
+    assert source.asked == [list(range(10))]
+
+
+@pytest.mark.usefixtures("few")
+def test_scattered_genomes_are_made_without_those_between_them():
+    source = Made()
+    assert np.array_equal(window(source).take(np.array([30, 2, 30])).weights, ALL.weights[[30, 2, 30]])
+    assert source.asked == [[2, 30]]
+
+
+@pytest.mark.usefixtures("few")
+def test_each_is_described_once_where_it_is_asked_for():
+    ours = window(Made(), described=(0, 5, 6))
+    for row in (0, 1, 5, 6, 39, 0):
+        ours.take(np.array([row]))
+    described = ours.take_descriptions()
+    assert np.concatenate([rows for rows, _ in described]).tolist() == [0, 5, 6]
+    digests = [bytes(digest) for _, said in described for digest in said.digests]
+    assert digests == candidate_digests(ALL.take(np.array([0, 5, 6])))
+    assert not ours.take_descriptions()
+
+
+def batch(source, describe=True, rows=None):
+    return EpisodeBatch.of(
+        1, Purpose.EPISODE, source, generation_keys(0, C), range(2), rows=rows, traces="none", describe=describe
+    )
+
+
+def test_whoever_plays_the_first_episode_describes():
+    episodes = EpisodeQueue()
+    whole = batch(Made())
+    episodes.append(whole.take(np.array([1, 2, 3, 5])))  # 0: second episode only, 1: both, 2: the second
+    taken = episodes.take(9)
+    assert taken.genome_ids.tolist() == [0, 1, 1, 2]
+    assert taken.episodes.tolist() == [1, 0, 1, 1]
+    assert np.array_equal(taken.genomes.weights, ALL.weights[[0, 1, 1, 2]])
+    assert [which.tolist() for which, _ in episodes.take_descriptions()] == [[1]]
+    episodes.append(batch(Made(), describe=False))
+    episodes.take(9)
+    assert not episodes.take_descriptions()
+
+
+def test_episodes_leave_in_order_batch_after_batch():
+    episodes = EpisodeQueue()
+    episodes.append(batch(ALL, rows=np.array([3, 4])))
+    episodes.append(batch(Made(), rows=np.array([7])))
+    assert len(episodes) == 6
+    parts = [episodes.take(3) for _ in range(3)]
+    assert [part.genome_ids.tolist() for part in parts] == [[3, 3, 4], [4], [7, 7]]
+    assert all(np.array_equal(part.genomes.weights, ALL.weights[part.genome_ids]) for part in parts)
+    episodes.append(batch(ALL))
+    episodes.clear()
+    assert len(episodes) == 0
+
+
+def test_a_selection_of_a_selection_names_those_of_the_source():
+    source = Made()
+    some = select(select(source, np.arange(10, 20)), np.array([5, 1]))
+    assert source.asked == []
+    assert len(some) == 2
+    assert some.num_weights == W
+    assert np.array_equal(some.take(np.array([1, 0])).weights, ALL.weights[[11, 15]])
+    assert isinstance(select(ALL, np.array([3])), Genomes)

@@ -1,0 +1,183 @@
+"""Every rank has the strategy's state: genomes are made where they are played, and few numbers travel."""
+
+import threading
+import time
+from collections import deque
+
+import numpy as np
+import pytest
+
+from evolve.cluster import Coordinator, Transport, dismiss, serve
+from evolve.config import Config, parse
+from evolve.errors import RunError
+from evolve.genome import Genomes, describe
+from evolve.strategies import AskedGenomes
+from evolve.training import SharedStrategy, StrategyReplica, evaluate_population, make_rollout, prepare, shared_strategy
+from evolve.training.loop import generation_record
+
+P = 12
+STRATEGIES = {
+    "openai-es": {"name": "openai-es"},
+    "traces": {"name": "openai-es", "pruning": 0.5, "pruning_generations": 2, "pruning_by": "trace"},
+    "ga": {"name": "ga", "parents": 3},
+    "umda": {"name": "umda"},
+    "random": {"name": "random"},
+    "prune": {"name": "prune"},
+    "sep-cma-es": {"name": "sep-cma-es"},
+}
+MADE_ANYWHERE = {"openai-es", "traces", "ga", "umda", "random"}  # and prune, where networks leave no traces
+
+
+class Wire(Transport):
+    """One of several ranks that are threads of this process; rank 0 counts its bytes."""
+
+    def __init__(self, rank, boxes):
+        super().__init__()
+        self.rank, self.size = rank, len(boxes)
+        self.hosts, self.pids = ["here"] * len(boxes), [0] * len(boxes)
+        self._boxes = boxes
+
+    def send(self, rank, buffer):
+        self.bytes_moved += buffer.nbytes
+        self._boxes[rank].append((self.rank, buffer))
+
+    def probe(self):
+        if not self._boxes[self.rank]:
+            return None
+        source, buffer = self._boxes[self.rank].popleft()
+        self.bytes_moved += buffer.nbytes
+        return source, buffer
+
+    def backoff(self):
+        time.sleep(1e-3)
+
+
+@pytest.fixture
+def transport():
+    """That of rank 0, with two workers."""
+    boxes = [deque() for _ in range(3)]
+    work = [
+        threading.Thread(target=serve, args=(Wire(r, boxes), make_rollout, lambda: None, StrategyReplica()))
+        for r in (1, 2)
+    ]
+    for thread in work:
+        thread.start()
+    zero = Wire(0, boxes)
+    yield zero
+    assert dismiss(zero)
+    for thread in work:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def much(monkeypatch):
+    """As if every genome were large."""
+    monkeypatch.setattr(shared_strategy, "_FEW", 0)
+    monkeypatch.setattr(shared_strategy, "_COLUMNS", 8)
+
+
+def experiment(strategy, network="hebbian-dag", hidden=(4,)):
+    table = {"population": P, "episodes": 2, "network": {"name": network, "hidden": list(hidden)}, "strategy": strategy}
+    table |= {"env": {"id": "CartPole-v1", "max_episode_steps": 20}, "compute": {"slots": 2}}
+    return prepare(parse(Config, table))
+
+
+def evolved(made, coordinator, generations=3, forgetful=False):
+    """Return the digests of what every generation was, and the last state's arrays."""
+    strategy = made.strategy(5)
+    shared = SharedStrategy(made, coordinator, strategy, strategy.start(), 5)
+    digests = []
+    for generation in range(generations):
+        if forgetful:
+            coordinator.forget()
+        genomes = shared.ask(generation)
+        results = evaluate_population(made, coordinator, 5, generation, genomes, None, shared.traces)
+        described = results.descriptions(genomes)
+        digests += [described.digests.tobytes(), results.returns.tobytes()]
+        shared.tell(generation, genomes, results.returns.mean(axis=1), results)
+    return digests, {name: array.tobytes() for name, array in strategy.to_arrays(shared.state).items()}
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.usefixtures("much")
+def test_ranks_do_not_matter(transport, name, forgetful):
+    made = experiment(STRATEGIES[name])
+    coordinator = Coordinator(transport, make_rollout)
+    assert evolved(made, coordinator, forgetful=forgetful) == evolved(made, Coordinator(Transport(), make_rollout))
+
+
+def test_how_much_there_is_does_not_matter(monkeypatch):
+    made = experiment(STRATEGIES["traces"])
+    alone = Coordinator(Transport(), make_rollout)
+    few = evolved(made, alone)
+    monkeypatch.setattr(shared_strategy, "_FEW", 0)
+    monkeypatch.setattr(shared_strategy, "_COLUMNS", 7)
+    assert evolved(made, alone) == few
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("network", ["hebbian-dag", "dag"])
+def test_candidates_are_made_where_they_are_played_if_they_can_be(name, network):
+    made = experiment(STRATEGIES[name] if (name, network) != ("traces", "dag") else {"name": "openai-es"}, network)
+    strategy = made.strategy(0)
+    genomes = SharedStrategy(made, Coordinator(Transport(), make_rollout), strategy, strategy.start(), 0).ask(0)
+    anywhere = name in MADE_ANYWHERE or (name, network) == ("prune", "dag")
+    assert isinstance(genomes, AskedGenomes if anywhere else Genomes)
+
+
+@pytest.mark.usefixtures("much")
+def test_no_genome_travels(transport):
+    """W numbers go to each worker at first; later the sums that it has not added up, and P numbers."""
+    made = experiment({"name": "openai-es"}, "mlp", hidden=[2000])
+    W = made.network.num_weights
+    strategy = made.strategy(0)
+    coordinator = Coordinator(transport, make_rollout)
+    shared = SharedStrategy(made, coordinator, strategy, strategy.start(), 0)
+    moved = []
+    for generation in range(3):
+        before = transport.bytes_moved
+        genomes = shared.ask(generation)
+        results = evaluate_population(made, coordinator, 0, generation, genomes, None, shared.traces)
+        shared.tell(generation, genomes, results.returns.mean(axis=1), results)
+        moved.append(transport.bytes_moved - before)
+    sums = 2 * 8 * W  # to rank 0, and from there to the other worker
+    assert moved[0] > 2 * 4 * 8 * W  # centre, average, m, v
+    assert all(sums < generation < sums + 40_000 < 4 * P * W for generation in moved[1:])
+
+
+@pytest.mark.usefixtures("much")
+def test_two_runs_may_take_turns(transport):
+    coordinator = Coordinator(transport, make_rollout)
+    runs = []
+    for name in ("openai-es", "ga"):
+        made = experiment(STRATEGIES[name])
+        strategy = made.strategy(5)
+        runs.append((made, SharedStrategy(made, coordinator, strategy, strategy.start(), 5)))
+    found = {0: [], 1: []}
+    for generation in range(3):
+        for number, (made, shared) in enumerate(runs):
+            genomes = shared.ask(generation)
+            results = evaluate_population(made, coordinator, 5, generation, genomes, None, shared.traces)
+            found[number] += [results.descriptions(genomes).digests.tobytes(), results.returns.tobytes()]
+            shared.tell(generation, genomes, results.returns.mean(axis=1), results)
+    for number, (made, _) in enumerate(runs):
+        assert found[number] == evolved(made, Coordinator(Transport(), make_rollout))[0]
+
+
+def test_a_rank_that_makes_another_genome_is_noticed():
+    made = experiment({"name": "openai-es"})
+    alone = Coordinator(Transport(), make_rollout)
+    strategy = made.strategy(0)
+    genomes = SharedStrategy(made, alone, strategy, strategy.start(), 0).ask(0)
+    results = evaluate_population(made, alone, 0, 0, genomes)
+    fitness = results.returns.mean(axis=1)
+    described = results.descriptions(genomes)
+    seconds = 1.0, np.zeros(1), np.zeros(1)
+    record = generation_record(bytes(32), genomes, described, results, fitness, None, seconds)
+    assert record.connections.tolist() == described.connections.tolist()
+    others = genomes.take(np.arange(P))
+    others.weights[record.champion_candidate, 3] += 1
+    with pytest.raises(RunError, match=f"candidate {record.champion_candidate} is not the same genome on all ranks"):
+        generation_record(bytes(32), genomes, describe(others), results, fitness, None, seconds)
