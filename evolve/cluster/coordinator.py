@@ -123,8 +123,12 @@ class Coordinator:
         self._seconds = np.zeros_like(self._seconds)
         return busy, environments
 
-    def evaluate(self, spec: RolloutSpec, batch: EpisodeBatch) -> EpisodeResults:
+    def evaluate(
+        self, spec: RolloutSpec, batch: EpisodeBatch, meanwhile: Callable[[], None] | None = None
+    ) -> EpisodeResults:
         """Play a batch of N episodes; return their results, by key, in any order.
+
+        meanwhile: Called once, when workers have something to do.
 
         A worker that dies, where MPI survives it, or no longer answers is done without; when none is left, this process
         does the rest.
@@ -139,7 +143,7 @@ class Coordinator:
         self._report = None
         before = float(self._seconds[0].sum())
         collector = ResultsCollector(len(batch.genomes), spec.num_traces, batch.traces)
-        left = self._serve_workers(spec, batch, collector) if self._workers else np.arange(len(batch))
+        left = self._serve_workers(spec, batch, collector, meanwhile) if self._workers else np.arange(len(batch))
         if len(left):
             self._work_alone(spec, batch, left, collector)
         self._episode_seconds = (float(self._seconds[0].sum()) - before) / len(batch)
@@ -148,13 +152,21 @@ class Coordinator:
             self._report.finish(results)
         return results
 
-    def _serve_workers(self, spec: RolloutSpec, batch: EpisodeBatch, collector: ResultsCollector) -> Int64:
+    def _serve_workers(
+        self,
+        spec: RolloutSpec,
+        batch: EpisodeBatch,
+        collector: ResultsCollector,
+        meanwhile: Callable[[], None] | None,
+    ) -> Int64:
         """Evaluate on the workers, until all is done; return the episodes [n] that are left when no worker is."""
         scheduler = Scheduler(self._transport, self._workers, batch, self._serial, self._setup, self._chunk_sizes)
         self._report = FailureReporter(spec, batch, self._transport)
         losses = LossHandler(self._transport, self._workers, self._ready, batch, spec.max_episode_seconds,
                              scheduler, collector, self._report)  # fmt: skip
         scheduler.start()
+        if meanwhile is not None:
+            meanwhile()
         while self._workers and scheduler.unfinished:
             self._check_stop()
             received = self._transport.probe()

@@ -58,9 +58,13 @@ class RunFile:
     _flush_cost: float = 0.0
 
     def append(
-        self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+        self,
+        record: Record,
+        checkpoint: Mapping[str, NDArray[Any]],
+        genomes: GenomeSource | None = None,
+        flush: bool = True,
     ) -> None:
-        """Add a generation, and the state of the strategy after `tell`; flush if it is time.
+        """Add a generation, and the state of the strategy after `tell`; flush if it is time, unless that can wait.
 
         genomes: its P candidates; given in every generation of a run that keeps them, in none of another.
         """
@@ -71,6 +75,13 @@ class RunFile:
         self.last = record
         self.num_generations += 1
         self.checkpoint = checkpoint
+        if flush:
+            self.flush_if_due()
+
+    def flush_if_due(self) -> None:
+        """Flush if it is time, or too much waits. Raises RunError as `flush` does."""
+        if self.on_disk == self.num_generations:
+            return
         buffered = sum(4 * len(part) * part.num_weights for part in self._genomes if isinstance(part, Genomes))
         if buffered > _MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self._flush_cost:
             self.flush()

@@ -5,6 +5,7 @@ generation: after each round the best `keep` of those still in the race go on, b
 follows from returns alone, so it is the same on any number of ranks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,7 @@ def evaluate_population(
     genomes: GenomeSource,
     normalizer: Float32 | None = None,
     traces: Traces = "each",
+    meanwhile: Callable[[], None] | None = None,
 ) -> PopulationResults:
     """Play the episodes of a generation, round after round where candidates race.
 
@@ -115,6 +117,7 @@ def evaluate_population(
         genomes: The P candidates.
         normalizer: [2, O], None where observations are not normalized.
         traces: Whose come home.
+        meanwhile: Called once while workers play.
     """
     config = experiment.config
     P, E = len(genomes), config.episodes
@@ -134,7 +137,7 @@ def evaluate_population(
             traces=traces,
             describe=True,
         )
-        parts.append(coordinator.evaluate(spec, batch))
+        parts.append(coordinator.evaluate(spec, batch, meanwhile if not parts else None))
         results = by_candidate(sum_traces(join(parts)), P, E)
         if played.episodes.stop == E:
             return results

@@ -69,6 +69,7 @@ class _Run:
             genomes,
             normalizer,
             self.shared.traces,
+            meanwhile=self.log.flush_if_due,
         )
         described = results.descriptions(genomes)
         costs = connection_costs(config, described.connections, genomes.num_weights)
@@ -88,7 +89,8 @@ class _Run:
             normalizer,
             (time.perf_counter() - begin, *seconds),
         )
-        self.log.append(record, checkpoint, genomes if config.output.genomes == "all" else None)
+        kept = genomes if config.output.genomes == "all" else None
+        self.log.append(record, checkpoint, kept, flush=not self.coordinator.workers)
         return record
 
     def is_finished(self) -> bool:

@@ -43,9 +43,19 @@ class RunLog(RunState, Protocol):
     complete: bool
 
     def append(
-        self, record: store.Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+        self,
+        record: store.Record,
+        checkpoint: Mapping[str, NDArray[Any]],
+        genomes: GenomeSource | None = None,
+        flush: bool = True,
     ) -> None:
-        """Add a generation, the state after it, and its candidates if they are to be kept."""
+        """Add a generation, the state after it, and its candidates if they are to be kept.
+
+        flush: whether it may be put where it is to stay at once; otherwise `flush_if_due` follows soon.
+        """
+
+    def flush_if_due(self) -> None:
+        """Put everything where it is to stay, if it is time."""
 
     def flush(self) -> None:
         """Put everything where it is to stay."""

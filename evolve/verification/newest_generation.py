@@ -29,12 +29,19 @@ class NewestGeneration:
         self.complete = False
 
     def append(
-        self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+        self,
+        record: Record,
+        checkpoint: Mapping[str, NDArray[Any]],
+        genomes: GenomeSource | None = None,
+        flush: bool = True,
     ) -> None:
         """Take the place of the last generation."""
         self.num_generations += 1
         self.last = record
         self.checkpoint = checkpoint
+
+    def flush_if_due(self) -> None:
+        """Keep nothing."""
 
     def flush(self) -> None:
         """Keep nothing."""

@@ -62,7 +62,11 @@ class _ComparingLog(NewestGeneration):
         self.difference: tuple[FirstDifference, Record] | None = None
 
     def append(
-        self, record: Record, checkpoint: Mapping[str, NDArray[Any]], genomes: GenomeSource | None = None
+        self,
+        record: Record,
+        checkpoint: Mapping[str, NDArray[Any]],
+        genomes: GenomeSource | None = None,
+        flush: bool = True,
     ) -> None:
         """Compare a generation; end the run at the first difference."""
         found = first_difference(self.num_generations, self._log.records[self.num_generations], record)

@@ -66,7 +66,7 @@ def test_validation_plays_validation_episodes_of_the_generation():
     asked = []
 
     class FakeCoordinator:
-        def evaluate(self, spec, batch):
+        def evaluate(self, spec, batch, meanwhile=None):
             asked.append((spec, batch.purpose, batch.keys.tolist(), batch.rows.tolist(), batch.episodes.tolist()))
             return results(genomes=[0, 0], episodes=[1, 0], returns=[3.0, 1.0], lengths=[1, 1], traced=[0])
 
