@@ -4,10 +4,12 @@ A leaf: nothing imports this package, and whatever a command does can be done fr
 `evolve run …` are the same command. `app` is what all commands share; there is one module for each.
 """
 
+import gc
 import importlib
 import os
 import signal
 import sys
+from typing import Any
 
 from evolve import __version__
 
@@ -30,7 +32,16 @@ def start(command: str, argv: list[str] | None = None) -> None:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: `-e module:Env-v0` may lie here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted during its imports, it just ends
-    sys.exit(importlib.import_module(f"evolve.cli.{command}").main(argv))
+    sys.exit(_imported(command).main(argv))
+
+
+def _imported(command: str) -> Any:
+    """Return the module of a command, imported without the garbage collector: what imports make stays to the end."""
+    gc.disable()
+    module = importlib.import_module(f"evolve.cli.{command}")
+    gc.freeze()
+    gc.enable()
+    return module
 
 
 def main() -> None:

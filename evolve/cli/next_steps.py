@@ -1,4 +1,4 @@
-"""What to do next: command lines to copy, said when a run has ended."""
+"""What to do next: command lines to copy, said when a run has ended or failed."""
 
 import importlib.util
 import os
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evolve.cli.supervision import supervised_workers
-from evolve.errors import sanitize
+from evolve.errors import EpisodeError, sanitize
+from evolve.numerics.streams import Purpose
 from evolve.training.plan import PlannedRun
 
 
@@ -31,6 +32,16 @@ def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
         return command_line("run", "--resume", runs[0].path, "--workers", str(workers))
     mpirun = f"mpirun -n {ranks} " if ranks > 1 else ""
     return mpirun + command_line("run", "--resume", runs[0].path)
+
+
+def replay_line(path: Path, error: EpisodeError) -> str:
+    """Return the command line that plays a failed episode alone."""
+    purpose, generation, candidate, episode = error.key
+    if purpose == Purpose.EPISODE:
+        which = f"--generation {generation} --candidate {candidate}"
+    else:
+        which = f"--{Purpose(purpose).title}"
+    return f"python -m evolve.replay {path} {which} --episode {episode}"
 
 
 def steps_after(paths: Sequence[Path], report: str = "") -> str:

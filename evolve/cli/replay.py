@@ -18,7 +18,7 @@ from evolve.cli.parser import Parser
 from evolve.cli.run_files import one_run_file
 from evolve.cli.signals import StopFlag
 from evolve.environments import Mode
-from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize
+from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
 from evolve.store import Stored, StoredChampion
@@ -152,16 +152,6 @@ def _body(app: App, argv: list[str]) -> int:
     if differences:
         raise RunError(differences[0])
     return 0
-
-
-def replay_line(path: Path, error: EpisodeError) -> str:
-    """Return the command line that plays a failed episode alone."""
-    purpose, generation, candidate, episode = error.key
-    if purpose == Purpose.EPISODE:
-        which = f"--generation {generation} --candidate {candidate}"
-    else:
-        which = f"--{Purpose(purpose).title}"
-    return f"python -m evolve.replay {path} {which} --episode {episode}"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,7 +8,6 @@ from evolve.cli.app import App, launch
 from evolve.cli.output import BestEffortStream
 from evolve.cli.parser import Parser
 from evolve.cli.request import Request
-from evolve.cli.run_all import run_all
 from evolve.cli.run_files import one_run_file
 from evolve.cli.workers import Work, add_workers_option
 from evolve.config import Config, parse, read_assignment, read_file, sweep
@@ -114,6 +113,8 @@ def _show(configs: list[Config]) -> None:
 
 def _body(app: App, argv: list[str]) -> int:
     request = load(argv)
+    from evolve.cli.run_all import run_all  # noqa: PLC0415 - only rank 0 needs it, and only for good input
+
     with redirect_stdout(BestEffortStream(sys.stdout)):
         run_all(app, request)
     return 0

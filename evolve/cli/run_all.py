@@ -9,11 +9,9 @@ from evolve import environments, store
 from evolve.analysis.statistics import summary
 from evolve.cli.app import App
 from evolve.cli.dry_run import describe
-from evolve.cli.next_steps import how_to_resume, steps_after
+from evolve.cli.next_steps import how_to_resume, replay_line, steps_after
 from evolve.cli.progress import ProgressReporter, RunsClock
-from evolve.cli.replay import replay_line
 from evolve.cli.request import Request
-from evolve.cli.run_report import check_report, page_of, write_report
 from evolve.cli.supervision import supervised_workers
 from evolve.cli.workers import crew
 from evolve.cluster import Coordinator
@@ -39,6 +37,8 @@ def run_all(app: App, request: Request) -> None:
     if limit is not None:
         app.stop.limit(seconds(limit))
     if request.report:
+        from evolve.cli import run_report  # noqa: PLC0415 - with all that draws
+
         environments.without_display()  # before an environment is made
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
@@ -48,9 +48,9 @@ def run_all(app: App, request: Request) -> None:
         run.experiment.strategy(run.seed)
     outlooks = foresee(runs, request.resume, request.overwrite) if request.dry_run or request.overwrite else []
     if request.report:
-        check_report(runs, request.dry_run)
+        run_report.check_report(runs, request.dry_run)
     if request.dry_run:
-        then = f"\nReport: {page_of(runs)}" if request.report else ""
+        then = f"\nReport: {run_report.page_of(runs)}" if request.report else ""
         print(describe(outlooks, _who(app, request)) + then, flush=True)
         return
     new = check_and_create_runs(
@@ -65,7 +65,7 @@ def run_all(app: App, request: Request) -> None:
     if app.transport.could_tolerate and supervised_workers() is None:
         print(_HINT, file=sys.stderr, flush=True)
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
-    report = write_report(app, runs) if request.report else ""
+    report = run_report.write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], report), flush=True)
 
 

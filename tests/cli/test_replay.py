@@ -13,7 +13,8 @@ import pytest
 from conftest import LONG, environment
 
 from evolve import environments, store
-from evolve.cli.replay import _interruptible, _parser, replay_line
+from evolve.cli.next_steps import replay_line
+from evolve.cli.replay import _interruptible, _parser
 from evolve.cli.signals import StopFlag
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped
