@@ -47,7 +47,7 @@ def library(functions: str) -> ctypes.PyDLL:
 
 def kept(key: str, suffix: str, build) -> Path:
     """Return the file that `build` makes, given its path, or has made for this key; others wait as long as it works."""
-    folder = Path(tempfile.gettempdir()) / f"evolve-emulation-{os.getuid()}"
+    folder = Path(os.environ.get("EMULATED_KERNELS", tempfile.gettempdir())) / f"evolve-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{suffix}"
     if not path.exists():
