@@ -327,7 +327,7 @@ def wait_for(condition: Callable[[], object], what: object = "", limit: float = 
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail(f"waited for {limit:.0f} s: {what() if callable(what) else what}")
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")

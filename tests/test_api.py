@@ -151,11 +151,14 @@ def test_generations_can_be_iterated_and_the_loop_be_left(here):
 
 
 def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
-    (here / "small.toml").write_text('seeds = [4, 5]\ngenerations = 2\npopulation = 4\n[env]\nid = "CartPole-v1"\n')
+    (here / "small.toml").write_text(
+        "seeds = [4, 5]\ngenerations = 2\npopulation = 4\nepisodes = 2\nheld_out_episodes = 1\n"
+        '[env]\nid = "CartPole-v1"\n'
+    )
     by_file = evolve.train("small.toml", output="a")
     assert by_file.seed == 4
     for env in ({"id": "CartPole-v1"}, "CartPole-v1"):
-        table = {"generations": 2, "population": 4, "env": env}
+        table = {"generations": 2, "population": 4, "episodes": 2, "held_out_episodes": 1, "env": env}
         assert evolve.train(table, seed=4, output=f"b{len(env)}").digest == by_file.digest
     assert evolve.train(by_file.config, output="c").digest == by_file.digest
     other = evolve.train("small.toml", seed=4, output="d", strategy={"weight_noise": 0.2})
@@ -262,11 +265,11 @@ SCRIPT = """
 import json
 import evolve
 
-SMALL = {"env": "CartPole-v1", "held_out_episodes": 10}
+SMALL = {"env": "CartPole-v1", "population": 4, "episodes": 2, "held_out_episodes": 3}
 
-run = evolve.train(**SMALL, network="hebbian-dag", generations=3, population=8, seed=1, output="out")
+run = evolve.train(**SMALL, network="hebbian-dag", generations=3, seed=1, output="out")
 policy = run.champion()
-found = run.evaluate(episodes=10)
+found = run.evaluate(episodes=4)
 seen = [[g.number, g.best, g.digest] for g in evolve.iterate(**SMALL, generations=2, seed=2, output="out")]
 for generation in evolve.iterate(**SMALL, generations=9, seed=3, output="out"):
     if generation.number == 1:
@@ -315,7 +318,8 @@ import threading, time
 import evolve
 
 found = []
-thread = threading.Thread(target=lambda: found.append(evolve.train(env="CartPole-v1", generations=2, population=4)))
+small = {"env": "CartPole-v1", "generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
+thread = threading.Thread(target=lambda: found.append(evolve.train(**small)))
 thread.start()
 thread.join()
 try:

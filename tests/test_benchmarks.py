@@ -25,7 +25,9 @@ def bench(name, *words, limit=2 * LONG, **env):
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
 @pytest.mark.parametrize("kind", [pytest.param("job", marks=pytest.mark.slow), "workers"])
 def test_torture(kind):
-    code, out, err = bench("torture", "--kinds", kind, "--faults", 1, "--experiments", "sleep", "--json")
+    # Of this seed are runs of three workers: the fewest of which one dies, and another after it.
+    words = ("--kinds", kind, "--faults", 1, "--experiments", "sleep", "--seed", 40, "--json")
+    code, out, err = bench("torture", *words)
     assert code == 0, out + err
     tally = json.loads(out.splitlines()[-1])
     assert tally["faults"] >= 1
@@ -34,12 +36,12 @@ def test_torture(kind):
 
 
 def test_fuzz():
-    code, out, err = bench("fuzz", "--files", 120, "--texts", 1600, "--flips", 40)
+    code, out, err = bench("fuzz", "--files", 60, "--texts", 800, "--flips", 20)
     assert code == 0, out + err
     figures = json.loads(out.splitlines()[-1])
-    assert figures["files"]["refused"] > 60
+    assert figures["files"]["refused"] > 30
     assert figures["files"]["read"] > 2
-    assert figures["TOML"]["refused"] + figures["TOML"]["read"] == 800
+    assert figures["TOML"]["refused"] + figures["TOML"]["read"] == 400
     assert figures["peak MB"] < 500
 
 

@@ -59,7 +59,7 @@ def evolving(process, tmp_path, generations):
     path, found = store.path_of(tmp_path / "out", 0), []
 
     def running():
-        if not path.exists() or store.read(path).num_generations < generations:
+        if not path.exists() or store.how_far(path)[0] < generations:
             return False
         try:  # the script may be between two runs: then there is none for a moment
             children = psutil.Process(process.pid).children(recursive=True)

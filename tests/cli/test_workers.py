@@ -2,12 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
-from conftest import MPICH, wait_for, without
+from conftest import LONG, MPICH, environment, wait_for, without
 
 from evolve import store
 from evolve.cli import mpirun, workers
@@ -72,14 +73,32 @@ def wait_for_generations(process, tmp_path, number):
 
     def ready():
         assert process.popen.poll() is None, process.output()
-        return path.exists() and store.read(path).num_generations >= number
+        return path.exists() and store.how_far(path)[0] >= number
 
     wait_for(ready, process.output)
 
 
+SUPERVISED = """
+import os, signal, sys, time
+from evolve.cli.supervision import supervise
+child = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(75)); print('on'); time.sleep(200)"
+sys.exit(supervise([sys.executable, "-uc", child], dict(os.environ), 2, lambda text: print(text, flush=True)))
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_signals_are_passed_on_and_the_last_line_says_how_to_resume(start, tmp_path, brake, number):
-    mpi = "mpich" if number in (signal.SIGTERM, signal.SIGUSR1) and (MPICH / "bin" / "mpirun").exists() else "openmpi"
+def test_any_of_the_signals_asks_what_is_supervised_to_stop(number):
+    words = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", SUPERVISED], **words) as process:
+        assert process.stdout.readline() == "on\n"
+        process.send_signal(number)
+        said = f"{number.name}: the ranks are asked to stop; a second signal ends them at once\n"
+        assert (process.communicate(timeout=LONG)[0], process.returncode) == (said, 75)
+
+
+@pytest.mark.parametrize("mpi", mpis("openmpi", "mpich"))
+def test_signals_are_passed_on_and_the_last_line_says_how_to_resume(start, tmp_path, brake, mpi):
+    number = {"openmpi": signal.SIGINT, "mpich": signal.SIGTERM}[mpi]  # the others do the same, see above
     process = start("run", *SLOW, "--workers", 2, mpi=mpi)
     wait_for_generations(process, tmp_path, 1)
     process.popen.send_signal(number)

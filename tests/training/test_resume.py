@@ -29,7 +29,7 @@ RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.004", "--set", "env.
 
 def num_generations(tmp_path):
     try:
-        return len(store.read(store.path_of(tmp_path / "out", 5)).records)
+        return store.how_far(store.path_of(tmp_path / "out", 5))[0]
     except Exception:  # not there yet
         return 0
 
@@ -71,7 +71,7 @@ def same(tmp_path, expected):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-@pytest.mark.parametrize(("ranks", "mpi", "then"), [(None, "openmpi", 3), (3, "mpich", None), (3, "openmpi", 2)])
+@pytest.mark.parametrize(("ranks", "mpi", "then"), [(None, "openmpi", 3), (2, "mpich", None), (3, "openmpi", 2)])
 def test_signals_end_with_75_and_a_whole_file(
     start, call, command, tmp_path, brake, uninterrupted, number, ranks, mpi, then
 ):
@@ -113,13 +113,13 @@ def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, call, tmp_pat
 
 @pytest.mark.parametrize("ranks", [None, 3])
 def test_killed_outright_after_any_generation(start, call, command, tmp_path, brake, uninterrupted, ranks):
-    for generations in (1, 3, 6):
+    for generations in (1, 4):
         process = start("run", *RUN, "--resume", ranks=ranks)
         wait_for_generations(process, tmp_path, generations)
         process.kill()
         process.popen.wait()
     brake.unlink()
-    resumed = call("run", *RUN, "--resume") if ranks else command("run", *RUN, "--resume", ranks=4)
+    resumed = call("run", *RUN, "--resume") if ranks else command("run", *RUN, "--resume", ranks=3)
     assert resumed.code == 0, resumed.err
     same(tmp_path, uninterrupted)
 
