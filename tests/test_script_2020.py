@@ -94,12 +94,12 @@ def test_the_final_test_plays_and_prints_as_many_episodes_as_it_says(runs):
 
 
 def test_a_wrong_agent_name_hangs_no_rank(command):
-    done = command("run", "-a", "hebian-dag", ranks=3)
+    done = command("run", "-a", "hebian-dag", ranks=2)
     assert (done.code, done.err.count("Did you mean hebbian-")) == (2, 1)
 
 
 def test_an_exception_at_a_worker_does_not_hang_the_job(command):
-    done = command("run", "-e", "toys:Faulty-v0", "-p", 8, "-r", 3, "-g", 2, ranks=3)
+    done = command("run", "-e", "toys:Faulty-v0", "-p", 8, "-r", 3, "-g", 2, ranks=2)
     assert done.code == 1
     assert "the motor burnt out" in done.err
 
@@ -128,7 +128,7 @@ def test_no_rank_starts_another_mpirun(command, tmp_path):
         (trap / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/trapped\n")
         (trap / name).chmod(0o755)
     path = os.pathsep.join([str(trap), os.environ["PATH"]])
-    done = command("run", *SMALL, "--set", "held_out_episodes=0", ranks=3, PATH=path)
+    done = command("run", *SMALL, "--set", "held_out_episodes=0", ranks=2, PATH=path)
     assert done.code == 0, done.err
     assert not (tmp_path / "trapped").exists()
     assert len(list(tmp_path.glob("runs/**/*.h5"))) == 1

@@ -62,7 +62,7 @@ def test_settings_are_an_experiment_and_leave_no_file(call, command, tmp_path):
 
 
 def test_several_seeds_run_one_after_another(call, command, tmp_path):
-    done = command("run", *TINY, "-s", 13, 41337, "-o", "out", ranks=3)
+    done = command("run", *TINY, "-s", 13, 41337, "-o", "out", ranks=2)
     assert done.code == 0, done.err
     runs = [store.read(store.path_of(tmp_path / "out", seed)) for seed in (13, 41337)]
     assert all(run.complete for run in runs)
@@ -186,11 +186,8 @@ def test_what_a_strategy_refuses_of_one_seed_leaves_no_file(call, tmp_path):
 
 @pytest.mark.parametrize(
     ("ranks", "mpi", "arguments"),
-    [
-        (2, "openmpi", ("-e", "Bipedal-v3")), (7, "openmpi", ("-a", "nobody")), (2, "mpich", ("-a", "nobody")),
-        (4, "mpich", ("-p", "x")), (3, "mpich", ("-e", "Bipedal-v3")),
-    ],
-)  # fmt: skip
+    [(4, "openmpi", ("-a", "nobody")), (2, "mpich", ("-p", "x")), (3, "mpich", ("-e", "Bipedal-v3"))],
+)
 def test_wrong_input_is_reported_once_whatever_the_number_of_ranks(command, ranks, mpi, arguments):
     done = command("run", *TINY, *arguments, ranks=ranks, mpi=mpi)
     assert done.code == 2
@@ -199,7 +196,7 @@ def test_wrong_input_is_reported_once_whatever_the_number_of_ranks(command, rank
 
 
 def test_help_ends_every_rank(command):
-    done = command("run", "--help", ranks=3)
+    done = command("run", "--help", ranks=2)
     assert done.code == 0
     assert done.out.count("usage:") == 1
     assert "example:" in done.out
@@ -239,9 +236,9 @@ def test_a_world_of_one_needs_no_mpi(command):
 
 
 def test_mpirun_without_mpi4py_is_refused_once(command):
-    done = command("run", *TINY, ranks=3, **without("mpi4py"))
+    done = command("run", *TINY, ranks=2, **without("mpi4py"))
     assert done.code == 2
-    assert (done.out + done.err).count("evolve.run: mpirun -n 3: expected a working mpi4py") == 1
+    assert (done.out + done.err).count("evolve.run: mpirun -n 2: expected a working mpi4py") == 1
     assert ".[mpi]" in done.out + done.err
 
 
@@ -269,9 +266,9 @@ def test_a_missing_envpool_names_its_install_line(command):
 
 def test_the_launcher_of_another_mpi_is_refused_once(command):
     """mpi4py loads Open MPI under MPICH's mpirun: each rank would think it is alone and run everything."""
-    done = command("run", *TINY, ranks=3, mpi="mpich", MPI4PY_LIBMPI=None)
+    done = command("run", *TINY, ranks=2, mpi="mpich", MPI4PY_LIBMPI=None)
     assert done.code == 2
-    assert (done.out + done.err).count("evolve.run: mpirun -n 3: expected the mpirun of Open MPI") == 1
+    assert (done.out + done.err).count("evolve.run: mpirun -n 2: expected the mpirun of Open MPI") == 1
 
 
 @pytest.mark.parametrize("ranks", [None, 3])
@@ -284,7 +281,7 @@ def test_an_exception_in_an_environment_ends_the_run_with_one_report(command, tm
 
 
 @pytest.mark.parametrize("env", ["toys:Exits-v0", "toys:Surrogate-v0"])
-@pytest.mark.parametrize("ranks", [None, 3])
+@pytest.mark.parametrize("ranks", [None, 2])
 def test_no_way_of_failing_hangs_a_rank(command, env, ranks):
     done = command("run", "-e", env, *TINY, ranks=ranks)
     assert done.code == 1
@@ -309,8 +306,10 @@ def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
     assert process.wait().code in (1, 75)
 
 
-@pytest.mark.parametrize("unbuffered", ["1", ""])
-@pytest.mark.parametrize("stdout", ["| head -1", "> /dev/full", ">&-"])
+@pytest.mark.parametrize(
+    ("stdout", "unbuffered"),
+    [("| head -1", "1"), ("| head -1", ""), ("> /dev/full", "1"), ("> /dev/full", ""), (">&-", "")],
+)
 def test_a_run_whose_lines_nobody_reads_goes_on(tmp_path, stdout, unbuffered):
     words = f"set -o pipefail; {sys.executable} -m evolve.run {' '.join(map(str, TINY))} -g 6 -o out {stdout}"
     env, how = environment(PYTHONUNBUFFERED=unbuffered), {"capture_output": True, "text": True, "timeout": LONG}
@@ -329,7 +328,7 @@ def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(call, tm
 
 def test_nan_returns_rank_last(command, tmp_path):
     worst = ("--set", "env.on_failure=worst")
-    done = command("run", "-e", "toys:NotANumber-v0", *TINY, *worst, "-p", 12, "-o", "out", ranks=3)
+    done = command("run", "-e", "toys:NotANumber-v0", *TINY, *worst, "-p", 12, "-o", "out", ranks=2)
     assert done.code == 0, done.err
     for record in store.read(store.path_of(tmp_path / "out", 0)).records:
         assert np.isnan(record.fitness).any()
@@ -375,8 +374,9 @@ def test_a_workers_memory_stays_flat(start, engine, population, slack):
     """Every episode has environments of its own; none of them may be left behind."""
     if engine == "envpool":
         pytest.importorskip("envpool")
-    short = ("-e", "BipedalWalker-v3", "--engine", engine, "--set", "env.max_episode_steps=25", "-d", 4)
-    process = start("run", *short, "-p", population, "-r", 2, "-g", 26, "-o", "run", ranks=2)
+    short = ("-e", "BipedalWalker-v3", "--engine", engine, "--set", "env.max_episode_steps=10", "-d", 4)
+    more = ("--set", "held_out_episodes=0", "--set", "compute.check=false")
+    process = start("run", *short, *more, "-p", population, "-r", 2, "-g", 26, "-o", "run", ranks=2)
     samples, worker = [], None
     while process.popen.poll() is None:
         worker = worker or process.ranks().get(1)

@@ -121,7 +121,7 @@ def test_flags_override_what_is_swept_over(file):
 
 
 def test_a_sweep_is_run_over_the_same_ranks_and_resumed(call, command, file, tmp_path):
-    done = command("run", file, "-o", "grid", ranks=3)
+    done = command("run", file, "-o", "grid", ranks=2)
     assert done.code == 0, done.err
     begun = "run 3 of 8: survivors=1,plasticity=0.1/seed-1.h5\nseed 1  generation 0 (1 of 2)"
     assert begun in done.out

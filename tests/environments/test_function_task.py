@@ -24,7 +24,7 @@ def test_the_documented_task_is_learned_and_verified(command, tmp_path):
     assert done.code == 0, done.err
     best = [record.champion_fitness for record in store.read(tmp_path / "runs" / "seed-0.h5").records]
     assert best[-1] > best[0] / 3  # returns are negative, so a third of the distance
-    assert command("verify", "runs/seed-0.h5", ranks=3, **env).code == 0
+    assert command("verify", "runs/seed-0.h5", ranks=2, **env).code == 0
 
 
 def echo(random):

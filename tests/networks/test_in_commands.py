@@ -16,12 +16,11 @@ TINY = [
 
 
 @pytest.mark.parametrize("name", list(networks.NETWORKS))
-def test_a_run_can_be_verified_resumed_and_drawn(command, tmp_path, monkeypatch, golden, name):
-    monkeypatch.chdir(tmp_path)
+def test_a_run_can_be_verified_resumed_and_drawn(call, tmp_path, golden, name):
     words = [*TINY, "-a", name]
     if name.startswith("hebbian"):  # others leave no traces to prune by
         words += ["--set", "strategy.trace_pruning=0.2"]
-    done = command("run", *words)
+    done = call("run", *words)
     assert (done.code, done.err) == (0, "")
     path = store.path_of(tmp_path / "out", 0)
     assert verify.main([str(path)]) == 0

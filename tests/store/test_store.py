@@ -478,14 +478,14 @@ def test_memory_does_not_grow_with_the_run(path):
     file = store.create(path, header())
     sizes = []
     tracemalloc.start()
-    for g in range(120):
+    for g in range(70):
         file.append(record(g), {"leaderboard": np.arange(g % 5 + 1)})
         file.flush()
-        if g in (40, 119):
+        if g in (30, 69):
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert sizes[1] - sizes[0] < 20_000
+    assert sizes[1] - sizes[0] < 10_000
     assert path.stat().st_size < 300_000
 
 

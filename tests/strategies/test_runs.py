@@ -1,6 +1,10 @@
 """Every strategy of the registry in the real commands: run, resume, verify."""
 
+import subprocess
+import sys
+
 import pytest
+from conftest import LONG, environment, launcher
 
 from evolve import store
 from evolve.strategies import STRATEGIES
@@ -8,16 +12,24 @@ from evolve.strategies import STRATEGIES
 SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 2, "-d", 3, "-s", 4, "--set", "held_out_episodes=3")
 
 
+@pytest.fixture(scope="module")
+def farmed(tmp_path_factory):
+    """Runs of all strategies, one after another on the same two ranks."""
+    words = map(str, (*SMALL, "-g", 3, "--set", f"sweep.strategy.name={[*STRATEGIES]}", "-o", "whole"))
+    run, where = [*launcher(2), sys.executable, "-m", "evolve.run", *words], tmp_path_factory.mktemp("farmed")
+    subprocess.run(run, env=environment(), cwd=where, check=True, timeout=LONG, capture_output=True)
+    return where / "whole"
+
+
 @pytest.mark.parametrize("name", list(STRATEGIES))
-def test_a_resumed_run_ends_as_an_uninterrupted_one_and_verifies(call, command, tmp_path, name):
+def test_a_resumed_run_ends_as_an_uninterrupted_one_and_verifies(farmed, call, tmp_path, name):
     words = (*SMALL, "--strategy", name)
     for done in (
-        command("run", *words, "-g", 3, "-o", "whole", ranks=2),
         call("run", *words, "-g", 2, "-o", "parts"),
         call("run", *words, "-g", 3, "-o", "parts", "--resume"),
     ):
         assert done.code == 0, done.err
-    whole, parts = (store.read(store.path_of(tmp_path / place, 4)) for place in ("whole", "parts"))
+    whole, parts = (store.read(store.path_of(at, 4)) for at in (farmed / f"name={name}", tmp_path / "parts"))
     assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
     assert whole.held_out.returns.tolist() == parts.held_out.returns.tolist()
     done = call("verify", parts.path, "--full")

@@ -38,8 +38,8 @@ def test_a_run_stops_once_its_champion_is_good_enough(call, command, tmp_path):
     assert "stopped early" not in call("run", *EARLY, "-g", 2, "-o", "short").out
     assert [r.digest for r in early.records] == [r.digest for r in whole.records[: early.num_generations]]
     assert len(early.held_out.returns) == 4
-    assert command("run", *EARLY, "-g", 20, *good, "-o", "three", ranks=3).code == 0
-    assert stored(tmp_path, "three").records[-1].digest == early.records[-1].digest
+    assert command("run", *EARLY, "-g", 20, *good, "-o", "two", ranks=2).code == 0
+    assert stored(tmp_path, "two").records[-1].digest == early.records[-1].digest
     assert call("evaluate", "early/seed-3.h5", "--episodes", 9).code == 0
     again = call("run", *EARLY, "-g", 20, *good, "-o", "early", "--resume")
     assert "already complete" in again.out
@@ -54,7 +54,7 @@ def test_a_run_stops_once_it_has_taken_its_steps(call, command, tmp_path):
     budget = (*EARLY, "--set", "early_stop.steps=3000", "-o", "out")
     assert call("run", *budget, "-g", 2).code == 0
     between = stored(tmp_path, "out").num_generations
-    done = command("run", *budget, "-g", 50, "--resume", ranks=3)
+    done = command("run", *budget, "-g", 50, "--resume", ranks=2)
     assert done.code == 0, done.err
     steps = [record.steps for record in stored(tmp_path, "out").records]
     assert between == 2 < len(steps) < 50
@@ -146,7 +146,7 @@ def test_champions_are_evaluated_in_episodes_with_a_limit_of_their_own(call, com
     assert "equal to the log" in call("replay", "long/seed-3.h5", "--held-out", "--episode", 1).out
     assert call("verify", "long/seed-3.h5").code == 0
     assert call("verify", "short/seed-3.h5", "long/seed-3.h5").code == 0
-    again = command("run", *short, *long, "-o", "short", "--resume", ranks=3)
+    again = command("run", *short, *long, "-o", "short", "--resume", ranks=2)
     assert again.code == 0, again.err
     assert stored(tmp_path, "short").held_out.returns.tolist() == returns
     assert "already complete" in call("run", *short, *long, "-o", "short", "--resume").out
@@ -157,12 +157,12 @@ def test_validation_has_the_limit_of_evaluation(call, command, tmp_path):
     stop = ("--set", "early_stop={every=2, episodes=3, mean_return=6.0}")  # a pole cannot fall in five steps
     assert call("run", *short, "-o", "whole").code == 0
     whole = stored(tmp_path, "whole").records
-    for name, ranks in (("alone", None), ("three", 3)):
+    for name, ranks in (("alone", None), ("two", 2)):
         how = {"ranks": ranks} if ranks else {}
         assert (command if ranks else call)("run", *short, *stop, "-o", name, **how).code == 0
         assert [r.digest for r in stored(tmp_path, name).records] == [r.digest for r in whole[:2]]
     stop = ("--set", "early_stop={every=2, episodes=3, mean_return=301.0}")
-    assert command("run", *short, *stop, "-o", "on", ranks=3).code == 0
+    assert command("run", *short, *stop, "-o", "on", ranks=2).code == 0
     on = stored(tmp_path, "on").records  # after validation, generations have their own limit again
     assert [r.digest for r in on] == [r.digest for r in whole]
 
