@@ -46,6 +46,8 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1")
     # Probing for a fabric costs Open MPI a second per start, and there is none between processes of one machine.
     env |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi", "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+    # Nothing computes with BLAS, whose threads look for work all the time, and no package adds plugins to pydantic.
+    env |= {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
     env["EMULATED_KERNELS"] = tempfile.gettempdir()  # that of this process, whatever TMPDIR a command is given
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand processes compiles the package anew
     if mpi == "mpich":

@@ -14,11 +14,13 @@ from evolve.errors import FAILURES, InputError, one_line
 
 Kind = tuple[type[Options], Callable[..., Any]]
 
+_all_entry_points = cache(entry_points)  # a file is read of each package that is installed
+
 
 @cache
 def entry_points_of(section: str) -> dict[str, EntryPoint]:
     """Return the entry points by which other packages add kinds to a section of an experiment."""
-    return {point.name: point for point in entry_points(group=f"evolve.{section}")}
+    return {point.name: point for point in _all_entry_points().select(group=f"evolve.{section}")}
 
 
 def load(point: EntryPoint, argument: str) -> Kind:

@@ -145,7 +145,7 @@ class NativeStep:
         """Make the updates of traces that wait, in the tiles of slots."""
         tiles: Int64 = slots // self._lanes
         if len(tiles) > 1:
-            tiles = np.unique(tiles)
+            tiles = np.flatnonzero(np.bincount(tiles))  # each once, without what np.unique imports
         if self._settle is not None:
             self._settle(self._address, address(tiles), len(tiles))
 

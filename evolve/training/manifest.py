@@ -5,6 +5,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,10 +60,17 @@ def _versions() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            found[name] = _version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _version(package: str) -> str:
+    """Return the version of an installed package, without parsing its description and licences, as the library does."""
+    distribution = importlib.metadata.distribution(package)
+    line = re.search(r"^Version: *(\S+)", distribution.read_text("METADATA") or "", re.M)
+    return line[1] if line else distribution.version
 
 
 def revision() -> str | None:
