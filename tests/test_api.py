@@ -307,7 +307,7 @@ def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(tmp_path):
 
 def test_an_error_that_nobody_catches_ends_the_job(tmp_path):
     code = "import evolve\nevolve.train(env='toys:Broken-v0', generations=1, compute={'check': False})\n"
-    done = python(code, tmp_path, ranks=3)
+    done = python(code, tmp_path, ranks=2)
     assert done.returncode != 0
     assert "the motor burnt out" in done.stderr
 

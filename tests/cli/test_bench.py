@@ -45,10 +45,10 @@ def test_the_tables_name_their_columns_for_any_engine(call):
 
 
 def test_scheduling_is_measured_with_sleep(command):
-    done = command("bench", "--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 5, "--pairs", 1, "--json")
+    done = command("bench", "--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 3, "--pairs", 1, "--json")
     assert done.code == 0, done.err
-    (row,) = json.loads(done.out)["rollouts"]["5"]
-    assert row["ideal_seconds"] == pytest.approx(60 * 0.02 / 4, rel=0.2)
+    (row,) = json.loads(done.out)["rollouts"]["3"]
+    assert row["ideal_seconds"] == pytest.approx(60 * 0.02 / 2, rel=0.2)
     assert row["ideal_seconds"] <= row["list_seconds"] < row["seconds"]
     assert 0.3 < row["ratio"] <= 1
 

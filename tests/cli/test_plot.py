@@ -141,8 +141,9 @@ def test_an_empty_run_has_nothing_to_draw(call, tmp_path):
     assert (done.code, "nothing to draw" in done.err) == (1, True)
 
 
-def test_without_matplotlib(command, runs):
-    done = command("plot", runs / "a" / "seed-1.h5", **without("matplotlib"))
+def test_without_matplotlib(call, command, runs, absent):
+    absent("matplotlib")
+    done = call("plot", runs / "a" / "seed-1.h5")
     assert done.code == 2
     assert "pip install -e '.[plot]'" in done.err
     assert command("run", *QUICK, "-g", 1, **without("matplotlib")).code == 0

@@ -70,8 +70,12 @@ def same(tmp_path, expected):
     assert run.held_out.returns.tolist() == expected.held_out.returns.tolist()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-@pytest.mark.parametrize(("ranks", "mpi", "then"), [(None, "openmpi", 3), (2, "mpich", None), (3, "openmpi", 2)])
+@pytest.mark.parametrize(
+    ("ranks", "mpi", "then", "number"),
+    [(None, "openmpi", 2, signal.SIGINT), (None, "openmpi", 2, signal.SIGTERM), (None, "openmpi", 2, signal.SIGUSR1),
+     (2, "mpich", None, signal.SIGINT), (2, "mpich", None, signal.SIGTERM), (2, "mpich", None, signal.SIGUSR1),
+     (3, "openmpi", 2, signal.SIGTERM), (2, "openmpi", None, signal.SIGUSR1)],
+)  # fmt: skip
 def test_signals_end_with_75_and_a_whole_file(
     start, call, command, tmp_path, brake, uninterrupted, number, ranks, mpi, then
 ):
