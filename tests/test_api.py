@@ -265,7 +265,8 @@ SCRIPT = """
 import json
 import evolve
 
-SMALL = {"env": "CartPole-v1", "population": 4, "episodes": 2, "held_out_episodes": 3}
+SHORT = {"id": "CartPole-v1", "max_episode_steps": 60}
+SMALL = {"env": SHORT, "population": 4, "episodes": 2, "held_out_episodes": 3}
 
 run = evolve.train(**SMALL, network="hebbian-dag", generations=3, seed=1, output="out")
 policy = run.champion()

@@ -72,10 +72,10 @@ def evolving(process, tmp_path, generations):
     return found[0]
 
 
-@pytest.mark.parametrize("launcher", ["", "lies"])
-def test_until_complete_outlives_kills(commands, begin, tmp_path, brake, launcher):
+@pytest.mark.parametrize(("launcher", "kills"), [("", (1,)), ("lies", (1, 3))])
+def test_until_complete_outlives_kills(commands, begin, tmp_path, brake, launcher, kills):
     process = begin("until-complete.sh", commands, launcher, *RUN)
-    for generations in (1, 3):
+    for generations in kills:
         running = evolving(process, tmp_path, generations)
         running.kill()
         wait_for(lambda gone=running: not gone.is_running())

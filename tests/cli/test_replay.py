@@ -64,10 +64,10 @@ def test_a_walker_is_filmed_and_the_episode_is_that_of_the_log(call, record, tmp
     pictures = pictures[TITLE:]
     check_strip(pictures, 42)
     assert np.abs(pictures[0, 42:, :600].astype(int) - pictures[20, 42:, :600]).max() > 100
-    network = pictures[:, 42:, 600:].astype(int)
+    network = pictures[::10, 42:, 600:].astype(int)
     assert (network.max(axis=3) < 60).mean() > 0.7  # a network at night,
-    assert np.abs(network[0] - network[20]).max() > 100  # which does something
-    assert (np.abs(pictures[-END:, 42:].astype(int) - pictures[-1, 42:]) < 30).mean() > 0.999
+    assert np.abs(network[0] - network[2]).max() > 100  # which does something
+    assert (np.abs(pictures[-END::8, 42:].astype(int) - pictures[-1, 42:]) < 30).mean() > 0.999
     assert [p.name for p in tmp_path.glob("*walk*")] == ["walk.mp4"]
     assert not list(tmp_path.glob(".*partial*"))
 

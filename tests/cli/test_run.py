@@ -271,9 +271,9 @@ def test_the_launcher_of_another_mpi_is_refused_once(command):
     assert (done.out + done.err).count("evolve.run: mpirun -n 2: expected the mpirun of Open MPI") == 1
 
 
-@pytest.mark.parametrize("ranks", [None, 3])
-def test_an_exception_in_an_environment_ends_the_run_with_one_report(command, tmp_path, ranks):
-    done = command("run", "-e", "toys:Broken-v0", *TINY, "-o", "out", ranks=ranks)
+@pytest.mark.parametrize("ranks", [{}, {"ranks": 3}])
+def test_an_exception_in_an_environment_ends_the_run_with_one_report(call, command, tmp_path, ranks):
+    done = (command if ranks else call)("run", "-e", "toys:Broken-v0", *TINY, "-o", "out", **ranks)
     assert done.code == 1
     assert (done.out + done.err).count("RuntimeError: the motor burnt out") == 1
     assert "failed in step 5, environment seed" in done.out + done.err
@@ -281,9 +281,9 @@ def test_an_exception_in_an_environment_ends_the_run_with_one_report(command, tm
 
 
 @pytest.mark.parametrize("env", ["toys:Exits-v0", "toys:Surrogate-v0"])
-@pytest.mark.parametrize("ranks", [None, 2])
-def test_no_way_of_failing_hangs_a_rank(command, env, ranks):
-    done = command("run", "-e", env, *TINY, ranks=ranks)
+@pytest.mark.parametrize("ranks", [{}, {"ranks": 2}])
+def test_no_way_of_failing_hangs_a_rank(call, command, env, ranks):
+    done = (command if ranks else call)("run", "-e", env, *TINY, **ranks)
     assert done.code == 1
     assert (done.out + done.err).count("evolve.run: generation 0, candidate ") == 1
 
