@@ -87,11 +87,19 @@ sys.exit(supervise([sys.executable, "-uc", child], dict(os.environ), 2, lambda t
 """
 
 
+def catches_all(process):
+    """Whether a process catches the last signal that a supervisor asks for."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) & 1 << (signal.SIGUSR1 - 1))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_any_of_the_signals_asks_what_is_supervised_to_stop(number):
     words = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", SUPERVISED], **words) as process:
         assert process.stdout.readline() == "on\n"
+        wait_for(lambda: catches_all(process))
         process.send_signal(number)
         said = f"{number.name}: the ranks are asked to stop; a second signal ends them at once\n"
         assert (process.communicate(timeout=LONG)[0], process.returncode) == (said, 75)

@@ -131,7 +131,7 @@ def test_an_initial_genome_is_a_function_of_its_stream(network):
     assert not np.array_equal(a.weights, other.weights)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 33])
+@pytest.mark.parametrize("n", [1, 3, 18])
 def test_batch_equals_loop(network, backend, n):
     some, inputs = genomes(network, n), observations(n, 6)
     together, traces = play(network, backend, some, inputs)
@@ -181,7 +181,7 @@ def same_bits(a, b):
     return np.array_equal(np.isnan(a), np.isnan(b)) and a[~np.isnan(a)].tobytes() == b[~np.isnan(b)].tobytes()
 
 
-@pytest.mark.parametrize("n", [1, 15, 17, 40])
+@pytest.mark.parametrize("n", [1, 15, 40])
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1e-30, 1e-3, 1.0, 50.0, 1e20]))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_kernels_equal_the_reference_to_the_bit(network, compiled, n, seed, scale):

@@ -18,7 +18,17 @@ from evolve.training.champion_evaluation import validation_returns
 from evolve.training.loop import is_good_enough, is_validation_due
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
-EARLY = (*CART, "--set", "strategy.weight_noise=0.5", "--set", "early_stop.every=2", "--set", "early_stop.episodes=6")
+EARLY = (
+    *CART,
+    "--set",
+    "env.max_episode_steps=150",
+    "--set",
+    "strategy.weight_noise=0.5",
+    "--set",
+    "early_stop.every=2",
+    "--set",
+    "early_stop.episodes=6",
+)
 
 
 def stored(tmp_path, name):
