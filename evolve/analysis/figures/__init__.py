@@ -1,4 +1,4 @@
-"""Figures: curves, comparisons, load, the spread of returns, networks of champions, and the speed of devices.
+"""Figures: curves, comparisons, load, the spread of returns, networks of champions, speed of devices, growth of costs.
 
 Each `draw_…` function returns a matplotlib figure; `save` writes it, `to_svg` puts it into a page. Only this package
 imports matplotlib (in `style`), which comes with the extra `plot`.
@@ -8,6 +8,7 @@ from evolve.analysis.figures.comparison_figure import draw_comparison
 from evolve.analysis.figures.connections import Connections, connections_of
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
 from evolve.analysis.figures.device_speed import draw_device_speed
+from evolve.analysis.figures.growth_figure import draw_growth
 from evolve.analysis.figures.load import draw_load
 from evolve.analysis.figures.network_figure import DrawnNetwork, draw_champion, draw_network, network_of
 from evolve.analysis.figures.spread import draw_returns
@@ -25,6 +26,7 @@ __all__ = [
     "draw_comparison",
     "draw_curves",
     "draw_device_speed",
+    "draw_growth",
     "draw_load",
     "draw_network",
     "draw_returns",

@@ -7,57 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App, launch
-from evolve.cli.bench import network_speed, rollouts, startup, tables
-from evolve.cli.bench.device_bench import BUDGET, check_figure, draw, measure_devices
+from evolve.cli.bench import network_speed, rollouts, scale_run, startup, tables
+from evolve.cli.bench.bench_options import check_options, parser
+from evolve.cli.bench.device_bench import BUDGET, draw, measure_devices
 from evolve.cli.bench.recording import population
-from evolve.cli.parser import HIDDEN, Parser
+from evolve.cli.bench.scale_bench import SCALE_BUDGET, cells, draw_scale, measure_scale
+from evolve.cli.bench.scale_grid import Cell
 from evolve.cli.signals import StopFlag
-from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.environments.sleeping import ID as SLEEP
-from evolve.errors import InputError, Stopped
+from evolve.errors import Stopped
 from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
 """Where none is asked for."""
-
-
-def parser() -> Parser:
-    """Return the parser of the command line."""
-    made = Parser(
-        "evolve.bench",
-        "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
-        "python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
-        "python -m evolve.bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
-        "python -m evolve.bench --devices -o speed.png",
-    )
-    add = made.add_argument
-    add("-e", "--env", dest="env.id", metavar="ID", help="environment")
-    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium or envpool")
-    add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
-    add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
-    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
-    add(
-        "-g",
-        "--generation",
-        type=int,
-        default=0,
-        metavar="G",
-        help="measure this generation; 0: the initial population",
-    )
-    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
-    add("--ranks", type=int, nargs="+", default=[3], metavar="R", help="ranks: a coordinator and R - 1 workers")
-    add("--pairs", type=int, default=3, metavar="N", help="how many times each is measured; 0: no rollouts")
-    sleep = "episodes that only sleep, for so long in the mean: measures scheduling on any number of ranks"
-    add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
-    add("--json", action="store_true", help="print the figures as JSON")
-    devices = "when a GPU pays: steps of small to large networks on the host and on a GPU, then whole rollouts"
-    add("--devices", action="store_true", help=devices)
-    budget = "with --devices: about how long it may take; what is too large for that is not measured"
-    add("--budget", type=float, default=BUDGET, metavar="SECONDS", help=budget)
-    add("-o", "--figure", type=Path, metavar="OUT", help="with --devices: draw it, as OUT.png, .svg or .pdf")
-    add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
-    return made
+_RANKS = [3]
 
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
@@ -70,21 +34,6 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
     for assignment in arguments["assignments"]:
         set_key(table, *read_assignment(assignment))
     return prepare(parse(Config, table))
-
-
-def _check(arguments: dict[str, Any], transport: Transport) -> None:
-    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0), ("budget", 0)):
-        if arguments[option] is not None and arguments[option] < least:
-            raise InputError(f"--{option}", f"at least {least}", arguments[option])
-    if arguments["figure"] is not None and not arguments["devices"]:
-        raise InputError("--figure", "--devices, whose measurements it draws", "none")
-    check_figure(arguments["figure"])
-    if min(arguments["ranks"]) < 1:
-        raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
-    if transport.size > 1:
-        raise InputError(
-            "mpirun", "evolve.bench to be started alone: it starts mpirun itself", f"{transport.size} ranks"
-        )
 
 
 def _words(experiment: Experiment) -> list[str]:
@@ -100,7 +49,7 @@ def _sweep(experiment: Experiment, arguments: dict[str, Any], argv: list[str], s
     with tempfile.TemporaryDirectory() as folder:
         genomes = Path(folder) / "genomes.npz"
         rollouts.save(population(experiment, arguments["generation"]), genomes)
-        for ranks in arguments["ranks"]:
+        for ranks in arguments["ranks"] or _RANKS:
             if arguments["sleep"] is None:
                 sweep[ranks] = rollouts.compare(experiment, argv, genomes, ranks, arguments["pairs"], stop)
                 show(tables.rollouts(sweep[ranks]))
@@ -110,33 +59,43 @@ def _sweep(experiment: Experiment, arguments: dict[str, Any], argv: list[str], s
     return sweep
 
 
-def _devices(arguments: dict[str, Any], stop: StopFlag, show: Callable[[str], None]) -> dict[str, Any]:
+def _studies(arguments: dict[str, Any], stop: StopFlag, show: Callable[[str], None]) -> dict[str, Any]:
+    """Measure devices, or growth; return what was found."""
+
     def check() -> None:
         if stop.reason() is not None:
             raise Stopped(f"stopped by {stop.reason()}")
 
-    given = {key: arguments[key] for key in _ENVIRONMENT if arguments[key] is not None}
-    env = _ENVIRONMENT | given
-    asked = (env["env.id"], env["env.engine"]) if given else None
-    found = measure_devices(arguments["budget"], show, check, asked)
+    budget = arguments["budget"]
+    if arguments["scale"]:
+        grid = cells(*(arguments[option] for option in ("weights", "candidates", "ranks")))
+        found = measure_scale(grid, SCALE_BUDGET if budget is None else budget, show, check)
+    else:
+        given = {key: arguments[key] for key in _ENVIRONMENT if arguments[key] is not None}
+        env = _ENVIRONMENT | given
+        asked = (env["env.id"], env["env.engine"]) if given else None
+        found = measure_devices(BUDGET if budget is None else budget, show, check, asked)
     if arguments["figure"] is not None:
-        draw(found, arguments["figure"])
+        (draw_scale if arguments["scale"] else draw)(found, arguments["figure"])
         show(f"\n{arguments['figure']}")
     return found
 
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = vars(parser().parse_args(argv))
+    if arguments["measure"] and arguments["scale"]:
+        cell = Cell(arguments["weights"][0], arguments["candidates"][0], app.transport.size)
+        return scale_run.measure(cell, app, arguments["measure"])
     if arguments["measure"]:
         return rollouts.measure(_experiment(arguments), app, arguments["measure"])
-    _check(arguments, app.transport)
+    check_options(arguments, app.transport)
 
     def show(text: str) -> None:
         if not arguments["json"]:
             print(text, flush=True)
 
-    if arguments["devices"]:
-        found = _devices(arguments, app.stop, show)
+    if arguments["devices"] or arguments["scale"]:
+        found = _studies(arguments, app.stop, show)
         if arguments["json"]:
             print(json.dumps(found))
         return 0

@@ -1,0 +1,183 @@
+"""`evolve bench --scale`: cells are real generations, what does not fit is said, and a fit finds what it was given."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import environment
+
+from evolve.cli.bench import scale_bench, scale_grid
+from evolve.cli.bench.growth import growth, sentence
+from evolve.cli.bench.scale_grid import Cell, default_ranks, plan
+from evolve.errors import InputError, RunError, Stopped
+
+
+def test_a_small_grid_is_measured_and_drawn(call, tmp_path):
+    pytest.importorskip("matplotlib")
+    words = ("--scale", "--weights", 100, 3000, "--candidates", 8, "--ranks", 1, 3, "--budget", 1000)
+    done = call("bench", *words, "-o", "scale.svg", "--json", **environment())
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (tmp_path / "scale.svg").stat().st_size > 10_000
+    sizes = [(row["ranks"], row["weights"], row["candidates"]) for row in found["rows"]]
+    assert sizes == [(1, 92, 8), (1, 3017, 8), (3, 92, 8), (3, 3017, 8)]
+    assert found["not_measured"] == []
+    alone, two = found["rows"][1], found["rows"][3]
+    assert alone["bytes"] == alone["first_bytes"] == 0
+    state = 4 * 8 * 3017  # θ, θ̄, m, v go to both workers at first, and later a sum of W numbers to each
+    assert 2 * state < two["first_bytes"] - two["bytes"] < 2.2 * state
+    assert 2 * 8 * 3017 < two["bytes"] < 2 * 8 * 3017 + 30_000
+    for row in found["rows"]:
+        assert 0 < row["serial_seconds"] < row["seconds"]
+        assert row["cpu_seconds"] > 0
+        assert 0 < row["busy"] < 1
+        assert row["generations"] >= 2
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """Cells of a model that starts nothing; returns those that were asked for."""
+    asked = []
+
+    def measured(cell):
+        asked.append(cell)
+        P, W, R = cell.candidates, cell.weights, cell.ranks
+        return {"weights": W, "candidates": P, "ranks": R, "seconds": 1.0 / R, "serial_seconds": 0.1, "busy": 0.5,
+                "cpu_seconds": 1e-3 + 1e-5 * P + 1e-8 * W, "memory": 10**7 + 100 * P + 130 * W,
+                "first_bytes": 40 * W * R, "bytes": 1000 + 200 * P + 16 * W}  # fmt: skip
+
+    monkeypatch.setattr(scale_bench, "measured", measured)
+    return asked
+
+
+def test_the_tables_say_what_was_measured_and_how_it_grows(call, unmeasured):
+    done = call("bench", "--scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1)
+    assert done.code == 0, done.err
+    assert [cell.ranks for cell in unmeasured] == [1] * 6 + [3] * 6
+    assert done.out.index("12 of 12 cells, about ") < done.out.index("1 rank: one process")
+    rows = [line.split() for line in done.out.splitlines() if line[:11].strip().replace(",", "").isdigit()]
+    assert [row[:2] for row in rows[6:8]] == [["100", "64"], ["100", "1,024"]]
+    assert rows[6][5:8] == ["0.012", "0.015", "9.62"]  # MB first and later; and centres of 800 bytes for each worker
+    assert rows[6][10] == "150%"  # 1 s alone, a third of it for two workers
+    assert "bytes moved in a later generation, 3 ranks: P + W fits better, as 1 kB + 200 B × P + 16 B × W" in done.out
+    assert (
+        "rank 0's processor time, 3 ranks: P + W fits better, as 1 ms + 10 µs × P + 10 ns × W is off by 0%" in done.out
+    )
+
+
+def test_what_does_not_fit_is_said(call, unmeasured, monkeypatch):
+    monkeypatch.setattr(scale_grid, "free_memory", lambda: 1.2e9)
+    monkeypatch.setattr(scale_bench, "slowness", lambda: 1.0)
+    words = ("--scale", "--weights", 100, 10_000_000, "--candidates", 64, 1_000_000, "--ranks", 1, "--budget", 60)
+    done = call("bench", *words)
+    assert done.code == 0, done.err
+    assert unmeasured == [Cell(100, 64, 1)]
+    small, large = sorted(line for line in done.out.splitlines() if line.startswith("not measured"))
+    assert small == "not measured, it would take too long (W × P): 100 × 1,000,000 on 1 rank"
+    assert large.startswith(
+        "not measured, too little memory (W × P): 10,000,000 × 64 on 1 rank (about 1.6 GB, of 1.0 GB"
+    )
+
+
+def test_a_cell_that_fails_is_left_out(monkeypatch, unmeasured, tmp_path):
+    def fail(cell):
+        raise RunError("the measurement under mpirun failed: a traceback\nand at last\nKilled")
+
+    grid = [Cell(100, 64, 1), Cell(1000, 64, 1)]
+    good = scale_bench.measured
+    monkeypatch.setattr(scale_bench, "measured", lambda cell: (fail if cell.weights == 100 else good)(cell))
+    found = scale_bench.measure_scale(grid, 60, lambda _: None, lambda: None)
+    assert [row["weights"] for row in found["rows"]] == [1000]
+    assert [cell["why"] for cell in found["not_measured"]] == ["it failed: Killed"]
+    monkeypatch.setattr(scale_bench, "measured", fail)
+    with pytest.raises(RunError, match="it failed"):
+        scale_bench.measure_scale(grid, 60, lambda _: None, lambda: None)
+    none = scale_bench.measure_scale(grid, 0, lambda _: None, lambda: None)
+    with pytest.raises(InputError, match="--budget"):
+        scale_bench.draw_scale(none, tmp_path / "scale.png")
+
+
+def test_it_can_be_stopped(unmeasured):
+    def check():
+        if unmeasured:
+            raise Stopped("stopped by SIGINT")
+
+    with pytest.raises(Stopped):
+        scale_bench.measure_scale([Cell(100, 64, 1), Cell(1000, 64, 1)], 60, lambda _: None, check)
+    assert len(unmeasured) == 1
+
+
+GRID = [(P, W) for P in (64, 1024, 16384) for W in (100, 1000, 10_000, 100_000)]
+
+
+def costs(function):
+    P, W = np.array(GRID, float).T
+    return growth(P.tolist(), W.tolist(), function(P, W).tolist())
+
+
+def test_a_fit_finds_the_model_that_costs_follow():
+    found = costs(lambda P, W: 5000 + 120 * P + 16 * W)
+    assert found.sum.coefficients == pytest.approx((5000, 120, 16))
+    assert (found.sum.r2, found.sum.error) == pytest.approx((1, 0))
+    assert found.product.r2 < 0.9
+    found = costs(lambda P, W: 5000 + 5 * P * W)
+    assert found.product.coefficients == pytest.approx((5000, 5))
+    assert found.product.r2 == pytest.approx(1)
+    assert found.sum.r2 < 0.9
+    assert "P × W fits better" in sentence("bytes", found, str)
+
+
+def test_no_coefficient_is_negative():
+    found = costs(lambda P, W: 100 * P + W * 1e-6)
+    assert found.sum.coefficients == pytest.approx((0, 100, 1e-6))
+    found = costs(lambda P, W: 1e9 - P - W)
+    assert min(found.sum.coefficients + found.product.coefficients) >= 0
+    assert "neither fits better" in sentence("bytes", found, str)
+
+
+def test_few_cells_are_not_fitted():
+    assert growth([64, 64, 64, 64], [1, 2, 3, 4], [1, 2, 3, 4]) is None
+    assert growth([1, 2, 1], [1, 2, 3], [1, 2, 3]) is None
+    assert "too few cells" in sentence("bytes", None, str)
+
+
+def test_the_cheapest_cells_come_first_into_the_budget():
+    cells = [Cell(W, P, R) for R in (1, 3) for W in (100, 10**6) for P in (64, 1024)]
+    why, seconds = plan(cells, 16.0, 1.0, 2)
+    assert {cell for cell in cells if not why[cell]} == {
+        *(Cell(100, P, R) for R in (1, 3) for P in (64, 1024)),
+        Cell(10**6, 64, 3),
+    }
+    assert 10 < seconds < 16
+    assert plan(cells, 0.0, 1.0, 2)[1] == 0
+
+
+def test_workers_double_up_to_one_for_each_core():
+    assert default_ranks(1) == [1, 2]
+    assert default_ranks(2) == [1, 2, 3]
+    assert default_ranks(12) == [1, 2, 3, 5, 9, 13]
+
+
+@pytest.mark.parametrize("weights", [8, 100, 1000, 12345, 10**6])
+def test_networks_have_about_as_many_weights(weights):
+    assert Cell(weights, 2, 1).experiment(1).network.num_weights == pytest.approx(weights, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--scale", "--devices"),
+        ("--scale", "--weights", 7),
+        ("--scale", "--candidates", 1),
+        ("--scale", "--ranks", 0),
+        ("--scale", "--budget", -1),
+        ("--scale", "-o", "a.jpg"),
+        ("--weights", 100),
+        ("--candidates", 64),
+    ],
+)
+def test_bad_options_are_refused(call, words, unmeasured):
+    done = call("bench", *words)
+    assert done.code == 2
+    assert not done.out
+    assert not unmeasured
