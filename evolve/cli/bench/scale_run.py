@@ -5,7 +5,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ class TimedCoordinator(Coordinator):
     playing = 0.0
     """In seconds."""
 
-    def evaluate(self, spec: RolloutSpec, batch: EpisodeBatch) -> EpisodeResults:
+    def evaluate(
+        self, spec: RolloutSpec, batch: EpisodeBatch, meanwhile: Callable[[], None] | None = None
+    ) -> EpisodeResults:
         """Play a batch of episodes; return their results."""
         begin = time.perf_counter()
-        results = super().evaluate(spec, batch)
+        results = super().evaluate(spec, batch, meanwhile)
         self.playing += time.perf_counter() - begin
         return results
 
