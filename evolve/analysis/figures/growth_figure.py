@@ -8,7 +8,7 @@ from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure
 _INCHES = 3.6
 _MARKS = "os^Dv<"
 _GENOME = 5  # bytes per weight: a float32 and its mask
-_COPY = 1e-9  # seconds
+_MAKING = 1e-8  # seconds per weight of a genome, about
 _ROOM = 2.0  # times the largest cost, that a panel reaches to
 _LEAST_RANGE = 1000.0  # of costs
 Row = Mapping[str, Any]
@@ -23,7 +23,7 @@ def draw_growth(rows: Sequence[Row]) -> Any:
     """
     ranks = rows[0]["ranks"]
     panels: list[tuple[str, str, float, Callable[[float, Any], str]]] = [
-        ("rank 0: processor time", "cpu_seconds", _COPY, _duration),
+        ("rank 0: processor time", "cpu_seconds", _MAKING, _duration),
         ("rank 0: memory", "memory", _GENOME, _size),
     ]
     if ranks > 1:
@@ -40,13 +40,13 @@ def draw_growth(rows: Sequence[Row]) -> Any:
         panel.xaxis.set_minor_formatter("")
         panel.tick_params(labelsize=8)
     handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower left", ncols=len(handles[0]), fontsize=8.5)
+    figure.legend(*handles, loc="outside lower left", ncols=min(4, len(handles[0])), fontsize=8.5, columnspacing=1.4)
     set_title(figure, f"What a later generation costs rank 0, on {ranks} rank{'s' * (ranks > 1)}")
     return figure
 
 
 def _draw(panel: Any, rows: Sequence[Row], column: str, guide: float) -> None:
-    """Draw the lines of a panel, and what each would be if all genomes came by rank 0, dotted."""
+    """Draw the lines of a panel, and what each would be if rank 0 made all genomes, dotted."""
     ends = matplotlib("ticker").LogLocator(numticks=9)
     panel.xaxis.set_major_locator(ends)
     for n, P in enumerate(sorted({row["candidates"] for row in rows})):
@@ -56,7 +56,7 @@ def _draw(panel: Any, rows: Sequence[Row], column: str, guide: float) -> None:
         mark = _MARKS[n % len(_MARKS)]
         panel.plot(x, y, color=colour, marker=mark, ms=4.5, label=f"{P:,} candidates", zorder=3)
         panel.plot(x, [guide * P * W for W in x], color=colour, ls=":", lw=1.2, zorder=2)
-    panel.plot((), (), color=FAINT, ls=":", lw=1.2, label="if all genomes came by rank 0: 5 bytes, 1 ns per P × W")
+    panel.plot((), (), color=FAINT, ls=":", lw=1.2, label="if rank 0 made all genomes: 5 B, 10 ns × P × W")
     costs = [row[column] for row in rows]
     top = _ROOM * max(costs)
     panel.set_ylim(min(min(costs) / _ROOM, top / _LEAST_RANGE), top)
