@@ -91,9 +91,14 @@ class WorkerState:
                 self._rollout.submit(self._with_genomes(batch))
                 self._busy += time.perf_counter() - begin
             case Note(content) if self._notes is not None:
+                begin = time.perf_counter()
                 self._notes.note(content)
+                self._busy += time.perf_counter() - begin
             case Question(serial, number, content) if self._notes is not None:
-                self._send(Answer(serial, number, self._notes.answer(content)))
+                begin = time.perf_counter()
+                answer = self._notes.answer(content)
+                self._busy += time.perf_counter() - begin
+                self._send(Answer(serial, number, answer))
 
     def _with_genomes(self, batch: EpisodeBatch) -> EpisodeBatch:
         if len(batch.genomes) or self._notes is None:

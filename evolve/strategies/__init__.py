@@ -33,8 +33,8 @@ __all__ = [
     "VectorLayout",
     "from_table",
     "initial_genomes",
-    "made_anywhere",
     "make",
+    "most_at_once",
     "portable",
     "ranking",
     "shared_mask",
@@ -62,9 +62,12 @@ def portable(table: Section) -> bool:
     return bool(getattr(STRATEGIES.kind(table), "portable", False))  # an added kind may be a function
 
 
-def made_anywhere(table: Section, layout: GenomeLayout, population: int) -> bool:
-    """Return whether every rank can make candidates from the state of the strategy that `[strategy]` names."""
-    return portable(table) and wanted_traces(from_table(table, layout, population, 0), layout.num_traces) != "each"
+def most_at_once(table: Section, layout: GenomeLayout, population: int) -> int:
+    """Return how many bytes for each weight a rank holds of the strategy that `[strategy]` names, about."""
+    strategy = from_table(table, layout, population, 0)
+    if not (portable(table) and wanted_traces(strategy, layout.num_traces) != "each"):
+        return 40 * population  # rank 0 makes all candidates
+    return 256 if hasattr(strategy, "sums") else 40 * max(20, population // 8)  # a centre, or an elite
 
 
 def shared_mask(table: Section) -> bool:

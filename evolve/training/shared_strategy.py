@@ -32,7 +32,7 @@ _TOKENS = itertools.count()
 
 @dataclass(frozen=True)
 class HoldState:
-    """To a worker: the state of a strategy before a generation comes next, as so many arrays."""
+    """To a worker: the state of a strategy before a generation comes next, as so many arrays; none before the first."""
 
     experiment: str
     observation_size: int
@@ -112,7 +112,7 @@ class SharedStrategy:
         if self._coordinator.workers and self._coordinator.noted != noted:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
-            arrays = self.strategy.to_arrays(self.state)
+            arrays = self.strategy.to_arrays(self.state) if generation else {}  # every rank can start
             held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
             self._coordinator.note(((frame_of(record, _KINDS), 0) for record in records), noted)
@@ -207,7 +207,7 @@ class StrategyReplica:
         config = load_config(held.experiment)
         network = networks.make(config.network, held.observation_size, held.action_size)
         strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
-        state = strategy.from_arrays(self._arrays)
+        state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
         self._candidates = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
         self._sums = np.zeros(network.num_weights if hasattr(strategy, "sums") else 0)
         self._held, self._arrays = None, {}
