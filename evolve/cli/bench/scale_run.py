@@ -41,8 +41,8 @@ class TimedCoordinator(Coordinator):
 def measure(cell: Cell, app: App, folder: str) -> int:
     """Inside mpirun: evolve a few generations and print their figures; the run file goes into a folder.
 
-    The first generation, which sends the state to workers, is apart. The later ones are averaged: one that takes long
-    is enough.
+    The first generation, in which workers make what they need, is left out. The later ones are averaged: one that takes
+    long is enough.
     """
     before, _ = memory()
     experiment = cell.experiment(1 + _MOST)
@@ -59,7 +59,7 @@ def measure(cell: Cell, app: App, folder: str) -> int:
     finally:
         log.close()
     figures: Row = {name: statistics.fmean(row[name] for row in later) for name in first}
-    figures |= {"first_seconds": first["seconds"], "first_bytes": first["bytes"], "steps": cell.candidates}
+    figures |= {"first_seconds": first["seconds"], "steps": cell.candidates}
     figures |= {"weights": experiment.network.num_weights, "candidates": cell.candidates, "ranks": app.transport.size}
     figures |= {"generations": 1 + len(later), "memory": None if before is None or peak is None else peak - before}
     print(json.dumps(figures), flush=True)

@@ -14,8 +14,7 @@ _COLUMNS = (  # heading, unit, width
     ("generation", "s", 12),
     ("ask+tell", "s", 10),
     ("rank 0 CPU", "s", 12),
-    ("first moved", "MB", 13),
-    ("later", "MB", 10),
+    ("moved", "MB", 10),
     ("per worker", "centres", 12),
     ("rank 0 peak", "MB", 13),
     ("playing", "", 9),
@@ -51,7 +50,6 @@ def line(row: Row, alone: Row | None) -> str:
         _number(row["seconds"]),
         _number(row["serial_seconds"]),
         _number(row["cpu_seconds"]),
-        _number(row["first_bytes"] / 1e6) if there else "-",
         _number(row["bytes"] / 1e6) if there else "-",
         _number(centres(row, "bytes")) if there else "-",
         "-" if row["memory"] is None else f"{row['memory'] / 1e6:,.0f}",
@@ -65,7 +63,7 @@ def notes() -> str:
     """Return what the columns mean."""
     return (
         "\nask+tell: what is not episodes, with the wait for sums that workers add up; "
-        "per worker: of a later generation, a centre is 8 W bytes\n"
+        "per worker: what moved, a centre is 8 W bytes\n"
         "rank 0 peak: memory beyond its imports; playing: the workers' share of the time in episodes; "
         "efficiency: candidates per second and worker, against one process"
     )
