@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.genome import GenomeDescriptions, GenomeSource, describe
+from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS, fold_present
 from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeResults, join, shape_of
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
@@ -118,7 +119,16 @@ class PopulationResults:
 
     @property
     def mean_traces(self) -> Float64:
-        """[T], over all episodes of all candidates."""
+        """[T], over the candidates, each the mean over its episodes.
+
+        Where these are not equally many, as after a race, the traces of each candidate have to be known.
+        """
+        counts = np.count_nonzero(self.played, axis=1)
+        if counts.min() < counts.max():
+            if len(self.traces) != len(counts):
+                raise ValueError("mean_traces: expected the traces of each candidate, for not all played equally many")
+            of_each: Float64 = ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
+            return of_each
         results = self.episode_results
         mean: Float64 = results.traces.sum(axis=0) * (TRACE_UNIT / max(len(results), 1))
         return mean

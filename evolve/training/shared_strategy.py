@@ -101,8 +101,13 @@ class SharedStrategy:
         P, network = experiment.config.population, experiment.network
         self._wanted = wanted_traces(strategy, network.num_traces)
         self._made_anywhere = strategy.portable and self._wanted != "each"
-        self.traces: Traces = "each" if P * network.num_traces <= _FEW else self._wanted
-        """Whose traces are to come home: few are kept as they are, so that their fingerprints are known."""
+        few = P * network.num_traces <= _FEW
+        racing = self._wanted == "mean" and bool(experiment.config.racing.rounds)
+        self.traces: Traces = "each" if few or racing else self._wanted
+        """Whose traces are to come home: few are kept as they are, so that their fingerprints are known.
+
+        In a race each, for a mean over candidates that have not played equally many episodes.
+        """
 
     def ask(self, generation: int) -> GenomeSource:
         """Return the candidates of a generation; workers can make them, or have to be sent them."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from some_results import results
 
 from evolve.genome import Genomes, describe
+from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import EPISODE_QUANTITIES, EpisodeResults, ResultsCollector, by_candidate, sum_traces
 from evolve.rollouts.results import TRACE_UNIT, quantize_traces
@@ -143,6 +144,14 @@ def test_the_sum_of_all_traces_gives_the_same_mean():
     assert together.traces[0] == pytest.approx(together.mean_traces)
     assert each.trace_fingerprints().all()
     assert not together.trace_fingerprints().any()
+
+
+def test_after_a_race_every_candidate_counts_the_same_in_the_mean():
+    longer = (everything().episodes == 0) | (everything().genomes == 0)  # only candidate 0 has played on
+    results = by_candidate(collected(np.flatnonzero(longer)), P, E)
+    assert np.array_equal(results.mean_traces, ordered_sum(results.traces.T.astype(np.float64)) / P)
+    with pytest.raises(ValueError, match="each candidate"):
+        _ = replace(results, traces=results.traces[:1]).mean_traces
 
 
 def test_traces_that_nobody_wants_stay_away():

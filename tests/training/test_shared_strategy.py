@@ -3,14 +3,16 @@
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from evolve.cluster import Coordinator, Transport, dismiss, serve
-from evolve.config import Config, parse
+from evolve.config import Config, RacingOptions, parse
 from evolve.errors import RunError
 from evolve.genome import Genomes, describe
+from evolve.numerics import ordered_sum
 from evolve.strategies import AskedGenomes
 from evolve.training import SharedStrategy, StrategyReplica, evaluate_population, make_rollout, prepare, shared_strategy
 from evolve.training.loop import generation_record
@@ -115,6 +117,18 @@ def test_how_much_there_is_does_not_matter(monkeypatch):
     monkeypatch.setattr(shared_strategy, "_FEW", 0)
     monkeypatch.setattr(shared_strategy, "_COLUMNS", 7)
     assert evolved(made, alone) == few
+
+
+@pytest.mark.usefixtures("much")
+def test_in_a_race_the_traces_of_each_come_home():
+    made = experiment(STRATEGIES["traces"])
+    racing = replace(made, config=made.config.model_copy(update={"racing": RacingOptions(rounds=(1,))}))
+    strategy = made.strategy(0)
+    alone = Coordinator(Transport(), make_rollout)
+    wanted = [SharedStrategy(one, alone, strategy, strategy.start(), 0).traces for one in (made, racing)]
+    assert wanted == ["mean", "each"]
+    results = evaluate_population(racing, alone, 0, 0, strategy.ask(strategy.start(), 0), None, wanted[1])
+    assert np.array_equal(results.mean_traces, ordered_sum(results.traces.T.astype(np.float64)) / P)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
