@@ -21,7 +21,16 @@ from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
-from evolve.strategies.strategy import AskedGenomes, Results, Strategy, initial_genomes, ranking, wanted_traces
+from evolve.strategies.strategy import (
+    AskedGenomes,
+    Results,
+    Strategy,
+    ask_for,
+    initial_genomes,
+    is_made_anywhere,
+    ranking,
+    wanted_traces,
+)
 from evolve.strategies.umda import Umda, UmdaOptions
 from evolve.strategies.vector_layout import VectorLayout
 
@@ -31,8 +40,10 @@ __all__ = [
     "Results",
     "Strategy",
     "VectorLayout",
+    "ask_for",
     "from_table",
     "initial_genomes",
+    "is_made_anywhere",
     "make",
     "most_at_once",
     "portable",
@@ -65,9 +76,9 @@ def portable(table: Section) -> bool:
 def most_at_once(table: Section, layout: GenomeLayout, population: int) -> int:
     """Return how many bytes for each weight a rank holds of the strategy that `[strategy]` names, about."""
     strategy = from_table(table, layout, population, 0)
-    if not (portable(table) and wanted_traces(strategy, layout.num_traces) != "each"):
+    if not is_made_anywhere(strategy, layout.num_traces):
         return 40 * population  # rank 0 makes all candidates
-    return 256 if hasattr(strategy, "sums") else 40 * max(20, population // 8)  # a centre, or an elite
+    return 256 if hasattr(strategy, "sums") else 40 * getattr(strategy, "capacity", population)  # a centre, or an elite
 
 
 def shared_mask(table: Section) -> bool:

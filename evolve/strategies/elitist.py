@@ -52,7 +52,8 @@ class Elitist:
         self._layout = layout
         self._P = population
         self._seed = seed
-        self._size = size
+        self.capacity = size
+        """How many genomes a state holds at most."""
         self._survivors = min(options.survivors, size, population - 1)
         self._prior = options.prior_evaluations
 
@@ -76,9 +77,9 @@ class Elitist:
         known = self._known(state)
         fitness = results.fitness
         survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
-        best = known + ranking(fitness[known:])[: self._size]
+        best = known + ranking(fitness[known:])[: self.capacity]
         new = evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
-        return join(survivors, new).best(self._size)
+        return join(survivors, new).best(self.capacity)
 
     def champion(self, state: ScoredGenomes) -> Genomes:
         """Return the leader of the elite."""

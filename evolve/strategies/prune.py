@@ -117,6 +117,8 @@ class Prune:
         self._seed = seed
         self._K = -(-population // 8)
         self._plan_of = Newest(self._plan)
+        self.capacity = 2 * self._K
+        """How many genomes a state holds at most."""
 
     @property
     def traces(self) -> Literal["each", "none"]:

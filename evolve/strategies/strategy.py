@@ -5,6 +5,7 @@ All randomness comes from streams keyed by (seed, purpose, generation, candidate
 and a strategy whose state was stored and restored asks for the same genomes.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -135,6 +136,25 @@ def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "
     """Return whose traces a strategy needs to be told, where an episode leaves T of them."""
     wanted: Literal["each", "mean", "none"] = getattr(strategy, "traces", "each") if num_traces else "none"
     return wanted
+
+
+def takes_candidates(strategy: Strategy[Any]) -> bool:
+    """Return whether a strategy can be asked for some candidates; those of earlier versions gave all of them only."""
+    parameters = inspect.signature(strategy.ask).parameters
+    return "candidates" in parameters or len(parameters) > 2
+
+
+def ask_for(strategy: Strategy[State], state: State, generation: int, candidates: Int64) -> Genomes:
+    """Return the given candidates [n] of a generation, in that order."""
+    if takes_candidates(strategy):
+        return strategy.ask(state, generation, candidates)
+    return strategy.ask(state, generation).take(candidates)
+
+
+def is_made_anywhere(strategy: Strategy[Any], num_traces: int) -> bool:
+    """Return whether every rank can make a strategy's candidates from its state, where an episode leaves T traces."""
+    portable = getattr(strategy, "portable", False)
+    return portable and takes_candidates(strategy) and wanted_traces(strategy, num_traces) != "each"
 
 
 def check_population(genomes: GenomeSource, results: Results, P: int, W: int) -> None:

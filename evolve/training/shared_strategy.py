@@ -21,7 +21,7 @@ from evolve.cluster.messages import frame_of, record_of
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
-from evolve.strategies import AskedGenomes, Results, Strategy, wanted_traces
+from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
 _FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
@@ -100,7 +100,7 @@ class SharedStrategy:
         self._token = next(_TOKENS)
         P, network = experiment.config.population, experiment.network
         self._wanted = wanted_traces(strategy, network.num_traces)
-        self._made_anywhere = strategy.portable and self._wanted != "each"
+        self._made_anywhere = is_made_anywhere(strategy, network.num_traces)
         few = P * network.num_traces <= _FEW
         racing = self._wanted == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if few or racing else self._wanted
