@@ -23,7 +23,7 @@ from evolve.verification.logs import (
     log_of_record,
     log_of_results,
 )
-from evolve.verification.selection import initial_population
+from evolve.verification.selection import initial_fingerprints
 from evolve.verification.verdict import Side, Verdict, as_texts
 
 _AT_ONCE = 200  # generations, so that little memory is taken
@@ -105,7 +105,7 @@ def _check_genomes(run: StoredRun, experiment: Experiment, generation: int, cham
     record = run.records[generation]
     same = None
     if generation == 0:
-        same = initial_population(run, experiment).fingerprints() == record.genome_fingerprints
+        same = initial_fingerprints(run, experiment) == record.genome_fingerprints
         if 2 * np.count_nonzero(same) < len(same):
             return "init"
     if champion != int(record.genome_fingerprints[record.champion_candidate]):

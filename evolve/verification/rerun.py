@@ -12,6 +12,7 @@ from evolve.config import EarlyStopOptions, flatten
 from evolve.errors import pluralize
 from evolve.genome import GenomeSource
 from evolve.store import Record, StoredRun
+from evolve.strategies import ask_for
 from evolve.training import Experiment, iterate, restore
 from evolve.verification.causes import explain, genome_cause
 from evolve.verification.diagnosis import HERE, diagnose
@@ -92,6 +93,6 @@ def _verdict(run: StoredRun, experiment: Experiment, comparing: _ComparingLog, h
         sides = Side(str(run.path)), Side(HERE)
         return Verdict(False, found.summary, cause, why, *at, None, what, sides, (), manifests)
     strategy, state = restore(experiment, comparing)
-    genome = strategy.ask(state, found.generation).take(np.array([found.candidate]))
+    genome = ask_for(strategy, state, found.generation, np.array([found.candidate]))
     key = found.generation, found.candidate, found.episode
     return diagnose(run, experiment, key, log_of_record(made, found.candidate), None, manifests, genome)

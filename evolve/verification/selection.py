@@ -14,8 +14,12 @@ from evolve import store
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
+from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
+from evolve.strategies import ask_for, is_made_anywhere
 from evolve.training import Experiment, final_champion, restore
+
+_AT_ONCE = 2**22  # weights of the candidates that are made to be looked at
 
 
 @dataclass(frozen=True)
@@ -111,13 +115,19 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
         return store.population(run.path, generation).take(one)
     if candidate == record.champion_candidate:
         return Genomes(record.champion_weights[None], record.champion_mask[None])
-    return initial_population(run, experiment).take(one) if generation == 0 else None
-
-
-def initial_population(run: StoredRun, experiment: Experiment) -> Genomes:
-    """Return the candidates of generation 0, as the seed of a run has them."""
+    if generation:
+        return None
     strategy = experiment.strategy(run.header.seed)
-    return strategy.ask(strategy.start(), 0)
+    return ask_for(strategy, strategy.start(), 0, one)
+
+
+def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
+    """Return [P]: the fingerprints of the candidates of generation 0, as the seed of a run has them."""
+    strategy = experiment.strategy(run.header.seed)
+    state, population = strategy.start(), experiment.config.population
+    at_once = max(1, _AT_ONCE // experiment.network.num_weights) if is_made_anywhere(strategy, 0) else population
+    parts = (np.arange(first, min(first + at_once, population)) for first in range(0, population, at_once))
+    return np.concatenate([ask_for(strategy, state, 0, part).fingerprints() for part in parts])
 
 
 def _check_candidate(candidate: int, population: int) -> None:
@@ -131,7 +141,7 @@ def _of_next_generation(
     """Return an episode of the generation that comes next; the strategy is asked for its candidates once more."""
     _check_candidate(candidate, experiment.config.population)
     strategy, state = restore(experiment, run)
-    genome = strategy.ask(state, generation).take(np.array([candidate]))
+    genome = ask_for(strategy, state, generation, np.array([candidate]))
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 
