@@ -22,7 +22,7 @@ from evolve.store.reading import exists, is_empty, read, unwritable
 from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Header, HeldOut, Record
 
 _MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
-_MAX_BUFFERED = 2**26  # bytes of genomes
+_MAX_BUFFERED = 2**26  # bytes of genomes, or of the states that they are made of
 
 
 @dataclass
@@ -82,7 +82,8 @@ class RunFile:
         """Flush if it is time, or too much waits. Raises RunError as `flush` does."""
         if self.on_disk == self.num_generations:
             return
-        buffered = sum(4 * len(part) * part.num_weights for part in self._genomes if isinstance(part, Genomes))
+        state = sum(array.nbytes for array in self.checkpoint.values())  # what genomes that are made anew hold on to
+        buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
         if buffered > _MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self._flush_cost:
             self.flush()
 

@@ -13,7 +13,7 @@ import pytest
 
 from evolve import store
 from evolve.errors import InputError, RunError
-from evolve.genome import Genomes
+from evolve.genome import Genomes, SelectedGenomes
 from evolve.store import schema
 from evolve.store.columns import LETTERS
 
@@ -167,6 +167,15 @@ def test_genomes_that_wait_are_bounded(path, monkeypatch):
     file._flush_cost = 1e6  # it need not be flushed for a long time
     for g in range(3):
         file.append(record(g), {}, some)
+    assert file.on_disk == 3
+
+
+def test_states_that_genomes_wait_with_are_bounded(path, monkeypatch):
+    monkeypatch.setattr("evolve.store.writing._MAX_BUFFERED", 100)
+    file, some = store.create(path, header()), Genomes(np.zeros((P, W), np.float32), np.ones((P, W), np.bool_))
+    file._flush_cost = 1e6
+    for g in range(3):
+        file.append(record(g), {"centre": np.zeros(6)}, SelectedGenomes(some, np.arange(P)))  # 48 bytes
     assert file.on_disk == 3
 
 
