@@ -76,9 +76,11 @@ class Coordinator:
             self._transport.send(worker, messages.encode(Setup(self._setup, spec.experiment)))
 
     def forget(self) -> None:
-        """Have workers make their rollouts anew before the next batch: they have left `serve` meanwhile."""
+        """Have workers make their rollouts anew before the next batch: they have left `serve` meanwhile.
+
+        What they have taken note of outlives that.
+        """
         self._spec = None
-        self.noted = None
 
     @property
     def workers(self) -> tuple[int, ...]:

@@ -55,6 +55,9 @@ class NoteTaker(Protocol):
     def genomes(self) -> GenomeSource:
         """Return what makes the genomes that a chunk names only."""
 
+    def forget(self) -> None:
+        """Forget what was taken note of: something has failed, and notes were missed."""
+
 
 class WorkerState:
     """What a worker knows between two messages."""
@@ -212,6 +215,8 @@ def serve(
                 transport.backoff()
         except BaseException:  # whatever an environment raises, SystemExit too, belongs to the coordinator
             failed = True
+            if notes is not None:
+                notes.forget()
             transport.send(COORDINATOR, messages.encode(WorkerError(error_report(transport))))
     transport.send(COORDINATOR, messages.encode(Stop(np.zeros(0, np.uint8))))
     transport.flush(patience=5.0)

@@ -174,9 +174,14 @@ class StrategyReplica:
     """A strategy and its state, for a worker: a `cluster.NoteTaker`."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Hold no state: notes were missed."""
         self._held: HoldState | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
         self._sums = np.zeros(0)
+        self._made_of: AskedGenomes[Any] | None = None
 
     def note(self, content: UInt8) -> None:
         """Hold the state that comes, or take in results."""
@@ -202,8 +207,14 @@ class StrategyReplica:
         return self._sums[place].view(np.uint8)
 
     def genomes(self) -> GenomeSource:
-        """Return the candidates of the generation that is played."""
+        """Return the candidates of the generation that is played. Raises RuntimeError where no state is held."""
         return self._candidates
+
+    @property
+    def _candidates(self) -> AskedGenomes[Any]:
+        if self._made_of is None:
+            raise RuntimeError("this rank has not been told of which state to make candidates")
+        return self._made_of
 
     def _hold_when_whole(self) -> None:
         held = self._held
@@ -213,7 +224,7 @@ class StrategyReplica:
         network = networks.make(config.network, held.observation_size, held.action_size)
         strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
         state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
-        self._candidates = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
+        self._made_of = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
         self._sums = np.zeros(network.num_weights if hasattr(strategy, "sums") else 0)
         self._held, self._arrays = None, {}
 
@@ -222,7 +233,7 @@ class StrategyReplica:
         mean_traces = told.mean_traces if len(told.mean_traces) else None
         sums = self._sums if len(self._sums) else None
         state = of.strategy.tell(of.state, of, Results(told.fitness, mean_traces=mean_traces, sums=sums))
-        self._candidates = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
+        self._made_of = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
 
 
 def add_up(strategy: Any, state: Any, generation: int, fitness: Float64, place: slice) -> Float64:

@@ -167,8 +167,9 @@ def test_the_candidates_of_a_strategy_that_gives_all_of_them_only_are_sent(trans
     assert np.array_equal(ask_for(earlier, shared.state, 1, some).weights, shared.ask(1).weights[some])
 
 
+@pytest.mark.parametrize("forgetful", [False, True])
 @pytest.mark.usefixtures("much")
-def test_no_genome_travels(transport):
+def test_no_genome_travels(transport, forgetful):
     """Workers begin with nothing, and are sent the sums that they have not added up, and P numbers."""
     made = experiment({"name": "openai-es"}, "mlp", hidden=[2000])
     W = made.network.num_weights
@@ -178,13 +179,15 @@ def test_no_genome_travels(transport):
     moved = []
     for generation in range(3):
         before = transport.bytes_moved
+        if forgetful:
+            coordinator.forget()
         genomes = shared.ask(generation)
         results = evaluate_population(made, coordinator, 0, generation, genomes, None, shared.traces)
         shared.tell(generation, genomes, results.returns.mean(axis=1), results)
         moved.append(transport.bytes_moved - before)
     sums = 2 * 8 * W  # to rank 0, and from there to the other worker
     assert all(sums < generation < sums + 40_000 < 4 * P * W for generation in moved)
-    coordinator.forget()
+    coordinator.noted = None  # as if others had been at work meanwhile
     before = transport.bytes_moved
     shared.ask(3)
     assert transport.bytes_moved - before > 2 * 4 * 8 * W  # centre, average, m, v
@@ -224,3 +227,19 @@ def test_a_rank_that_makes_another_genome_is_noticed():
     others.weights[record.champion_candidate, 3] += 1
     with pytest.raises(RunError, match=f"candidate {record.champion_candidate} is not the same genome on all ranks"):
         generation_record(bytes(32), genomes, describe(others), results, fitness, None, seconds)
+
+
+@pytest.mark.usefixtures("much")
+def test_who_has_missed_a_note_makes_no_candidates(transport):
+    made = experiment({"name": "openai-es"})
+    coordinator = Coordinator(transport, make_rollout)
+    coordinator.prepare(made.rollout_spec)
+    strategy = made.strategy(0)
+    shared = SharedStrategy(made, coordinator, strategy, strategy.start(), 0)
+    shared.ask(0)
+    coordinator.note([(np.zeros(24, np.uint8), 1)], coordinator.noted)  # nonsense, for rank 2
+    with pytest.raises(RunError, match="failed on rank 2"):
+        evaluate_population(made, coordinator, 0, 0, shared.ask(0))
+    coordinator.forget()  # its workers begin anew
+    with pytest.raises(RunError, match="has not been told of which state to make candidates"):
+        evaluate_population(made, coordinator, 0, 0, shared.ask(0))
