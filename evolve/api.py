@@ -117,7 +117,7 @@ def iterate(
     try:
         plan = plan_from_arguments(experiment, seed, output, settings)
         coordinator = ranks.coordinator()
-        for generation in _generations(ranks, coordinator, plan, resume, overwrite):
+        for generation in _generations(ranks, coordinator, plan, resume, overwrite, at_once=True):
             ranks.release(pack(number=np.array(generation.number), **record_to_arrays(generation.record)))
             coordinator.forget()
             yield generation
@@ -130,9 +130,14 @@ def iterate(
 
 
 def _generations(
-    ranks: Collective, coordinator: Coordinator, plan: PlannedRun, resume: bool, overwrite: bool
+    ranks: Collective,
+    coordinator: Coordinator,
+    plan: PlannedRun,
+    resume: bool,
+    overwrite: bool,
+    at_once: bool = False,
 ) -> Iterator[Generation]:
-    """Evolve a run on rank 0."""
+    """Evolve a run on rank 0. at_once: whether the file is written, if it is time, before a generation is yielded."""
     plan.experiment.strategy(plan.seed)
     if resume and overwrite:
         raise InputError("overwrite", "no resume=True with it: the one begins anew, the other continues", "both")
@@ -141,4 +146,6 @@ def _generations(
     with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
         if not file.complete:
             for record in evolve_generations(plan.experiment, coordinator, file):
+                if at_once:
+                    file.flush_if_due()
                 yield Generation(file.num_generations - 1, record)

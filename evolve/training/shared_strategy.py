@@ -26,6 +26,7 @@ from evolve.training.experiment import Experiment, load_config
 
 _FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
 _COLUMNS = 2**14  # that are added up together, so that they stay in a cache
+_LEAST = 2**11  # columns of a part that is worth a message
 _PARTS = 4  # for each worker, so that none waits long for another
 _TOKENS = itertools.count()
 
@@ -154,7 +155,7 @@ class SharedStrategy:
 
     def _shared_out(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Have workers add up; return who did which columns, in ascending order."""
-        size = max(_COLUMNS, -(-W // (_PARTS * len(self._coordinator.workers))))
+        size = max(_LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
         places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         asked = [frame_of(AddUp(fitness, place.start, place.stop), _KINDS) for place in places]
         parts = []

@@ -89,6 +89,7 @@ class HillClimber:
     """(1, λ): the parent is candidate 0, everybody else is the parent and noise, and the best is the next parent."""
 
     portable = True
+    traces = "none"
 
     def __init__(self, options: HillClimberOptions, layout, population, seed):
         self._noise = np.float32(options.weight_noise)

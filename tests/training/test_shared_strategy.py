@@ -77,6 +77,7 @@ def much(monkeypatch):
     """As if every genome were large."""
     monkeypatch.setattr(shared_strategy, "_FEW", 0)
     monkeypatch.setattr(shared_strategy, "_COLUMNS", 8)
+    monkeypatch.setattr(shared_strategy, "_LEAST", 8)
 
 
 def experiment(strategy, network="hebbian-dag", hidden=(4,)):
