@@ -43,7 +43,7 @@ Body = Callable[[App, list[str]], int]
 def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], Work] | None = None) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
-    Errors are printed once, by rank 0, as one plain message. The workers are always told to leave; whatever else
+    Errors are printed once, by rank 0, as one plain message. The workers are always dismissed; whatever else
     happens on a rank ends the job, so that none waits for another in vain.
 
     Args:
@@ -85,7 +85,7 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
         if transport.rank == min(set(range(transport.size)) - transport.gone):
             _print_error(name, error)
         else:
-            transport.leave(1)  # the launcher that is told twice to abort may stay, or forget why
+            transport.leave(1)  # the launcher that is asked twice to abort may stay, or forget why
         transport.abort(1)
         return 1
     except BaseException:

@@ -34,7 +34,7 @@ def mpirun_environment() -> dict[str, str]:
 
 
 def _candidates() -> Iterator[str]:
-    """Yield launchers: that of the library which mpi4py is told to load, the wheel's, the system's."""
+    """Yield launchers: that of the library which mpi4py is set to load, the wheel's, the system's."""
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
     for path in [*places, Path(sys.executable).parent]:

@@ -34,9 +34,9 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         say: Tells the user something.
     """
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
-        told = Path(folder) / "exit-code"
+        exit_code_file = Path(folder) / "exit-code"
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        environment = environment | {_EXIT_CODE: str(told), _WORKERS: str(workers)}
+        environment = environment | {_EXIT_CODE: str(exit_code_file), _WORKERS: str(workers)}
         process = subprocess.Popen(
             words,
             env=environment,
@@ -47,8 +47,8 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         _pass_on_signals(process, say)
         code = process.wait()
         _end_orphans()
-        if told.exists():
-            return int(told.read_text())
+        if exit_code_file.exists():
+            return int(exit_code_file.read_text())
         return 128 - code if code < 0 else code or 1  # rank 0 did not come to its end
 
 
@@ -101,11 +101,11 @@ def supervised_workers() -> int | None:
 
 def hand_over(code: int) -> int:
     """Hand an exit code to the process that supervises this one, if any; return with which code this one is to end."""
-    told = os.environ.get(_EXIT_CODE)
-    if told is None:
+    exit_code_file = os.environ.get(_EXIT_CODE)
+    if exit_code_file is None:
         return code
     try:
-        Path(told).write_text(str(code))
+        Path(exit_code_file).write_text(str(code))
     except OSError:
         return code
     return 0

@@ -61,7 +61,7 @@ class Coordinator:
         self._report: FailureReporter | None = None
         self._seconds = np.zeros((2, transport.size))
         self.noted: Hashable = None
-        """What workers have taken note of, as `note` was told."""
+        """What workers have taken note of, the key that was last passed to `note`."""
         self.progress: Callable[[Purpose, int, int, int], None] = _ignore
         """Called often: what the batch is for, how many episodes are done, of how many, how many workers are idle."""
 

@@ -111,7 +111,7 @@ def make(
     seed: int = 0,
     **options: Any,
 ) -> Strategy[Any]:
-    """Return a strategy to be asked and told by hand, for any function of the genomes.
+    """Return a strategy whose ask and tell are called by hand, for any function of the genomes.
 
     Args:
         name: One of `STRATEGIES`, or of those that other packages add.

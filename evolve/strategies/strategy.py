@@ -1,6 +1,6 @@
 """What a search strategy is to the rest of the engine: a pure ask and a pure tell over an explicit state.
 
-A strategy is asked for the genomes of a generation and then told how they did, which gives the state of the next one.
+`ask` returns the genomes of a generation; `tell` takes in how they did, and returns the state before the next one.
 All randomness comes from streams keyed by (seed, purpose, generation, candidate), so the state is nothing but arrays,
 and a strategy whose state was stored and restored asks for the same genomes.
 """
@@ -133,7 +133,7 @@ def everyone(population: int, candidates: Int64 | None) -> Int64:
 
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
-    """Return whose traces a strategy needs to be told, where an episode leaves T of them."""
+    """Return whose traces a strategy needs in `tell`, where an episode leaves T of them."""
     wanted: Literal["each", "mean", "none"] = getattr(strategy, "traces", "each") if num_traces else "none"
     return wanted
 
@@ -158,7 +158,7 @@ def is_made_anywhere(strategy: Strategy[Any], num_traces: int) -> bool:
 
 
 def check_population(genomes: GenomeSource, results: Results, P: int, W: int) -> None:
-    """Check what a strategy is told.
+    """Check the arguments of `tell`.
 
     Args:
         genomes: The candidates.

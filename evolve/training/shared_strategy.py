@@ -130,11 +130,10 @@ class SharedStrategy:
         mean_traces = results.mean_traces if self._wanted == "mean" else None
         sums = None if isinstance(genomes, Genomes) else self._add_up(generation, fitness, mean_traces)
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
-        told = Results(fitness, traces, mean_traces, sums)
-        self.state = self.strategy.tell(self.state, genomes, told)
+        self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums))
 
     def _add_up(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
-        """Return the sums [W] over all candidates, if the strategy has any; workers are told all that they need."""
+        """Return the sums [W] over all candidates, if the strategy has any; workers are sent all that they need."""
         W = self._experiment.network.num_weights
         workers = self._coordinator.workers
         knowing = workers and self._coordinator.noted == (self._token, generation)
@@ -143,11 +142,11 @@ class SharedStrategy:
             shared = knowing and len(fitness) * W > _FEW
             parts = self._shared_out(generation, fitness, W) if shared else self._alone(generation, fitness, W)
         if knowing:
-            told = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
+            message = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
             self._coordinator.note(
                 itertools.chain(
                     ((frame_of(AddedUp(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
-                    [(frame_of(told, _KINDS), 0)],
+                    [(frame_of(message, _KINDS), 0)],
                 ),
                 (self._token, generation + 1),
             )
@@ -196,8 +195,8 @@ class StrategyReplica:
                 self._hold_when_whole()
             case AddedUp(start, sums):
                 self._sums[start : start + len(sums)] = sums
-            case TellResults() as told:
-                self._tell(told)
+            case TellResults() as results:
+                self._tell(results)
 
     def answer(self, content: UInt8) -> UInt8:
         """Return the sums of columns."""
@@ -214,7 +213,7 @@ class StrategyReplica:
     @property
     def _candidates(self) -> AskedGenomes[Any]:
         if self._made_of is None:
-            raise RuntimeError("this rank has not been told of which state to make candidates")
+            raise RuntimeError("this rank does not know the state of which to make candidates")
         return self._made_of
 
     def _hold_when_whole(self) -> None:
@@ -229,11 +228,11 @@ class StrategyReplica:
         self._sums = np.zeros(network.num_weights if hasattr(strategy, "sums") else 0)
         self._held, self._arrays = None, {}
 
-    def _tell(self, told: TellResults) -> None:
+    def _tell(self, results: TellResults) -> None:
         of = self._candidates
-        mean_traces = told.mean_traces if len(told.mean_traces) else None
+        mean_traces = results.mean_traces if len(results.mean_traces) else None
         sums = self._sums if len(self._sums) else None
-        state = of.strategy.tell(of.state, of, Results(told.fitness, mean_traces=mean_traces, sums=sums))
+        state = of.strategy.tell(of.state, of, Results(results.fitness, mean_traces=mean_traces, sums=sums))
         self._made_of = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
 
 

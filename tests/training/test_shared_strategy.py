@@ -242,5 +242,5 @@ def test_who_has_missed_a_note_makes_no_candidates(transport):
     with pytest.raises(RunError, match="failed on rank 2"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))
     coordinator.forget()  # its workers begin anew
-    with pytest.raises(RunError, match="has not been told of which state to make candidates"):
+    with pytest.raises(RunError, match="does not know the state of which to make candidates"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))

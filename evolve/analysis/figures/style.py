@@ -18,7 +18,7 @@ from evolve.store.disk import atomic_write, naming_output
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# Okabe and Ito's palette (2008), made to be told apart by colour-blind readers; black and yellow are left out.
+# Okabe and Ito's palette (2008), made to be distinguishable by colour-blind readers; black and yellow are left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
 _DASH = 6.0  # widths of a line

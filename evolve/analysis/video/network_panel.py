@@ -29,7 +29,7 @@ _FAINTEST = 0.04  # share of the brightest that is drawn
 
 
 def fits(drawn: DrawnNetwork) -> bool:
-    """Return whether a network can be told apart beside a film."""
+    """Return whether a network can be made out beside a film."""
     return bool(len(drawn.shown)) and max(map(len, places_of(drawn.shown))) <= _MOST_NEURONS
 
 

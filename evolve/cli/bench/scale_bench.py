@@ -94,7 +94,7 @@ def _alone(rows: Sequence[Row], row: Row) -> Row | None:
 
 
 def _most_ranks(rows: Sequence[Row]) -> list[Row]:
-    """Return the cells of the most ranks, by which growth is judged."""
+    """Return the cells of the most ranks, to which growth is fitted."""
     most = max((row["ranks"] for row in rows), default=1)
     return [row for row in rows if row["ranks"] == most]
 
@@ -117,10 +117,10 @@ def _fits(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
-    judged = _most_ranks(rows)
-    ranks = judged[0]["ranks"]
+    fitted = _most_ranks(rows)
+    ranks = fitted[0]["ranks"]
     return [
-        sentence(f"{what}, {ranks} ranks", _growth(judged, column), unit)
+        sentence(f"{what}, {ranks} ranks", _growth(fitted, column), unit)
         for what, column, unit in _COSTS
         if ranks > 1 or column != "bytes"
     ]
