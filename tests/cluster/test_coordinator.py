@@ -3,11 +3,11 @@
 import itertools
 import logging
 import threading
-import time
 from collections import deque
 
 import numpy as np
 import pytest
+from wire import Wire
 
 from evolve.cluster import Coordinator, dismiss, serve
 from evolve.cluster.reports import FailureReporter
@@ -20,27 +20,6 @@ from evolve.rollouts import EpisodeBatch, EpisodeFailure, by_candidate, generati
 from evolve.training import evaluate_population, make_rollout, prepare
 
 P, E = 6, 3
-
-
-class Wire(Transport):
-    """One of several ranks that are threads of this process."""
-
-    def __init__(self, rank, boxes):
-        super().__init__()
-        self.rank = rank
-        self.size = len(boxes)
-        self.hosts = ["here"] * len(boxes)
-        self.pids = [0] * len(boxes)
-        self._boxes = boxes
-
-    def send(self, rank, buffer):
-        self._boxes[rank].append((self.rank, buffer))
-
-    def probe(self):
-        return self._boxes[self.rank].popleft() if self._boxes[self.rank] else None
-
-    def backoff(self):
-        time.sleep(1e-3)
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """Every rank has the strategy's state: genomes are made where they are played, and few numbers travel."""
 
 import threading
-import time
 from collections import deque
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from wire import Wire
 
 from evolve.cluster import Coordinator, Transport, dismiss, serve
 from evolve.config import Config, RacingOptions, parse
@@ -28,30 +28,6 @@ STRATEGIES = {
     "sep-cma-es": {"name": "sep-cma-es"},
 }
 MADE_ANYWHERE = {"openai-es", "traces", "ga", "umda", "random"}  # and prune, where networks leave no traces
-
-
-class Wire(Transport):
-    """One of several ranks that are threads of this process; rank 0 counts its bytes."""
-
-    def __init__(self, rank, boxes):
-        super().__init__()
-        self.rank, self.size = rank, len(boxes)
-        self.hosts, self.pids = ["here"] * len(boxes), [0] * len(boxes)
-        self._boxes = boxes
-
-    def send(self, rank, buffer):
-        self.bytes_moved += buffer.nbytes
-        self._boxes[rank].append((self.rank, buffer))
-
-    def probe(self):
-        if not self._boxes[self.rank]:
-            return None
-        source, buffer = self._boxes[self.rank].popleft()
-        self.bytes_moved += buffer.nbytes
-        return source, buffer
-
-    def backoff(self):
-        time.sleep(1e-3)
 
 
 @pytest.fixture
