@@ -19,7 +19,7 @@ from evolve.networks.layers import LayeredBatch, LayeredNetwork, Wiring, chain, 
 from evolve.networks.option_types import Hidden, NetworkOptions, Share
 from evolve.numerics import Backend
 from evolve.numerics.streams import Stream
-from evolve.shapes import Bool, Float32, Int64, Slots
+from evolve.shapes import Bool, Float32, Int64
 
 
 class BinaryMaskMlpOptions(NetworkOptions):
@@ -61,5 +61,5 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
 class _MaskBatch(LayeredBatch):
     """Takes the mask for the weights."""
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        super().load(slots, mask.astype(np.float32), mask, seeds)
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        return super().initial(mask.astype(np.float32), mask, seeds)

@@ -28,7 +28,7 @@ from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Stream
-from evolve.shapes import Bool, Float32, Int64, Slots
+from evolve.shapes import Bool, Float32, Int64
 
 _FAINTEST = 0.001  # of traces
 _HISTORY = 8  # steps whose updates of traces wait; LONGEST_HISTORY of kernels/hebbian_dag.h
@@ -118,28 +118,15 @@ class HebbianDagBatch(SlotArrays):
         super().__init__(slots, backend)
         self._network = network
         self._weights = self._hold(network.num_weights)
-        self._traces = self._hold(network.num_weights)
+        self._traces = self.kept_traces = self._hold(network.num_weights)
         # m where a connection is left, 0 where it is not
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        """Put genomes [k, W] into slots and clear their traces."""
-        self._settle(slots)
-        self._weights.put(slots, weights)
-        self._traces.clear(slots)
-        if self._gains is not None:
-            self._gains.put(slots, np.float32(self._network.options.plasticity) * mask)
-
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy all that slots hold onto others."""
-        self._settle(np.concatenate([sources, targets]))
-        super().move(sources, targets)
-
-    def traces(self, slots: Slots) -> Float32:
-        """Return [k, W]: the traces of slots."""
-        self._settle(slots)
-        taken: Float32 = self._traces.take(slots)
-        return taken
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return weights, traces and gains of slots at the start of an episode."""
+        if self._gains is None:
+            return weights, None
+        return weights, None, np.float32(self._network.options.plasticity) * mask
 
 
 class _Structure(ctypes.Structure):

@@ -30,7 +30,7 @@ from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Stream
-from evolve.shapes import Bool, Float32, Int64, Slots
+from evolve.shapes import Bool, Float32, Int64
 
 
 class HebbianLstmOptions(NetworkOptions):
@@ -118,31 +118,16 @@ class HebbianLstmBatch(SlotArrays):
         self._limit = np.float32(network.options.update_limit)
         self._weights = self._hold(network.num_weights)
         self._left = self._hold(network.num_weights)
-        self._traces = self._hold(network.num_weights)
+        self._traces = self.kept_traces = self._hold(network.num_weights)
         self._cells = self._hold(self._sizes[1])
         if self._compiled:
             O, H, A = self._sizes
             self.kernel = self._arrays.kernel("hebbian_lstm", self._structure(), (O, A, max(H, A)))
         self._seen: tuple[Float32, ...] = ()  # observations and actions of the reference's last step
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        """Put genomes [k, W] into slots; clear their traces and cells."""
-        self._settle(slots)
-        self._weights.put(slots, weights)
-        self._left.put(slots, mask.astype(np.float32))
-        self._traces.clear(slots)
-        self._cells.clear(slots)
-
-    def traces(self, slots: Slots) -> Float32:
-        """Return [k, W]: the traces of slots."""
-        self._settle(slots)
-        taken: Float32 = self._traces.take(slots)
-        return taken
-
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy all that slots hold onto others."""
-        self._settle(np.concatenate([sources, targets]))
-        super().move(sources, targets)
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return weights, what is left, traces and cells of slots at the start of an episode."""
+        return weights, mask.astype(np.float32), None, None
 
     def activity(self, slot: int) -> Activity:
         """Return what the network of a slot has done in its last step."""

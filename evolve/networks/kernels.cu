@@ -9,6 +9,7 @@
 #include "fingerprints.h"
 #include "normalization.h"
 
+#include "steps.h"
 #include "hebbian_dag.h"
 #include "hebbian_lstm.h"
 #include "layers.h"

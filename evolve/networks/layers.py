@@ -21,7 +21,7 @@ from evolve.networks.network import Activity
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.shapes import Bool, Float32, Int64, Slots
+from evolve.shapes import Bool, Float32, Int64
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,11 @@ class LayeredBatch(SlotArrays):
             sizes = observation_size, wiring.layers[-1].fan_out, widest
             self.kernel = self._arrays.kernel("layered", self._structure(), sizes)
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        """Put genomes [k, W] into slots; nodes are 0, but for bias units. mask and seeds are not used here."""
-        nodes = np.zeros((len(slots), self._wiring.nodes), np.float32)
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return weights and nodes of slots at the start of an episode; nodes are 0, but for bias units."""
+        nodes = np.zeros((len(weights), self._wiring.nodes), np.float32)
         nodes[:, self._wiring.ones] = 1
-        self._weights.put(slots, weights)
-        self._nodes.put(slots, nodes)
-
-    def traces(self, slots: Slots) -> Float32:
-        """Return [k, 0]: there are none."""
-        return np.zeros((len(slots), 0), np.float32)
+        return weights, nodes
 
     def activity(self, slot: int) -> Activity:
         """Return what the network of a slot has done in its last step."""

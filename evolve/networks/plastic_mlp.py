@@ -30,7 +30,7 @@ from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Bool, Float32, Int64, Slots
+from evolve.shapes import Bool, Float32, Int64
 
 _COEFFICIENTS = 5  # A, B, C, D and η
 
@@ -108,7 +108,7 @@ class PlasticMlp:
         coefficients = np.float32(self.options.init_scale) * stream.normal(1, self.num_weights)
         return pruned(coefficients, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
 
-    def initial(self, seeds: Int64) -> Float32:
+    def first_weights(self, seeds: Int64) -> Float32:
         """Return the weights [k, connections] with which the episodes of environment seeds [k] start."""
         streams = (Stream(seed, Purpose.INITIAL_WEIGHTS) for seed in seeds.tolist())
         uniform = np.stack([stream.uniform(self.connections) for stream in streams])
@@ -145,15 +145,9 @@ class PlasticMlpBatch(SlotArrays):
         else:
             self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
 
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        """Put genomes [k, W] into slots and draw the weights with which the episodes of seeds [k] start."""
-        self._rules.put(slots, weights)
-        self._age.clear(slots)
-        self._weights.put(slots, np.where(self._network.left(mask), self._network.initial(seeds), np.float32(0)))
-
-    def traces(self, slots: Slots) -> Float32:
-        """Return [k, 0]: there are none."""
-        return np.zeros((len(slots), 0), np.float32)
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return rules, weights and age of slots; the weights are drawn for the episodes of environment seeds [k]."""
+        return weights, np.where(self._network.left(mask), self._network.first_weights(seeds), np.float32(0)), None
 
     def activity(self, slot: int) -> Activity:
         """Return what the network of a slot has done in its last step."""

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.numerics import Backend, aligned, native
-from evolve.shapes import Float32, Slots
+from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 class Columns(Protocol):
     """A column of n numbers for each slot; k slots are named by their numbers [k], all different."""
 
     address: int
+    rows: int
+    """n."""
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots, values [k, n]."""
@@ -69,6 +71,7 @@ class HostColumns:
 
     def __init__(self, tiles: int, n: int, lanes: int) -> None:
         self.array = aligned(tiles, n, lanes)
+        self.rows = n
         self.address = self.array.ctypes.data
         self._lanes = lanes
 
@@ -130,23 +133,51 @@ class SlotArrays:
     """The arrays of B slots, where the back end computes. Whatever is made by `_hold` moves with its slots.
 
     Attributes:
+        held: What moves with its slots.
+        kept_traces: The columns of them that an episode leaves for the strategy, None where there are none.
         kernel: The compiled step, None where array operations make it: they are the reference, and the definition.
     """
 
     def __init__(self, slots: int, backend: Backend) -> None:
         self._compiled = backend != "numpy"
         self._arrays = _arrays(slots, backend)
-        self._held: list[Columns] = []
+        self.held: list[Columns] = []
+        self.kept_traces: Columns | None = None
         self.kernel: Kernel | None = None
 
     def _hold(self, n: int) -> Any:
         """Return new columns of n zeros that move with their slots: `HostColumns`, but for a device."""
-        self._held.append(self._arrays.columns(n))
-        return self._held[-1]
+        self.held.append(self._arrays.columns(n))
+        return self.held[-1]
+
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return what slots hold at the start of an episode, [k, n] for each of the columns held; None for zeros.
+
+        Args:
+            weights: [k, W] of the genomes, as in `load`.
+            mask: [k, W] of the genomes.
+            seeds: [k], of the episodes' environments.
+        """
+        raise NotImplementedError
+
+    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
+        """Put genomes [k, W] into slots, and clear all else that these hold."""
+        self._settle(slots)
+        for columns, values in zip(self.held, self.initial(weights, mask, seeds), strict=True):
+            columns.clear(slots) if values is None else columns.put(slots, values)
+
+    def traces(self, slots: Slots) -> Float32:
+        """Return [k, T]: the traces of slots; T = 0 where the network has none."""
+        if self.kept_traces is None:
+            return np.zeros((len(slots), 0), np.float32)
+        self._settle(slots)
+        taken: Float32 = self.kept_traces.take(slots)
+        return taken
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy all that slots hold onto others."""
-        for columns in self._held:
+        self._settle(np.concatenate([sources, targets]))
+        for columns in self.held:
             columns.move(sources, targets)
 
     def step(self, observations: Float32) -> Float32:

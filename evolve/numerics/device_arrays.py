@@ -31,7 +31,7 @@ class DeviceColumns:
 
     def __init__(self, arrays: "DeviceArrays", n: int, dtype: Any) -> None:
         self._arrays = arrays
-        self._n = n
+        self.rows = n
         self._dtype = np.dtype(dtype)
         self._bits = 8 * self._dtype.itemsize
         self._memory = arrays.allocate(arrays.tiles * WIDTH * n * self._dtype.itemsize)
@@ -39,7 +39,7 @@ class DeviceColumns:
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        for part in self._pieces(len(slots), self._n):
+        for part in self._pieces(len(slots), self.rows):
             piece = np.ascontiguousarray(values[part], self._dtype)
             at, numbers = self._arrays.uploads(_numbers(slots[part]), piece)
             self._launch("put", len(piece), at, numbers)
@@ -50,7 +50,7 @@ class DeviceColumns:
 
     def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
         """Return [k, count]: the first numbers of the columns of slots [k], by default all n; waits for them."""
-        count = self._n if count is None else count
+        count = self.rows if count is None else count
         values = np.empty((len(slots), count), self._dtype)
         for part in self._pieces(len(slots), count):
             piece = values[part]
@@ -67,7 +67,7 @@ class DeviceColumns:
     @property
     def most_on_the_way(self) -> int:
         """How many bytes a copy may take of what is on its way, with the numbers of slots."""
-        column = self._n * self._dtype.itemsize
+        column = self.rows * self._dtype.itemsize
         return _rounded(min(self._arrays.slots * column, max(_AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
 
     def _pieces(self, k: int, count: int) -> list[slice]:
@@ -78,7 +78,7 @@ class DeviceColumns:
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:
         if k:
             name = f"{kernel}_{self._bits}"
-            self._arrays.queue.launch(name, k, _COPYING_PARTS, self.address, self._n, *arguments)
+            self._arrays.queue.launch(name, k, _COPYING_PARTS, self.address, self.rows, *arguments)
 
 
 class DeviceArrays:

@@ -64,6 +64,11 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     return function
 
 
+def function_address(function: Any) -> int:
+    """Return where a function of the library is, 0 for None."""
+    return ctypes.cast(function, ADDRESS).value or 0 if function is not None else 0
+
+
 def exists(name: str) -> bool:
     """Return whether the library has a function `evolve_<name>`."""
     return hasattr(_library(), f"evolve_{name}")
@@ -127,12 +132,19 @@ class NativeStep:
     """
 
     def __init__(self, name: str, structure: ctypes.Structure, action_size: int, lanes: int) -> None:
+        self._name = name
         self._structure = structure
         self._address = ctypes.addressof(structure)
         self._actions = action_size
         self._lanes = lanes
         self._step = bind(name, [ADDRESS, ADDRESS, ADDRESS, INT64])
         self._settle = bind(f"{name}_settle", [ADDRESS, ADDRESS, INT64]) if exists(f"{name}_settle") else None
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """Where the functions and the structure are, for a kernel that calls them."""
+        functions = {what: bind(f"{self._name}_{what}") for what in ("places", "advance")} | {"settle": self._settle}
+        return {what: function_address(each) for what, each in functions.items()} | {"network": self._address}
 
     def __call__(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""

@@ -67,7 +67,7 @@ def test_equals_the_formula_to_the_bit(rules, max_norm, every, hidden, O, A, see
     )
     network = PlasticMlp(o, O, A)
     genome, mask = initial(network, seed)
-    inputs, drawn = noise(seed, 7, O), network.initial(np.array([seed]))[0]
+    inputs, drawn = noise(seed, 7, O), network.first_weights(np.array([seed]))[0]
     expected = transcription(o, (O, *hidden, A), genome, mask, drawn, inputs)
     for name in ("numpy", "auto"):
         actions, traces = play(network, genome, inputs, mask, seed, name)
@@ -77,7 +77,7 @@ def test_equals_the_formula_to_the_bit(rules, max_norm, every, hidden, O, A, see
 
 def test_initial_weights_follow_from_the_environments_seed():
     network = PlasticMlp(PlasticMlpOptions(hidden=(30,), initial_scale=0.2), 20, 10)
-    one, again, other = network.initial(np.array([7, 7, 8]))
+    one, again, other = network.first_weights(np.array([7, 7, 8]))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
     uniform = Stream(7, Purpose.INITIAL_WEIGHTS).uniform(900)
@@ -90,7 +90,7 @@ def test_golden_by_hand():
     """O = 2, no hidden layer, A = 1, a rule for each synapse, two steps."""
     network = PlasticMlp(PlasticMlpOptions(hidden=()), 2, 1)
     A, B, C, D, eta = (0.5, -0.25), (0.125, 1.0), (-2.0, 0.75), (0.3, -0.6), (0.1, 2.0)
-    w = network.initial(np.array([11]))[0].astype(np.float64)
+    w = network.first_weights(np.array([11]))[0].astype(np.float64)
     actions, _ = play(network, [*A, *B, *C, *D, *eta], [[1.5, -0.5], [-1.0, 2.0]], seed=11)
     y = np.tanh(1.5 * w[0] - 0.5 * w[1])
     assert actions[0, 0] == pytest.approx(y, rel=1e-6)

@@ -174,22 +174,18 @@ INLINE void forward_tile(const hebbian_dag *dag, int64_t tile, float *nodes, flo
     }
 }
 
-/* One step of the slots of a tile that are live: observations [live, sizes[0]], actions [live, A]. */
-INLINE void hebbian_dag_tile(const hebbian_dag *dag, int64_t tile, const float *observations, float *actions, int64_t live)
+INLINE void hebbian_dag_places(const hebbian_dag *dag, int64_t tile, float **input, float **output)
 {
-    int64_t *at = dag->age + tile * (WIDTH / LANES) + LANE, age = *at;
-    const int64_t O = dag->sizes[0], A = dag->sizes[dag->layers] - 1, before = age ? age - 1 : 0;
-    float *nodes = nodes_of(dag, tile, age);
-    const float *outputs = nodes + (dag->node_rows - A) * WIDTH;
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t o = PART; o < O; o += PARTS)
-            nodes[o * WIDTH + t] = observations[t * O + o];
+    *input = nodes_of(dag, tile, dag->age[tile * (WIDTH / LANES) + LANE]);
+    *output = *input + (dag->node_rows - dag->sizes[dag->layers] + 1) * WIDTH;
+}
+
+INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
+{
+    int64_t *at = dag->age + tile * (WIDTH / LANES) + LANE, age = *at, before = age ? age - 1 : 0;
     BARRIER();
-    forward_tile(dag, tile, nodes, sums_of(dag, tile, age), nodes_of(dag, tile, before), sums_of(dag, tile, before),
-                 age > 0);
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t a = PART; a < A; a += PARTS)
-            actions[t * A + a] = outputs[a * WIDTH + t];
+    forward_tile(dag, tile, nodes_of(dag, tile, age), sums_of(dag, tile, age), nodes_of(dag, tile, before),
+                 sums_of(dag, tile, before), age > 0);
     age++;
     if (!dag->gains && age == dag->history) {
         settle_tile(dag, tile, age);
@@ -199,16 +195,9 @@ INLINE void hebbian_dag_tile(const hebbian_dag *dag, int64_t tile, const float *
         *at = age;
 }
 
-#ifndef __CUDACC__
-/* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. */
-DISPATCH void evolve_hebbian_dag(const hebbian_dag *dag, const float *observations, float *actions, int64_t slots)
-{
-    const int64_t O = dag->sizes[0], A = dag->sizes[dag->layers] - 1;
-    for (int64_t first = 0; first < slots; first += LANES)
-        hebbian_dag_tile(dag, first / LANES, observations + first * O, actions + first * A,
-                         slots - first < LANES ? slots - first : LANES);
-}
+NETWORK(hebbian_dag, net->sizes[0], net->sizes[net->layers] - 1)
 
+#ifndef __CUDACC__
 /* Bring the traces of tiles up to date. */
 DISPATCH void evolve_hebbian_dag_settle(const hebbian_dag *dag, const int64_t *tiles, int64_t count)
 {

@@ -120,18 +120,20 @@ INLINE void lstm_cells(const hebbian_lstm *net, float *cells, lstm_nodes now)
     BARRIER();
 }
 
-/* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
-INLINE void hebbian_lstm_tile(const hebbian_lstm *net, int64_t tile, const float *observations, float *actions,
-                              int64_t live)
+INLINE void hebbian_lstm_places(const hebbian_lstm *net, int64_t tile, float **input, float **output)
+{
+    const lstm_nodes now = lstm_nodes_of(net, tile, net->age[tile * (WIDTH / LANES) + LANE]);
+    *input = now.x;
+    *output = now.action;
+}
+
+INLINE void hebbian_lstm_advance(const hebbian_lstm *net, int64_t tile)
 {
     int64_t *at = net->age + tile * (WIDTH / LANES) + LANE, age = *at;
     const int64_t O = net->observations, H = net->num_cells, A = net->actions;
     const float *weights = net->weights + TILE(tile, net->weight_rows);
     float *cells = net->cells + TILE(tile, H);
     const lstm_nodes now = lstm_nodes_of(net, tile, age), before = lstm_nodes_of(net, tile, age + 1);
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t o = PART; o < O; o += PARTS)
-            now.x[o * WIDTH + t] = observations[t * O + o];
     for (int64_t k = PART; k < H; k += PARTS)
         for (int t = 0; t < LANES; t++)
             now.x[(O + k) * WIDTH + t] = cells[k * WIDTH + t];
@@ -145,12 +147,12 @@ INLINE void hebbian_lstm_tile(const hebbian_lstm *net, int64_t tile, const float
         for (int t = 0; t < LANES; t++)
             total[t] = now.action[a * WIDTH + t];
         tanh_lanes(total, now.action + a * WIDTH);
-        for (int64_t t = 0; t < live; t++)
-            actions[t * A + a] = now.action[a * WIDTH + t];
     }
     if (PART == 0)
         *at = age + 1;
 }
+
+NETWORK(hebbian_lstm, net->observations, net->actions)
 
 /* Make the update of a tile that is due after `age` steps. */
 INLINE void settle_lstm_tile(const hebbian_lstm *net, int64_t tile, int64_t age)
@@ -167,14 +169,6 @@ INLINE void settle_lstm_tile(const hebbian_lstm *net, int64_t tile, int64_t age)
 }
 
 #ifndef __CUDACC__
-/* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. */
-DISPATCH void evolve_hebbian_lstm(const hebbian_lstm *net, const float *observations, float *actions, int64_t slots)
-{
-    for (int64_t first = 0; first < slots; first += LANES)
-        hebbian_lstm_tile(net, first / LANES, observations + first * net->observations, actions + first * net->actions,
-                          slots - first < LANES ? slots - first : LANES);
-}
-
 /* Bring the traces of tiles up to date. */
 DISPATCH void evolve_hebbian_lstm_settle(const hebbian_lstm *net, const int64_t *tiles, int64_t count)
 {

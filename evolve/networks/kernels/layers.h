@@ -21,15 +21,16 @@ INLINE void activate(float *x, int64_t columns)
     BARRIER();
 }
 
-/* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
-INLINE void layered_tile(const layered *net, int64_t tile, const float *observations, float *actions, int64_t live)
+INLINE void layered_places(const layered *net, int64_t tile, float **input, float **output)
 {
-    const int64_t O = net->observations, *last = net->wiring + 4 * (net->layers - 1), A = last[3];
+    *input = net->nodes + TILE(tile, net->node_rows);
+    *output = *input + net->wiring[4 * (net->layers - 1) + 2] * WIDTH;
+}
+
+INLINE void layered_advance(const layered *net, int64_t tile)
+{
     const float *weights = net->weights + TILE(tile, net->weight_rows);
     float *nodes = net->nodes + TILE(tile, net->node_rows);
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t o = PART; o < O; o += PARTS)
-            nodes[o * WIDTH + t] = observations[t * O + o];
     BARRIER();
     for (int64_t layer = 0; layer < net->layers; layer++) {
         const int64_t *at = net->wiring + 4 * layer, rows = at[1], columns = at[3];
@@ -38,9 +39,6 @@ INLINE void layered_tile(const layered *net, int64_t tile, const float *observat
         activate(y, columns);
         weights += rows * columns * WIDTH;
     }
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t a = PART; a < A; a += PARTS)
-            actions[t * A + a] = nodes[(last[2] + a) * WIDTH + t];
     const float *from = nodes + net->feedback[0] * WIDTH;
     float *to = nodes + net->feedback[1] * WIDTH;
     for (int64_t k = PART; k < net->feedback[2]; k += PARTS)
@@ -48,13 +46,4 @@ INLINE void layered_tile(const layered *net, int64_t tile, const float *observat
             to[k * WIDTH + t] = from[k * WIDTH + t];
 }
 
-#ifndef __CUDACC__
-/* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. */
-DISPATCH void evolve_layered(const layered *net, const float *observations, float *actions, int64_t slots)
-{
-    const int64_t O = net->observations, A = net->wiring[4 * (net->layers - 1) + 3];
-    for (int64_t first = 0; first < slots; first += LANES)
-        layered_tile(net, first / LANES, observations + first * O, actions + first * A,
-                     slots - first < LANES ? slots - first : LANES);
-}
-#endif
+NETWORK(layered, net->observations, net->wiring[4 * (net->layers - 1) + 3])

@@ -88,31 +88,19 @@ INLINE void plastic_mlp_update(const plastic_mlp *net, int64_t tile, float *weig
     }
 }
 
-/* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
-INLINE void plastic_mlp_tile(const plastic_mlp *net, int64_t tile, const float *observations, float *actions,
-                             int64_t live)
+INLINE void plastic_mlp_places(const plastic_mlp *net, int64_t tile, float **input, float **output)
 {
-    const int64_t O = net->sizes[0], A = net->sizes[net->layers];
+    *input = net->nodes + TILE(tile, net->node_rows);
+    *output = *input + (net->node_rows - net->sizes[net->layers]) * WIDTH;
+}
+
+INLINE void plastic_mlp_advance(const plastic_mlp *net, int64_t tile)
+{
     float *weights = net->weights + TILE(tile, net->weight_rows);
     float *nodes = net->nodes + TILE(tile, net->node_rows);
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t o = PART; o < O; o += PARTS)
-            nodes[o * WIDTH + t] = observations[t * O + o];
     BARRIER();
     plastic_mlp_forward(net, weights, nodes);
-    for (int64_t t = 0; t < live; t++)
-        for (int64_t a = PART; a < A; a += PARTS)
-            actions[t * A + a] = nodes[(net->node_rows - A + a) * WIDTH + t];
     plastic_mlp_update(net, tile, weights, nodes);
 }
 
-#ifndef __CUDACC__
-/* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. */
-DISPATCH void evolve_plastic_mlp(const plastic_mlp *net, const float *observations, float *actions, int64_t slots)
-{
-    const int64_t O = net->sizes[0], A = net->sizes[net->layers];
-    for (int64_t first = 0; first < slots; first += LANES)
-        plastic_mlp_tile(net, first / LANES, observations + first * O, actions + first * A,
-                         slots - first < LANES ? slots - first : LANES);
-}
-#endif
+NETWORK(plastic_mlp, net->sizes[0], net->sizes[net->layers])

@@ -54,6 +54,21 @@ int evolve_lanes(void) { return LANES; }
 /* The place of a tile's first row for the caller, in an array of `rows` rows per tile. */
 #define TILE(tile, rows) ((tile) * (rows) * WIDTH + LANE)
 
+/* Between numbers that lie slot by slot, values [live, n], and rows of a tile. */
+INLINE void put_rows(float *rows, const float *values, int64_t n, int64_t live)
+{
+    for (int64_t t = 0; t < live; t++)
+        for (int64_t i = PART; i < n; i += PARTS)
+            rows[i * WIDTH + t] = values[t * n + i];
+}
+
+INLINE void take_rows(const float *rows, float *values, int64_t n, int64_t live)
+{
+    for (int64_t t = 0; t < live; t++)
+        for (int64_t i = PART; i < n; i += PARTS)
+            values[t * n + i] = rows[i * WIDTH + t];
+}
+
 /* The place of number i of a slot's n, in an array that is not stepped tile by tile: slot after slot on a CPU, whose
  * registers run along the numbers of a slot; in columns on a device. */
 #ifdef __CUDACC__

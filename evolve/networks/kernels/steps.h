@@ -1,0 +1,36 @@
+/* What each network has: NAME_places says where a tile's observations and actions lie, as rows, and NAME_advance makes the
+ * step between them. */
+
+/* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
+#define TILE_STEP(name, O, A)                                                                                          \
+    INLINE void name##_tile(const name *net, int64_t tile, const float *observations, float *actions, int64_t live)    \
+    {                                                                                                                  \
+        float *input, *output;                                                                                         \
+        name##_places(net, tile, &input, &output);                                                                     \
+        put_rows(input, observations, O, live);                                                                        \
+        name##_advance(net, tile);                                                                                     \
+        take_rows(output, actions, A, live);                                                                           \
+    }
+
+#ifdef __CUDACC__
+#define NETWORK(name, O, A) TILE_STEP(name, O, A)
+#else
+/* The functions of a network on a CPU; the first advances `slots` slots, observations [slots, O] -> actions [slots, A]. */
+#define NETWORK(name, O, A)                                                                                            \
+    DISPATCH void evolve_##name##_advance(const name *net, int64_t tile) { name##_advance(net, tile); }                \
+    void evolve_##name##_places(const name *net, int64_t tile, float **input, float **output)                          \
+    {                                                                                                                  \
+        name##_places(net, tile, input, output);                                                                       \
+    }                                                                                                                  \
+    void evolve_##name(const name *net, const float *observations, float *actions, int64_t slots)                      \
+    {                                                                                                                  \
+        for (int64_t first = 0; first < slots; first += LANES) {                                                       \
+            const int64_t live = slots - first < LANES ? slots - first : LANES;                                        \
+            float *input, *output;                                                                                     \
+            name##_places(net, first / LANES, &input, &output);                                                        \
+            put_rows(input, observations + first * (O), O, live);                                                      \
+            evolve_##name##_advance(net, first / LANES);                                                               \
+            take_rows(output, actions + first * (A), A, live);                                                         \
+        }                                                                                                              \
+    }
+#endif

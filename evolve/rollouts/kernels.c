@@ -1,0 +1,19 @@
+/* The native kernels, all in one compilation unit.
+ *
+ * It lies with the rollouts, above the generic kernels, because it includes those of each network: the
+ * package of portable arithmetic knows none of them, although the built library, evolve.numerics._kernels, lies there,
+ * where it is loaded. It is one unit so that the generic functions are inlined into the step of each network.
+ */
+#include "../numerics/kernels/lanes.h"
+#include "../numerics/kernels/exact.h"
+#include "../numerics/kernels/normal.h"
+#include "../numerics/kernels/philox.h"
+#include "../numerics/kernels/sums.h"
+#include "../numerics/kernels/fingerprints.h"
+#include "../numerics/kernels/normalization.h"
+
+#include "../networks/kernels/steps.h"
+#include "../networks/kernels/hebbian_dag.h"
+#include "../networks/kernels/hebbian_lstm.h"
+#include "../networks/kernels/layers.h"
+#include "../networks/kernels/plastic_mlp.h"
