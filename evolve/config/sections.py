@@ -37,7 +37,7 @@ class EnvOptions(Options):
     """
 
     id: str = Field("CartPole-v1", min_length=1)
-    engine: Literal["gymnasium", "envpool"] = "gymnasium"
+    engine: Literal["gymnasium", "envpool", "exact"] = "gymnasium"
     kwargs: Kwargs = Field({})
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None

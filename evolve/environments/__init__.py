@@ -1,4 +1,4 @@
-"""Environments: the only package that imports Gymnasium and EnvPool.
+"""Environments: the only package that imports Gymnasium and EnvPool; and exact ones of our own.
 
 `make` returns an `Engine`, which runs the episodes of one environment side by side; `ENGINES` lists the kinds of them.
 `register_task` turns a function into an environment.
@@ -8,16 +8,23 @@ from evolve.config import EnvOptions
 from evolve.environments.bare import replay
 from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
+from evolve.environments.exact import TASKS, AnyTask
+from evolve.environments.exact_engine import ExactEngine, exact_task
 from evolve.environments.factory import is_quick, registered_ids, registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.environments.repeatable import check
+from evolve.environments.task_slots import CompiledSlots, step_limit
 
 __all__ = [
     "ENGINES",
+    "TASKS",
+    "AnyTask",
+    "CompiledSlots",
     "Engine",
+    "ExactEngine",
     "Mode",
     "Recorder",
     "Recording",
@@ -25,6 +32,7 @@ __all__ = [
     "check_drawable",
     "chunk_seconds",
     "drawn",
+    "exact_task",
     "has_display",
     "is_quick",
     "make",
@@ -32,10 +40,15 @@ __all__ = [
     "register_task",
     "registered_ids",
     "replay",
+    "step_limit",
     "without_display",
 ]
 
-ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine]] = {"gymnasium": GymnasiumEngine, "envpool": EnvPoolEngine}
+ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine | ExactEngine]] = {
+    "gymnasium": GymnasiumEngine,
+    "envpool": EnvPoolEngine,
+    "exact": ExactEngine,
+}
 
 
 def chunk_seconds(options: EnvOptions) -> float:
@@ -47,9 +60,22 @@ def max_episode_steps(options: EnvOptions) -> int | None:
     """Return how many steps an episode has at most; None where the environment does not say."""
     if options.max_episode_steps is not None:
         return options.max_episode_steps
+    if options.engine == "exact":
+        return step_limit(exact_task(options))
     return envpool_limit(options.id) if options.engine == "envpool" else registered_limit(options.id)
 
 
-def make(options: EnvOptions, slots: int) -> Engine:
-    """Return a new engine with B = `slots` slots. Raises InputError for an environment that cannot be made."""
+def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
+    """Return a new engine.
+
+    Args:
+        options: Of the environment.
+        slots: B.
+        compiled: Whether exact tasks are stepped by the native kernels, where they were built. The bits are the same.
+
+    Raises:
+        InputError: The environment cannot be made.
+    """
+    if options.engine == "exact":
+        return ExactEngine(options, slots, compiled)
     return ENGINES[options.engine](options, slots)

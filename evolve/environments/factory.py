@@ -9,6 +9,7 @@ from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredE
 
 from evolve.config import EnvOptions, nearest
 from evolve.config.extras import install
+from evolve.environments.exact import TASKS
 from evolve.errors import FAILURES, InputError, one_line
 
 _Env = gymnasium.Env[Any, Any]
@@ -63,16 +64,18 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
 
 
 def registered_ids() -> list[str]:
-    """Return the environments that are registered, the newest version of each."""
+    """Return the environments that are registered, the newest version of each, and the exact tasks."""
     newest = {
         (spec.namespace, spec.name): spec.id
         for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
     }
-    return sorted(newest.values())
+    return sorted({*newest.values(), *TASKS})
 
 
 def is_quick(options: EnvOptions) -> bool:
-    """Return whether an environment is one of those of Gymnasium that take microseconds for a step."""
+    """Return whether an environment is an exact one, or one of those of Gymnasium that take microseconds for a step."""
+    if options.engine == "exact":
+        return True
     if options.wrappers or options.id not in gymnasium.registry:
         return False
     return str(gymnasium.registry[options.id].entry_point).startswith(_QUICK)
@@ -111,6 +114,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         raise InputError(argument, expected, f"{options.id} ({error})", cure) from None
     except (UnregisteredEnv, DeprecatedEnv):
         cure = f"{nearest(options.id, gymnasium.registry)} {_module_cure(options.id)}".strip()
+        if options.id in TASKS:
+            cure = 'The exact engine has it: env.engine="exact".'
         raise InputError(argument, "a registered environment", options.id, cure) from None
     except ModuleNotFoundError as error:
         cure = "Modules are looked for in the working directory and on PYTHONPATH."

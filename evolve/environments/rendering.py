@@ -11,6 +11,7 @@ from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
 from evolve.environments.gymnasium_engine import GymnasiumEngine
+from evolve.environments.pictures import has_picture
 from evolve.errors import InputError
 
 Mode = Literal["rgb_array", "human"]
@@ -45,18 +46,26 @@ def without_display() -> None:
 
 def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
     """Return the options of the same environment that draws itself. Raises InputError when it cannot."""
+    if options.engine == "exact":
+        if mode == "human" or not has_picture(options.id):
+            cure = 'Draw it as frames: mode="rgb_array".' if has_picture(options.id) else ""
+            raise InputError("env.engine", _expected(mode), f"{options.id} of the exact engine", cure)
+        return options
     if options.engine == "envpool":
         if mode == "human" or not can_draw(options.id):
-            expected = f"an environment that can be drawn {'in a window' if mode == 'human' else 'as frames'}"
             namesake = "Its Gymnasium namesake can be, but plays other episodes."
             cure = 'Draw it as frames: mode="rgb_array".' if can_draw(options.id) else namesake
-            raise InputError("env.engine", expected, f"{options.id} of EnvPool", cure)
+            raise InputError("env.engine", _expected(mode), f"{options.id} of EnvPool", cure)
         return _with(options, {"render_mode": mode})
     env = make_or_explain(options, maker(options))
     _check(env, options, mode)
     camera = _camera(env) if not {"camera_id", "camera_name"} & set(options.kwargs) else {}
     env.close()
     return _with(options, {"render_mode": mode} | camera)
+
+
+def _expected(mode: Mode) -> str:
+    return f"an environment that can be drawn {'in a window' if mode == 'human' else 'as frames'}"
 
 
 def check_drawable(options: EnvOptions) -> bool:
@@ -66,6 +75,8 @@ def check_drawable(options: EnvOptions) -> bool:
     """
     if options.engine == "envpool":
         return can_draw(options.id)
+    if options.engine == "exact":
+        return has_picture(options.id)
     env = make_or_explain(options, maker(options))
     modes = env.unwrapped.metadata.get("render_modes") or []
     env.close()

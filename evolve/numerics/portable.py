@@ -11,7 +11,8 @@ from evolve.shapes import Float32, Float64
 
 _LN2 = 0.69314718055994530942
 _LOG2E = 1.0 / _LN2
-_ROUND = 1.5 * 2.0**52
+ROUND = 1.5 * 2.0**52
+"""Added to a number it leaves the nearest integer in the low bits."""
 _NARROW = 100
 # Taylor coefficients 1/k!, k = 9 … 1: for |r| ≤ ln(2)/2 the remainder is below 8e-12 of r.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
@@ -20,8 +21,8 @@ _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
     """Return (s, p) with exp(x) = s + s·p, s a power of two and p = expm1 of the reduced argument."""
     # Adding 1.5·2^52 rounds to the nearest integer n and leaves it in the low mantissa bits, NaN included.
-    shifted = x * _LOG2E + _ROUND
-    r = x - (shifted - _ROUND) * _LN2
+    shifted = x * _LOG2E + ROUND
+    r = x - (shifted - ROUND) * _LN2
     p = r * _EXPM1[0]
     for coefficient in _EXPM1[1:-1]:
         p += coefficient
@@ -52,6 +53,14 @@ def sigmoid(x: Float32) -> Float32:
         return (1.0 / (1.0 + (s + s * p))).astype(np.float32)
 
 
+def polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
+    """Return the value at x, coefficients from the highest power down, by Horner's rule."""
+    value = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
+    return value
+
+
 def log(x: Float64) -> Float64:
     """Return the natural logarithm of positive normal x, within 2 ulp: 2·atanh((m-1)/(m+1)) + e·ln 2."""
     bits = x.view(np.int64)
@@ -70,13 +79,8 @@ def log(x: Float64) -> Float64:
 
 
 def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Float64:
-    """Return the quotient of two polynomials, coefficients from the highest power down, by Horner's rule."""
-    top = np.full_like(x, numerator[0])
-    bottom = np.full_like(x, denominator[0])
-    for a, b in zip(numerator[1:], denominator[1:], strict=True):
-        top = top * x + a
-        bottom = bottom * x + b
-    return top / bottom
+    """Return the quotient of two polynomials, see `polynomial`."""
+    return polynomial(x, numerator) / polynomial(x, denominator)
 
 
 # Wichura (1988), Algorithm AS 241, PPND16: coefficients a…b (centre), c…d (tail), e…f (far tail).

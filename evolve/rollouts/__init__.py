@@ -14,6 +14,7 @@ from evolve.rollouts.episodes import (
     generation_keys,
     join,
 )
+from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.halves import AnyRollout, RolloutInHalves
 from evolve.rollouts.normalization import Moments
 from evolve.rollouts.queue import EpisodeQueue
@@ -27,6 +28,7 @@ __all__ = [
     "EpisodeFailure",
     "EpisodeQueue",
     "EpisodeResults",
+    "ExactRollout",
     "Moments",
     "PopulationResults",
     "ResultsCollector",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.rollout import Rollout
 
@@ -74,4 +75,4 @@ class RolloutInHalves:
             half.call_on_fault(callback)
 
 
-AnyRollout = Rollout | RolloutInHalves
+AnyRollout = Rollout | RolloutInHalves | ExactRollout

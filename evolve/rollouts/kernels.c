@@ -1,13 +1,14 @@
 /* The native kernels, all in one compilation unit.
  *
- * It lies with the rollouts, above the generic kernels, because it includes those of each network: the
+ * It lies with the rollouts, above the generic kernels, because it includes those of each network and each exact task: the
  * package of portable arithmetic knows none of them, although the built library, evolve.numerics._kernels, lies there,
- * where it is loaded. It is one unit so that the generic functions are inlined into the step of each network.
+ * where it is loaded. It is one unit so that the generic functions are inlined into the step of each network and task.
  */
 #include "../numerics/kernels/lanes.h"
 #include "../numerics/kernels/exact.h"
 #include "../numerics/kernels/normal.h"
 #include "../numerics/kernels/philox.h"
+#include "../numerics/kernels/draws.h"
 #include "../numerics/kernels/sums.h"
 #include "../numerics/kernels/fingerprints.h"
 #include "../numerics/kernels/normalization.h"
@@ -17,3 +18,15 @@
 #include "../networks/kernels/hebbian_lstm.h"
 #include "../networks/kernels/layers.h"
 #include "../networks/kernels/plastic_mlp.h"
+
+#include "../environments/kernels/tasks.h"
+#include "../environments/kernels/acrobot.h"
+#include "../environments/kernels/bandit.h"
+#include "../environments/kernels/cart_pole.h"
+#include "../environments/kernels/cues.h"
+#include "../environments/kernels/mountain_car.h"
+#include "../environments/kernels/pendulum.h"
+#include "../environments/kernels/reversal.h"
+#include "../environments/kernels/t_maze.h"
+
+#include "kernels/play.h"

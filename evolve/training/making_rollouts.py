@@ -6,9 +6,10 @@ from functools import partial
 from evolve import environments, networks
 from evolve.config import Config
 from evolve.errors import InputError
-from evolve.numerics import backend
+from evolve.networks.slot_arrays import SlotArrays
+from evolve.numerics import backend, native
 from evolve.numerics.device import WIDTH, DeviceMemoryError, device
-from evolve.rollouts import AnyRollout, EpisodeQueue, Rollout, RolloutInHalves
+from evolve.rollouts import AnyRollout, EpisodeQueue, ExactRollout, Rollout, RolloutInHalves
 from evolve.rollouts.inference import make_inference
 from evolve.training.experiment import Experiment, load_config
 
@@ -21,7 +22,10 @@ def make_rollout(text: str) -> AnyRollout:
 def rollout_of(config: Config) -> AnyRollout:
     """Return the rollout of a configuration. Raises InputError when it cannot be made here."""
     slots = config.compute.slots or 1
-    if backend(config.compute.backend) != "cupy":
+    chosen = backend(config.compute.backend)
+    if chosen == "native" and config.env.engine == "exact":
+        return _exact_rollout(config, slots) or _rollout(config, slots)
+    if chosen != "cupy":
         return _rollout(config, slots)
     try:
         if slots == 1:
@@ -71,14 +75,25 @@ def _needed(experiment: Experiment, slots: int) -> int:
     return needed
 
 
+def _exact_rollout(config: Config, slots: int) -> ExactRollout | None:
+    """Return the rollout that plays whole episodes natively, None for a network that has no kernel."""
+    task = environments.exact_task(config.env)
+    network = networks.make(config.network, task.observation_size, task.action_size)
+    batch = network.batch(native.lanes(), "native")
+    if not isinstance(batch, SlotArrays):
+        return None
+    return ExactRollout(task, batch, slots, config.env.max_episode_seconds, config.normalize_observations)
+
+
 def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:
-    engine = environments.make(config.env, slots)
+    chosen = backend(config.compute.backend)
+    engine = environments.make(config.env, slots, compiled=chosen != "numpy")
     network = networks.make(config.network, engine.observation_size, engine.action_size)
     return Rollout(
         engine,
         network,
         slots,
-        backend(config.compute.backend),
+        chosen,
         config.env.max_episode_seconds,
         config.normalize_observations,
         config.compute.check,

@@ -32,7 +32,8 @@ def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = Non
     """Return an engine of one slot for such an episode; it draws itself where a mode is given. Raises InputError."""
     of = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
     options = of.config.env
-    return environments.make(options if mode is None else environments.drawn(options, mode), slots=1)
+    shown = options if mode is None else environments.drawn(options, mode)
+    return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
 
 
 def play(

@@ -42,6 +42,8 @@ NOT_IN_ENVPOOL = {"Taxi-v4", "toys:Switches-v0", "toys:Memory-v0"}
 @pytest.fixture(params=[(name, e) for name in environments.ENGINES for e in ENVIRONMENTS], ids=str)
 def options(request):
     engine, name = request.param
+    if engine == "exact" and name not in environments.TASKS:
+        pytest.skip("there is no such exact task")
     if engine == "envpool":
         pytest.importorskip("envpool")
         name = "Taxi-v3" if name == "Taxi-v4" else name
@@ -151,6 +153,12 @@ def test_episode_length_can_be_limited():
         ({"id": "BipedalWalker-v2", "engine": "envpool"}, 'BipedalWalker-v3.* Or use env.engine="gymnasium"'),
         ({"id": "Pendulum-v1", "engine": "envpool", "kwargs": {"mass": 2}}, "env.kwargs"),
         ({"id": "Pendulum-v1", "engine": "envpool", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
+        ({"id": "BipedalWalker-v3", "engine": "exact"}, 'Known: Acrobot-v1, .* Or use env.engine="gymnasium"'),
+        ({"id": "Cues-v0"}, 'The exact engine has it: env.engine="exact"'),
+        ({"id": "Pendulum-v1", "engine": "exact", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
+        ({"id": "Pendulum-v1", "engine": "exact", "kwargs": {"g": 9.8}}, "env.kwargs.g"),
+        ({"id": "Cues-v0", "engine": "exact", "kwargs": {"cues": 63}}, "env.kwargs.cues: expected .* 62, got 63"),
+        ({"id": "TMaze-v0", "engine": "exact", "kwargs": {"trials": 19}}, "at least 5 trials for each of the 4 parts"),
     ],
 )
 def test_what_cannot_be_made_is_refused(options, message):

@@ -22,7 +22,7 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("-e", "--env", dest="env.id", metavar="ID", help="environment")
-    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium or envpool")
+    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact")
     add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
     add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
     add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")

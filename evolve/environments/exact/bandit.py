@@ -1,0 +1,75 @@
+"""Bandit: arms that give 1 with chances which are drawn anew for each life (Wang et al., 2016; Duan et al., 2016).
+
+In each of `pulls` trials the network pulls an arm, that of its largest output; then it sees in a second step, whose
+outputs are ignored, which arm it pulled and what that gave (±1). Chances are uniform on (0, 1). The return is the sum
+of what the arms gave.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.environments.exact.task import MOST_OBSERVATIONS, Draws, ExactTask, Moved, largest
+from evolve.shapes import Float32, Float64
+
+
+class BanditOptions(Options):
+    """Settings: the arms, and how often the network pulls one."""
+
+    arms: int = Field(5, ge=2, le=MOST_OBSERVATIONS - 3)
+    pulls: int = Field(100, ge=1, le=100_000)
+
+
+@dataclass(frozen=True)
+class Bandit(ExactTask[BanditOptions]):
+    """States: the chance of each arm, the arm pulled (-1 before), and what it gave."""
+
+    kernel = "bandit"
+    settings = BanditOptions
+
+    @property
+    def observation_size(self) -> int:
+        """Whether to pull, whether to look, the arm pulled, and what it gave."""
+        return self.options.arms + 3
+
+    @property
+    def action_size(self) -> int:
+        """One output for each arm."""
+        return self.options.arms
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return self.options.arms + 2
+
+    @property
+    def limit(self) -> int:
+        """Two steps for each pull."""
+        return 2 * self.options.pulls
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The pulls of an episode."""
+        return (float(self.options.pulls),)
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [S, k] in which episodes begin."""
+        none = np.zeros(len(draws.seeds))
+        return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), none - 1, none])
+
+    def observe(self, states: Float64) -> Float64:
+        """Return whether to pull, whether to look, the arm pulled, and what it gave."""
+        *_, pulled, given = states
+        arms = np.arange(self.options.arms)[:, None] == pulled
+        return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Pull an arm, or go on to the next trial."""
+        *chances, pulled, given = states
+        arm = largest(outputs)
+        pulling = pulled < 0
+        hit = np.where(draws.in_step() < states[arm, np.arange(len(arm))], 1.0, 0.0)
+        after = [*chances, np.where(pulling, arm, -1.0), np.where(pulling, hit, given)]
+        return Moved(np.stack(after), np.where(pulling, hit, 0.0), draws.steps + 1 >= self.limit)

@@ -1,0 +1,141 @@
+"""What an exact task is: a frozen description with the array reference of its episodes.
+
+States are arrays [S, k] of float64, one column for each of k episodes. Every operation is one of IEEE 754, rounded on
+its own, so that the kernels, which do the same in the same order, give the same bits.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from evolve.config import Options
+from evolve.numerics.draws import draws
+from evolve.shapes import Bool, Float32, Float64, Int64
+
+MOST_OBSERVATIONS = 64
+"""Of the kernels."""
+_FIRST_OF_STEPS = 64
+
+
+class NoOptions(Options):
+    """A task without settings."""
+
+
+class Moved(NamedTuple):
+    """What a step gives: states [S, k], rewards [k], and whether the task is over [k]."""
+
+    states: Float64
+    rewards: Float64
+    over: Bool
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.draws`.
+
+    seeds: [k], of their environments. steps: [k], which each has taken.
+    """
+
+    seeds: Int64
+    steps: Int64
+
+    def number(self, number: int) -> Float64:
+        """Return [k]: number `number` (below 64) of those for the beginning of an episode."""
+        return draws(self.seeds, np.full_like(self.seeds, number))
+
+    def between(self, number: int, low: float, high: float) -> Float64:
+        """Return [k]: such numbers from low to high."""
+        return low + (high - low) * self.number(number)
+
+    def in_step(self) -> Float64:
+        """Return [k]: the numbers that belong to the step that is being taken."""
+        return draws(self.seeds, _FIRST_OF_STEPS + self.steps)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+@dataclass(frozen=True)
+class ExactTask(Generic[OptionsT]):
+    """A task with its settings.
+
+    options: those of `env.kwargs`. action_scale: `env.action_scale`. max_episode_steps: the limit of steps of an
+    episode where it is not the task's own, `limit`.
+    """
+
+    options: OptionsT
+    action_scale: float = 1.0
+    max_episode_steps: int | None = None
+
+    kernel: ClassVar[str]
+    """The name of its functions in C."""
+    settings: ClassVar[type[Options]] = NoOptions
+    discrete: ClassVar[bool] = True
+    """Whether an action is a whole number, that of the largest output."""
+    fps: ClassVar[float] = 50.0
+
+    @property
+    def observation_size(self) -> int:
+        """O."""
+        raise NotImplementedError
+
+    @property
+    def action_size(self) -> int:
+        """A."""
+        raise NotImplementedError
+
+    @property
+    def state_size(self) -> int:
+        """S, the numbers of a state."""
+        raise NotImplementedError
+
+    @property
+    def limit(self) -> int:
+        """The steps of an episode at most, unless others are set."""
+        raise NotImplementedError
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The numbers that the kernel needs of the settings."""
+        return ()
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [S, k] in which episodes begin."""
+        raise NotImplementedError
+
+    def observe(self, states: Float64) -> Float64:
+        """Return [O, k]: what is seen, before it is rounded to float32."""
+        raise NotImplementedError
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Return what becomes of states [S, k] by network outputs [k, A]."""
+        raise NotImplementedError
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return [k] or [k, A]: the actions that outputs [k, A] stand for."""
+        return largest(outputs)
+
+
+AnyTask = ExactTask[Any]
+
+
+def largest(outputs: Float32) -> Int64:
+    """Return [k]: the largest of outputs [k, A], the first of equals; a NaN is none, unless it is the first."""
+    best = np.zeros(len(outputs), np.int64)
+    highest = outputs[:, 0]
+    for number in range(1, outputs.shape[1]):
+        higher = outputs[:, number] > highest
+        best = np.where(higher, number, best)
+        highest = np.where(higher, outputs[:, number], highest)
+    return best
+
+
+def bounded(outputs: Float32) -> Float64:
+    """Return outputs within [-1, 1] as float64; 0 for NaN."""
+    return np.where(np.isnan(outputs), 0.0, clipped(outputs.astype(np.float64), -1.0, 1.0))
+
+
+def clipped(x: Float64, low: float, high: float) -> Float64:
+    """Return x between low and high."""
+    return np.where(x < low, low, np.where(x > high, high, x))

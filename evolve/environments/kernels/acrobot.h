@@ -1,0 +1,93 @@
+/* Acrobot; environments/exact/acrobot.py is its definition. Rows: angle 1, its sine and cosine, angle 2, its sine and cosine,
+ * both speeds. */
+
+INLINE void acrobot_begin(const task *at, int64_t slot, double *state, int64_t t)
+{
+    STATE(0) = draw_between(at, slot, 0, -0.1, 0.1);
+    STATE(3) = draw_between(at, slot, 1, -0.1, 0.1);
+    STATE(6) = draw_between(at, slot, 2, -0.1, 0.1);
+    STATE(7) = draw_between(at, slot, 3, -0.1, 0.1);
+    keep_sincos(state, 0, t);
+    keep_sincos(state, 3, t);
+}
+
+INLINE void acrobot_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+{
+    for (int t = 0; t < LANES; t++) {
+        SEEN(0) = (float)STATE(2);
+        SEEN(1) = (float)STATE(1);
+        SEEN(2) = (float)STATE(5);
+        SEEN(3) = (float)STATE(4);
+        SEEN(4) = (float)STATE(6);
+        SEEN(5) = (float)STATE(7);
+    }
+}
+
+/* The derivatives of both speeds, from a state whose rows are like those above. */
+INLINE void acrobot_accelerations(const double *state, const double *torque, double *one, double *two)
+{
+    for (int t = 0; t < LANES; t++) {
+        const double sine = STATE(4), cosine = STATE(5), w1 = STATE(6), w2 = STATE(7);
+        const double d1 = 2.25 + (1.25 + cosine), d2 = 1.25 + 0.5 * cosine;
+        const double phi2 = 4.9 * (STATE(1) * cosine + STATE(2) * sine);
+        const double phi1 = ((14.7 * STATE(1) - 0.5 * (w2 * w2) * sine) - w2 * w1 * sine) + phi2;
+        const double share = d2 / d1;
+        two[t] = (((torque[t] + share * phi1) - 0.5 * (w1 * w1) * sine) - phi2) / (1.25 - d2 * share);
+        one[t] = -(d2 * two[t] + phi1) / d1;
+    }
+}
+
+/* A state that is `step` seconds after another, by its speeds w and accelerations a. */
+INLINE void acrobot_ahead(const double *state, const double *w1, const double *w2, const double *a1, const double *a2,
+                          double step, double *ahead)
+{
+    for (int t = 0; t < LANES; t++) {
+        ahead[t] = STATE(0) + step * w1[t];
+        ahead[3 * WIDTH + t] = STATE(3) + step * w2[t];
+        ahead[6 * WIDTH + t] = STATE(6) + step * a1[t];
+        ahead[7 * WIDTH + t] = STATE(7) + step * a2[t];
+    }
+    sincos_lanes(ahead, ahead + WIDTH, ahead + 2 * WIDTH);
+    sincos_lanes(ahead + 3 * WIDTH, ahead + 4 * WIDTH, ahead + 5 * WIDTH);
+}
+
+INLINE double acrobot_wrapped(double angle)
+{
+    angle = angle > PI ? angle - TWO_PI : angle < -PI ? angle + TWO_PI : angle;
+    return angle > PI ? angle - TWO_PI : angle < -PI ? angle + TWO_PI : angle;
+}
+
+#define WEIGHED(k) (0.2 / 6.0) * (((k(0) + 2.0 * k(1)) + 2.0 * k(2)) + k(3))
+#define SPEED_1(i) (i ? ahead[i - 1][6 * WIDTH + t] : STATE(6))
+#define SPEED_2(i) (i ? ahead[i - 1][7 * WIDTH + t] : STATE(7))
+#define FASTER_1(i) a1[i][t]
+#define FASTER_2(i) a2[i][t]
+
+INLINE void acrobot_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+                  double *RESTRICT rewards, uint8_t *RESTRICT ended)
+{
+    double torque[LANES], a1[4][LANES], a2[4][LANES], ahead[3][8 * WIDTH];
+    for (int t = 0; t < LANES; t++)
+        torque[t] = direction(outputs, t);
+    acrobot_accelerations(state, torque, a1[0], a2[0]);
+    acrobot_ahead(state, state + 6 * WIDTH, state + 7 * WIDTH, a1[0], a2[0], 0.1, ahead[0]);
+    acrobot_accelerations(ahead[0], torque, a1[1], a2[1]);
+    acrobot_ahead(state, ahead[0] + 6 * WIDTH, ahead[0] + 7 * WIDTH, a1[1], a2[1], 0.1, ahead[1]);
+    acrobot_accelerations(ahead[1], torque, a1[2], a2[2]);
+    acrobot_ahead(state, ahead[1] + 6 * WIDTH, ahead[1] + 7 * WIDTH, a1[2], a2[2], 0.2, ahead[2]);
+    acrobot_accelerations(ahead[2], torque, a1[3], a2[3]);
+    for (int t = 0; t < LANES; t++) {
+        STATE(0) = acrobot_wrapped(STATE(0) + WEIGHED(SPEED_1));
+        STATE(3) = acrobot_wrapped(STATE(3) + WEIGHED(SPEED_2));
+        STATE(6) = clipped(STATE(6) + WEIGHED(FASTER_1), -2.0 * TWO_PI, 2.0 * TWO_PI);
+        STATE(7) = clipped(STATE(7) + WEIGHED(FASTER_2), -4.5 * TWO_PI, 4.5 * TWO_PI);
+    }
+    sincos_lanes(state, state + WIDTH, state + 2 * WIDTH);
+    sincos_lanes(state + 3 * WIDTH, state + 4 * WIDTH, state + 5 * WIDTH);
+    for (int t = 0; t < LANES; t++) {
+        ended[t] = -STATE(2) - (STATE(2) * STATE(5) - STATE(1) * STATE(4)) > 1.0;
+        rewards[t] = ended[t] ? 0.0 : -1.0;
+    }
+}
+
+TASK(acrobot)

@@ -1,0 +1,65 @@
+/* Cues; environments/exact/cues.py is its definition. Rows: of each cue its right answer, and how often it is still to come;
+ * the cue shown, the arm chosen (0 before), and whether it was right. Options: presentations of each cue. */
+#define CUES (at->num_observations - 2)
+#define SHOWN STATE(2 * CUES)
+#define ARM STATE(2 * CUES + 1)
+#define RIGHT STATE(2 * CUES + 2)
+
+/* Show one of the presentations that are left, each as likely as another; u is in (0, 1). */
+INLINE void cues_show(const task *at, double *state, int64_t t, double u)
+{
+    double left = 0.0;
+    for (int64_t cue = 0; cue < CUES; cue++)
+        left = left + STATE(CUES + cue);
+    double place = u * left;
+    int64_t shown = 0;
+    for (int64_t cue = 0; cue < CUES - 1 && shown == cue; cue++)
+        if (place >= STATE(CUES + cue)) {
+            place = place - STATE(CUES + cue);
+            shown = cue + 1;
+        }
+    STATE(CUES + shown) = STATE(CUES + shown) - 1.0;
+    SHOWN = (double)shown;
+    ARM = 0.0;
+    RIGHT = 0.0;
+}
+
+INLINE void cues_begin(const task *at, int64_t slot, double *state, int64_t t)
+{
+    for (int64_t cue = 0; cue < CUES; cue++) {
+        STATE(cue) = draw(at->seeds[slot], cue) < 0.5 ? -1.0 : 1.0;
+        STATE(CUES + cue) = at->options[0];
+    }
+    cues_show(at, state, t, draw(at->seeds[slot], FIRST_OF_STEPS - 1));
+}
+
+INLINE void cues_observe(const task *at, const double *RESTRICT state, float *RESTRICT rows)
+{
+    for (int64_t cue = 0; cue < CUES; cue++)
+        for (int t = 0; t < LANES; t++)
+            SEEN(cue) = SHOWN == (double)cue ? 1.0f : 0.0f;
+    for (int t = 0; t < LANES; t++) {
+        SEEN(CUES) = (float)ARM;
+        SEEN(CUES + 1) = (float)RIGHT;
+    }
+}
+
+INLINE void cues_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
+                  double *RESTRICT rewards, uint8_t *RESTRICT ended)
+{
+    for (int t = 0; t < LANES; t++) {
+        const int64_t step = at->steps[first + t];
+        rewards[t] = 0.0;
+        ended[t] = step + 1 >= 2 * CUES * (int64_t)at->options[0];
+        if (ARM == 0.0) {
+            ARM = OUTPUT(0) > 0.0f ? 1.0 : -1.0;
+            RIGHT = ARM == STATE((int64_t)SHOWN) ? 1.0 : -1.0;
+            rewards[t] = RIGHT > 0.0 ? 1.0 / ((double)CUES * at->options[0]) : 0.0;
+        } else if (!ended[t])
+            cues_show(at, state, t, draw_in_step(at, first + t));
+    }
+}
+#undef ARM
+#undef RIGHT
+
+TASK(cues)

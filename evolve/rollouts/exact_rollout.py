@@ -1,0 +1,116 @@
+"""A rollout of an exact task by the native kernels: one call plays many episodes to their end.
+
+Network, environment, normalization, fingerprints and the next episodes of free slots are all in that call, which plays
+one tile of slots: all that it works on stays in the first cache. It keeps the interface of `Rollout`, and its bits.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from evolve.environments import AnyTask
+from evolve.networks.slot_arrays import SlotArrays
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.play import Feed, NativePlay
+from evolve.rollouts.queue import EpisodeQueue
+from evolve.rollouts.results import join_descriptions
+from evolve.shapes import Int64
+
+_CALL_SECONDS = 0.004
+"""How long a call should take, so that a worker looks for messages often enough."""
+_KEY = np.int64(2**32)
+
+
+class ExactRollout:
+    """Plays episodes of an exact task. None of them can fail, or take for ever.
+
+    Args:
+        task: What is played.
+        batch: Of the network's slots, one tile.
+        waiting: How many episodes are prepared at a time.
+        max_episode_seconds: What messages of this rollout's workers say; no episode takes that long.
+        normalize: Whether networks see normalized observations.
+    """
+
+    def __init__(
+        self, task: AnyTask, batch: SlotArrays, waiting: int, max_episode_seconds: float, normalize: bool = False
+    ) -> None:
+        self.max_episode_seconds = max_episode_seconds
+        self.environment_seconds = 0.0
+        """How long episodes were played: environments and networks, which nothing tells apart."""
+        self._batch = batch
+        self._waiting = waiting
+        self._play = NativePlay(task, batch, waiting, normalize)
+        self._queue = EpisodeQueue()
+        self._traces = "none"
+        self._steps = 64  # of a call
+
+    @property
+    def pending(self) -> int:
+        """Episodes that are queued or running."""
+        return len(self._queue) + self._play.waiting + self._play.running
+
+    @property
+    def ticking(self) -> int:
+        """How many episodes the next tick steps, at least."""
+        return self._play.running or min(self.pending, 1)
+
+    def submit(self, batch: EpisodeBatch) -> None:
+        """Queue episodes."""
+        self._queue.append(batch)
+
+    def tick(self) -> EpisodeResults | None:
+        """Play on for some milliseconds; return the results of the episodes that ended, None for none."""
+        if not self._play.waiting and len(self._queue):
+            self._feed()
+        begin = time.perf_counter()
+        made = self._play.run(self._steps, more=len(self._queue) > 0)
+        seconds = time.perf_counter() - begin
+        self.environment_seconds += seconds
+        self._steps = max(16, min(2 * self._steps, int(self._steps * _CALL_SECONDS / max(seconds, 1e-6))))
+        return self._results(seconds / max(made, 1)) if self._play.over else None
+
+    def take_failures(self) -> list[EpisodeFailure]:
+        """Return the episodes that have failed: none."""
+        return []
+
+    def clear(self) -> None:
+        """Forget every episode."""
+        self._queue.clear()
+        self._play.clear()
+
+    def call_on_fault(self, callback: Callable[[], None]) -> None:
+        """Do nothing: no environment fails."""
+
+    def _feed(self) -> None:
+        """Prepare the next episodes."""
+        episodes = self._queue.take(self._waiting)
+        genomes = episodes.genomes
+        self._traces = episodes.traces
+        keys: Int64 = episodes.genome_ids * _KEY + episodes.episodes
+        columns = self._batch.initial(genomes.weights, genomes.mask, episodes.seeds)
+        mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
+        self._play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
+
+    def _results(self, seconds_per_step: float) -> EpisodeResults:
+        played = self._play.take()
+        genomes = (played.keys >> 32).astype(np.int32)
+        described, descriptions = join_descriptions(self._queue.take_descriptions())
+        traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
+        return EpisodeResults(
+            genomes=genomes,
+            episodes=(played.keys & (_KEY - 1)).astype(np.int32),
+            returns=played.returns,
+            lengths=played.lengths,
+            fingerprints=played.fingerprints,
+            moments=played.moments,
+            episode_seconds=(played.lengths * seconds_per_step).astype(np.float32),
+            step_hashes=played.step_hashes,
+            traced=traced,
+            traces=played.traces[: len(traced)],
+            described=described,
+            digests=descriptions.digests,
+            connections=descriptions.connections,
+            genome_fingerprints=descriptions.fingerprints,
+        )

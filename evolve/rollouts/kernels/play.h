@@ -1,0 +1,231 @@
+/* Whole episodes in one call: a tile of slots plays until its episodes are over or the steps asked for are done.
+ *
+ * Any network plays any exact task: both are given by their functions. Episodes wait in a feed and begin in whichever slot
+ * is free; the results come in the order in which episodes end. rollouts/play.py says what the arrays hold. What belongs
+ * to the slots lies in rows of WIDTH; normalization.h and fingerprints.h do the same slot by slot. */
+typedef void network_places(const void *network, int64_t tile, float **input, float **output);
+typedef void network_advance(const void *network, int64_t tile);
+typedef void network_settle(const void *network, const int64_t *tiles, int64_t count);
+
+/* What a slot of a network begins with: `columns` [rows, WIDTH], and the values of each episode [episodes, rows], or NULL
+ * for zeros. */
+typedef struct {
+    float *columns;
+    int64_t rows;
+    const float *values;
+} initial_columns;
+
+typedef struct {
+    network_places *places;
+    network_advance *advance;
+    network_settle *settle; /* NULL where no updates wait */
+    const void *network;
+    task_step *step;
+    task_begin *begin;
+    const task *at;
+    const uint64_t *coefficients; /* of fingerprints */
+    int64_t room, normalize;
+
+    /* The feed: `next` is the first of `fed` episodes that has not begun. */
+    int64_t next, fed, num_columns;
+    const initial_columns *columns;
+    const int64_t *seeds, *keys;
+    const float *normalizers; /* [fed, 2 O] */
+    const uint8_t *masks;     /* [fed, T] */
+
+    /* The slots. */
+    uint8_t *live;
+    uint8_t *slot_masks; /* [WIDTH, T] */
+    int64_t *slot_keys;
+    double *returns;
+    uint64_t *prints;        /* [2, WIDTH] */
+    uint8_t *step_hashes;    /* [WIDTH, room, 2] */
+    float *slot_normalizers; /* [2 O, WIDTH] */
+    double *moments;         /* [2 O, WIDTH] */
+
+    /* The results: `over` episodes. */
+    int64_t over, hashed, num_traces;
+    const float *traces; /* [T, WIDTH] */
+    int64_t *result_keys;
+    double *result_returns, *result_moments;
+    int32_t *result_lengths;
+    uint64_t *result_prints;
+    uint8_t *result_hashes; /* end to end, two bytes for each step */
+    int64_t *result_traces; /* [over, T], in units of 2^-20 */
+} play;
+
+/* Begin the next episode of the feed in a slot. */
+INLINE void begin_slot(play *p, int64_t slot)
+{
+    const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
+    for (int64_t c = 0; c < p->num_columns; c++) {
+        const initial_columns *column = p->columns + c;
+        const float *values = column->values ? column->values + episode * column->rows : NULL;
+        for (int64_t row = 0; row < column->rows; row++)
+            column->columns[row * WIDTH + slot] = values ? values[row] : 0.0f;
+    }
+    for (int64_t i = 0; i < numbers; i++) {
+        p->slot_normalizers[i * WIDTH + slot] = p->normalizers[episode * numbers + i];
+        p->moments[i * WIDTH + slot] = 0.0;
+    }
+    p->prints[slot] = p->prints[WIDTH + slot] = 0;
+    memcpy(p->slot_masks + slot * T, p->masks + episode * T, T);
+    p->slot_keys[slot] = p->keys[episode];
+    p->at->seeds[slot] = p->seeds[episode];
+    p->returns[slot] = 0.0;
+    p->live[slot] = 1;
+    p->begin(p->at, slot);
+}
+
+/* A trace in units of 2^-20, see quantize_traces in rollouts/results.py. */
+INLINE int64_t in_units(float trace)
+{
+    const double units = trace * 1048576.0, nearest = fabs(units) < 2251799813685248.0 ? (units + ROUND) - ROUND : units;
+    return fabsf(trace) <= 3.402823466e38f ? (int64_t)nearest : 0;
+}
+
+/* Write down the result of the episode in a slot, and free it. */
+INLINE void end_slot(play *p, int64_t slot)
+{
+    const int64_t n = p->over++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
+    const int64_t length = p->at->steps[slot], kept = length < p->room ? length : p->room;
+    p->live[slot] = 0;
+    p->result_keys[n] = p->slot_keys[slot];
+    p->result_returns[n] = p->returns[slot];
+    p->result_lengths[n] = (int32_t)length;
+    p->result_prints[2 * n] = p->prints[slot];
+    p->result_prints[2 * n + 1] = p->prints[WIDTH + slot];
+    memcpy(p->result_hashes + 2 * p->hashed, p->step_hashes + 2 * slot * p->room, 2 * kept);
+    p->hashed += kept;
+    for (int64_t i = 0; i < numbers; i++)
+        p->result_moments[n * numbers + i] = p->moments[i * WIDTH + slot];
+    for (int64_t i = 0; i < T; i++)
+        p->result_traces[n * T + i] = p->slot_masks[slot * T + i] ? in_units(p->traces[i * WIDTH + slot]) : 0;
+}
+
+/* Normalize what the slots see, rows [O, WIDTH], into `input`, and take it in. */
+INLINE void normalize_rows(const play *p, const float *RESTRICT rows, float *RESTRICT input)
+{
+    const int64_t O = p->at->num_observations;
+    for (int64_t o = 0; o < O; o++) {
+        const float *RESTRICT mean = p->slot_normalizers + o * WIDTH, *RESTRICT scale = mean + O * WIDTH;
+        double *RESTRICT sums = p->moments + o * WIDTH, *RESTRICT squares = sums + O * WIDTH;
+        for (int t = 0; t < LANES; t++) {
+            const double wide = SEEN(o);
+            sums[t] = sums[t] + wide;
+            squares[t] = squares[t] + wide * wide;
+            float y = (SEEN(o) - mean[t]) * scale[t];
+            y = y < -5.0f ? -5.0f : y;
+            input[o * WIDTH + t] = y > 5.0f ? 5.0f : y;
+        }
+    }
+}
+
+/* Take rows [n, WIDTH] into the fingerprints `which` of all slots. */
+INLINE void fingerprint_rows(const play *p, int64_t which, const float *RESTRICT rows, int64_t n)
+{
+    uint64_t sum[LANES], *RESTRICT state = p->prints + which * WIDTH;
+    for (int t = 0; t < LANES; t++)
+        sum[t] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t words[LANES];
+        memcpy(words, rows + i * WIDTH, sizeof words);
+        for (int t = 0; t < LANES; t++)
+            words[t] = (words[t] & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC00000 : words[t];
+        for (int t = 0; t < LANES; t++)
+            sum[t] += p->coefficients[i] * words[t];
+    }
+    for (int t = 0; t < LANES; t++) {
+        const uint64_t h = (state[t] ^ sum[t]) * 0x9E3779B97F4A7C15;
+        state[t] = h ^ h >> 32;
+    }
+}
+
+/* A byte of both fingerprints of each slot. */
+INLINE void keep_step_hashes(const play *p)
+{
+    for (int t = 0; t < LANES; t++) {
+        const int64_t step = p->at->steps[t];
+        uint8_t *pair = p->step_hashes + 2 * (t * p->room + (step < p->room ? step : 0));
+        if (step < p->room) {
+            pair[0] = p->prints[t] >> 56;
+            pair[1] = p->prints[WIDTH + t] >> 56;
+        }
+    }
+}
+
+/* One step of all slots. */
+INLINE void advance_tile(play *p)
+{
+    const task *at = p->at;
+    const int64_t O = at->num_observations, A = at->num_actions;
+    float *input, *output;
+    p->places(p->network, 0, &input, &output);
+    if (p->normalize)
+        normalize_rows(p, at->observations, input);
+    else
+        memcpy(input, at->observations, O * WIDTH * sizeof(float));
+    fingerprint_rows(p, 0, at->observations, O);
+    p->advance(p->network, 0);
+    memcpy(at->outputs, output, A * WIDTH * sizeof(float));
+    fingerprint_rows(p, 1, at->outputs, A);
+    keep_step_hashes(p);
+    p->step(at, 0);
+    for (int t = 0; t < LANES; t++)
+        p->returns[t] = p->returns[t] + at->rewards[t];
+}
+
+/* Make the updates that wait, since a slot of the tile begins or ends an episode. */
+INLINE void settle_first_tile(const play *p)
+{
+    const int64_t tile = 0;
+    if (p->settle)
+        p->settle(p->network, &tile, 1);
+}
+
+/* Begin episodes of the feed in the free slots; return how many slots are live. */
+INLINE int64_t fill_slots(play *p, int64_t live)
+{
+    settle_first_tile(p);
+    for (int64_t slot = 0; slot < WIDTH && p->next < p->fed; slot++)
+        if (!p->live[slot]) {
+            begin_slot(p, slot);
+            live++;
+        }
+    return live;
+}
+
+/* Write down the results of the episodes that are over; return how many slots are live. */
+INLINE int64_t collect_slots(play *p, int64_t live)
+{
+    int any = 0;
+    for (int t = 0; t < LANES; t++)
+        any |= p->live[t] & p->at->ended[t];
+    if (any && p->num_traces)
+        settle_first_tile(p);
+    for (int64_t slot = 0; any && slot < WIDTH; slot++)
+        if (p->live[slot] & p->at->ended[slot]) {
+            end_slot(p, slot);
+            live--;
+        }
+    return live;
+}
+
+/* Play for at most `steps` steps; return how many episode steps were made. It ends early when the feed is empty and nothing
+ * runs, or when a slot is free while `more` episodes wait elsewhere. */
+DISPATCH int64_t evolve_play(play *p, int64_t steps, int64_t more)
+{
+    int64_t made = 0, live = 0;
+    for (int64_t slot = 0; slot < WIDTH; slot++)
+        live += p->live[slot];
+    for (int64_t step = 0; step < steps; step++) {
+        if (live < WIDTH && p->next < p->fed)
+            live = fill_slots(p, live);
+        if (!live || (live < WIDTH && more))
+            break;
+        advance_tile(p);
+        made += live;
+        live = collect_slots(p, live);
+    }
+    return made;
+}

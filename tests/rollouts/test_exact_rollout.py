@@ -1,0 +1,152 @@
+"""Whole episodes by the native call have the bits of episodes that are stepped by array operations."""
+
+import numpy as np
+import pytest
+
+from evolve import environments, networks
+from evolve.config import Config, EnvOptions, parse
+from evolve.genome import concatenate
+from evolve.numerics import native
+from evolve.numerics.streams import Purpose, Stream
+from evolve.rollouts import EpisodeBatch, ExactRollout, Rollout, generation_keys, join, sum_traces
+from evolve.rollouts.episodes import QUANTITIES
+from evolve.training.making_rollouts import rollout_of
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+P, E = 13, 4
+NETWORKS = [
+    {"name": "hebbian-dag", "hidden": [5]},
+    {"name": "hebbian-dag", "hidden": [5], "plasticity": 1.0, "neuromodulated": True},
+    {"name": "hebbian-lstm", "hidden": [4]},
+    {"name": "plastic-mlp", "hidden": [4], "update_every": 2},
+    {"name": "elman", "hidden": [4]},
+    {"name": "binary-mask-mlp", "hidden": [4]},
+]
+
+
+def rollouts(env, network, normalize, slots=7):
+    """Return both kinds of rollout, and the network."""
+    made = []
+    for backend in ("native", "numpy"):
+        table = {
+            "env": {"id": env, "engine": "exact", "max_episode_steps": 40},
+            "network": network,
+            "normalize_observations": normalize,
+            "compute": {"backend": backend, "slots": slots},
+        }
+        made.append(rollout_of(parse(Config, table)))
+    engine = environments.make(EnvOptions(id=env, engine="exact"), 1)
+    return *made, networks.make(network, engine.observation_size, engine.action_size)
+
+
+def batch_of(network, normalize, **settings):
+    genomes = concatenate(*(network.init(Stream(1, Purpose.INIT, 0, p)) for p in range(P)))
+    random = np.random.Generator(np.random.Philox(1))
+    shape = (P, 2, network.observation_size)
+    normalizers = random.uniform(0.5, 2, shape).astype(np.float32) if normalize else None
+    keys = generation_keys(3, P)
+    return EpisodeBatch.of(9, Purpose.EPISODE, genomes, keys, range(E), normalizers, describe=True, **settings)
+
+
+def finish(rollout, parts=()):
+    found = [*parts]
+    while rollout.pending:
+        results = rollout.tick()
+        if results is not None:
+            found.append(results)
+    return found
+
+
+def table_of(parts):
+    """Return the results in the order of their keys, as bytes, without what depends on the clock."""
+    results = sum_traces(join(parts)).check()
+    order = np.lexsort((results.episodes, results.genomes))
+    ends = np.cumsum(results.lengths)
+    hashes = [results.step_hashes[ends[n] - results.lengths[n] : ends[n]].tobytes() for n in order]
+    described = np.argsort(results.described)
+    table = {"step_hashes": hashes}
+    for name, (symbols, _) in QUANTITIES.items():
+        values = getattr(results, name)
+        rows = {"N": order, "D": described}.get(symbols[0], slice(None))
+        if name not in ("step_hashes", "episode_seconds"):
+            table[name] = values[rows].tobytes()
+    return table
+
+
+@pytest.mark.parametrize(
+    ("env", "network", "normalize"),
+    [
+        *(("CartPole-v1", network, normalize) for network in NETWORKS for normalize in (False, True)),
+        ("Acrobot-v1", NETWORKS[0], True),
+        ("Cues-v0", NETWORKS[1], False),
+        ("Bandit-v0", NETWORKS[4], False),
+    ],
+    ids=str,
+)
+def test_both_rollouts_have_the_same_bits(env, network, normalize):
+    ours, theirs, description = rollouts(env, network, normalize)
+    assert isinstance(ours, ExactRollout)
+    assert isinstance(theirs, Rollout)
+    for traces in ("each", "mean"):
+        found = []
+        for rollout in (ours, theirs):
+            rollout.submit(batch_of(description, normalize, traces=traces))
+            found.append(table_of(finish(rollout)))
+        assert found[0] == found[1]
+
+
+def test_episodes_that_come_later_join_those_that_run():
+    ours, theirs, network = rollouts("CartPole-v1", NETWORKS[1], False, slots=100)
+    batch = batch_of(network, False)
+    theirs.submit(batch)
+    expected = table_of(finish(theirs))
+    ours._steps = 3
+    parts = []
+    for n in range(0, len(batch), 9):
+        ours.submit(batch.take(np.arange(n, min(n + 9, len(batch)))))
+        results = ours.tick()
+        ours._steps = 3
+        parts += [] if results is None else [results]
+    assert ours.pending > 0
+    found = table_of(finish(ours, parts))
+    assert {name: found[name] for name in ("returns", "fingerprints", "step_hashes", "traces")} == {
+        name: expected[name] for name in ("returns", "fingerprints", "step_hashes", "traces")
+    }
+
+
+def test_what_was_given_up_leaves_nothing_behind():
+    ours, theirs, network = rollouts("Acrobot-v1", NETWORKS[0], True)
+    ours.submit(batch_of(network, True))
+    ours._steps = 5
+    ours.tick()
+    assert ours.pending == P * E
+    ours.clear()
+    assert (ours.pending, ours.tick()) == (0, None)
+    for rollout in (ours, theirs):
+        rollout.submit(batch_of(network, True, rows=np.array([4, 2])))
+    assert table_of(finish(ours)) == table_of(finish(theirs))
+
+
+class Outside:
+    """A network, or a batch, from outside of the package: it shows what the contract asks for."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def batch(self, slots, backend):
+        return Outside(self._inner.batch(slots, backend))
+
+
+def test_a_network_without_a_kernel_is_stepped_like_anywhere(monkeypatch):
+    ours, _, network = rollouts("CartPole-v1", NETWORKS[0], False)
+    batch = batch_of(network, False)
+    ours.submit(batch)
+    make = networks.make
+    monkeypatch.setattr(networks, "make", lambda *arguments: Outside(make(*arguments)))
+    stepped, *_ = rollouts("CartPole-v1", NETWORKS[0], False)
+    assert isinstance(stepped, Rollout)
+    stepped.submit(batch)
+    assert table_of(finish(stepped)) == table_of(finish(ours))
