@@ -47,3 +47,11 @@ def test_initial_genomes_are_scaled_by_the_fan_in_and_complete():
         assert block.rows == fan_in
         assert drawn.std() == pytest.approx(0.5 / fan_in**0.5, rel=0.05)
         assert abs(drawn.mean()) < 0.1 / fan_in**0.5
+
+
+def test_a_matrix_larger_than_the_caches_has_the_same_bits():
+    network = Mlp(MlpOptions(hidden=(67, 63)), 5, 2)
+    weights, mask = initial(network)
+    inputs = noise(1, 3, 5)
+    native, arrays = (play(network, weights, inputs, mask, name=name)[0] for name in ("auto", "numpy"))
+    assert np.array_equal(native, arrays)

@@ -66,14 +66,24 @@
     } while (0)
 #endif
 
-/* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order. */
-INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns, int width)
+/* A CPU reads a matrix that is larger than its caches a few rows at a time, so that it reads memory as it lies; z stays in
+ * the first cache meanwhile. The order of additions is the same. */
+#ifdef __CUDACC__
+#define ROWS_TOGETHER(rows, columns) (rows)
+#else
+#define LARGE 4096 /* weights of a slot: 256 kB of a tile */
+#define ROWS_TOGETHER(rows, columns) ((rows) * (columns) > LARGE ? 8 : (rows))
+#endif
+
+/* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order: the part of rows first ... last - 1,
+ * which goes on with what z has of the rows before. */
+INLINE void column_sums(const float *x, const float *w, float *z, int64_t first, int64_t last, int64_t columns, int width)
 {
     float total[ABREAST][LANES];
     for (int k = 0; k < width; k++)
         for (int t = 0; t < LANES; t++)
-            total[k][t] = x[t] * w[k * WIDTH + t];
-    for (int64_t r = 1; r < rows; r++)
+            total[k][t] = first ? z[k * WIDTH + t] : x[t] * w[k * WIDTH + t];
+    for (int64_t r = first ? first : 1; r < last; r++)
         for (int k = 0; k < width; k++)
             for (int t = 0; t < LANES; t++)
                 total[k][t] = total[k][t] + x[r * WIDTH + t] * w[(r * columns + k) * WIDTH + t];
@@ -85,7 +95,11 @@ INLINE void column_sums(const float *x, const float *w, float *z, int64_t rows, 
 /* z = x W for W [rows, columns]. */
 INLINE void weighted_sums(const float *x, const float *w, float *z, int64_t rows, int64_t columns)
 {
-#define SUM(k, width) column_sums(x, w + (k) * WIDTH, z + (k) * WIDTH, rows, columns, width)
-    FOR_COLUMNS(columns, SUM);
+    const int64_t together = ROWS_TOGETHER(rows, columns);
+    for (int64_t first = 0; first < rows; first += together) {
+        const int64_t last = first + together < rows ? first + together : rows;
+#define SUM(k, width) column_sums(x, w + (k) * WIDTH, z + (k) * WIDTH, first, last, columns, width)
+        FOR_COLUMNS(columns, SUM);
 #undef SUM
+    }
 }
