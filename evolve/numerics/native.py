@@ -23,6 +23,7 @@ from evolve.shapes import Float32, Int64, Slots, UInt64
 Backend = Literal["numpy", "native", "cupy"]
 INT64 = ctypes.c_int64
 FLOAT = ctypes.c_float
+DOUBLE = ctypes.c_double
 ADDRESS = ctypes.c_void_p
 FLOAT_P = ctypes.POINTER(ctypes.c_float)
 INT64_P = ctypes.POINTER(ctypes.c_int64)

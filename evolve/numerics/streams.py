@@ -131,19 +131,28 @@ def normal_rows(
         return np.array([stream.skip(first).normal(stop - first) for stream in streams], np.float32).reshape(
             len(candidates), stop - first
         )
-    keys = np.zeros((len(candidates), 4), np.int64)
-    keys[:, 0] = purpose_number(purpose)
-    keys[:, 1] = generation
-    keys[:, 2] = candidates
-    philox_keys = first_words(seed, keys, 4).astype("<u4", copy=False)
+    keys = philox_keys(seed, purpose, generation, candidates)
     deviates = np.empty((len(candidates), stop - first), np.float32)
-    _normal_rows()(philox_keys.ctypes.data, first, stop, deviates.ctypes.data, len(candidates))
+    _normal_rows()(keys.ctypes.data, first, stop, deviates.ctypes.data, len(candidates))
     return deviates
 
 
 @cache
 def _normal_rows() -> Any:
     return native.bind("normal_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
+
+
+def philox_keys(seed: int, purpose: Purpose | str, generation: int, candidates: Int64) -> UInt64:
+    """Return [n, 2]: the keys of the Philox counters of `Stream(seed, purpose, generation, c)`, for each candidate c.
+
+    Raises:
+        ValueError: A part of a key is out of range.
+    """
+    keys = np.zeros((len(candidates), 4), np.int64)
+    keys[:, 0] = purpose_number(purpose)
+    keys[:, 1] = generation
+    keys[:, 2] = candidates
+    return first_words(seed, keys, 4).astype("<u4", copy=False).view("<u8")
 
 
 def environment_seeds(

@@ -7,11 +7,11 @@ Such et al. evaluate the ten best 30 times more to find the one that is kept. He
 every generation they stay in, and their score is the mean.
 """
 
-import numpy as np
 from pydantic import Field
 
-from evolve.genome import GenomeLayout, Genomes, pruned
-from evolve.numerics.streams import Purpose, normal_rows
+from evolve.genome import GenomeLayout, Genomes
+from evolve.numerics.perturbation import add_noise
+from evolve.numerics.streams import Purpose
 from evolve.shapes import Int64
 from evolve.strategies.elitist import Elitist, ElitistOptions
 from evolve.strategies.scored_genomes import ScoredGenomes
@@ -35,7 +35,7 @@ class Ga(Elitist):
     def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(options, layout, population, seed, size=max(options.parents, options.survivors))
         self._num_parents = options.parents
-        self._weight_noise = np.float32(options.weight_noise)
+        self._weight_noise = options.weight_noise
 
     @staticmethod
     def validate(_options: GaOptions, layout: GenomeLayout) -> None:
@@ -45,7 +45,6 @@ class Ga(Elitist):
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         T = min(self._num_parents, len(state))
         children = state.genomes.take(self._parents(T, state, generation, candidates))
-        noise = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._layout.num_weights)
-        noise *= self._weight_noise
-        noise += children.weights
-        return pruned(noise, children.mask)
+        key = self._seed, Purpose.WEIGHT_NOISE, generation
+        add_noise(children.weights, children.mask, self._weight_noise, key, candidates)
+        return children

@@ -34,8 +34,9 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import ordered_sum
-from evolve.numerics.streams import Purpose, Stream, normal_rows
-from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
+from evolve.numerics.perturbation import StreamsKey, around, difference_sums
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import Bool, Float64, Int64, check_shape
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
 from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, need_weights
@@ -146,15 +147,9 @@ class OpenAiEs:
     def ask(self, state: OpenAiEsState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre where P is odd."""
         candidates = everyone(self._P, candidates)
-        weights = np.empty((len(candidates), self._W), np.float32)
-        weights[:] = state.centre  # what is left of it are the rows of no pair
-        paired = np.flatnonzero(candidates < 2 * self._pairs)
-        pairs, which = np.unique(candidates[paired] // 2, return_inverse=True)
-        noise = self._noise(generation, pairs, slice(0, self._W))
-        for row, pair in zip(paired.tolist(), which.tolist(), strict=True):
-            sign = -1.0 if candidates[row] % 2 else 1.0
-            weights[row] = state.centre + (sign * state.schedule[2]) * noise[pair]
-        weights[:, ~state.mask] = 0
+        steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule[2]
+        weights = around(state.centre, state.mask, steps, self._key(generation), candidates // 2)
+        weights[candidates == 2 * self._pairs] = np.where(state.mask, state.centre, 0.0)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
@@ -163,17 +158,10 @@ class OpenAiEs:
         fitness: [P]. columns: a slice of range(W).
         """
         shares = self._shares(fitness)
-        centre, mask = state.centre[columns], state.mask[columns]
-        total = np.zeros(len(centre))
-        together = max(1, _AT_ONCE // max(1, len(centre)))
-        for first in range(0, self._pairs, together):
-            pairs = np.arange(first, min(first + together, self._pairs))
-            for share, noise in zip(shares[pairs], self._noise(generation, pairs, columns), strict=True):
-                step = state.schedule[2] * noise.astype(np.float64)
-                total += share * np.subtract(
-                    (centre + step).astype(np.float32), (centre - step).astype(np.float32), dtype=np.float64
-                )
-        return np.where(mask, total, 0.0)
+        total = difference_sums(
+            state.centre[columns], state.schedule[2], self._key(generation), shares, first=columns.start
+        )
+        return np.where(state.mask[columns], total, 0.0)
 
     def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: Results) -> OpenAiEsState:
         """Move the centre along the estimated gradient."""
@@ -247,9 +235,9 @@ class OpenAiEs:
             case _:
                 return np.abs(centre)
 
-    def _noise(self, generation: int, pairs: Int64, columns: slice) -> Float32:
-        """Return ε [n, columns] of pairs [n]."""
-        return normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, pairs, columns.stop, columns.start)
+    def _key(self, generation: int) -> StreamsKey:
+        """Return the key of the streams of ε_i, which are numbered as pairs are."""
+        return self._seed, Purpose.WEIGHT_NOISE, generation
 
     def _shares(self, fitness: Float64) -> Float64:
         """Return [n]: u_2i - u_{2i+1} of each pair, for the fitness [P]."""

@@ -32,6 +32,7 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp, ordered_sum
+from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
 from evolve.strategies.scored_genomes import (
@@ -204,7 +205,9 @@ class Prune:
             key = (generation, candidate)
             self._prune(mask[child], doomed[child], rate, key)
             self._regrow(weights[child], mask[child], key)
-            self._add_noise(weights[child], key)
+        if self._options.weight_noise:
+            noise_key = self._seed, Purpose.WEIGHT_NOISE, generation
+            add_noise(weights, mask, self._options.weight_noise, noise_key, candidates)
         return pruned(weights, mask)
 
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
@@ -282,8 +285,3 @@ class Prune:
             grown = ~mask & (stream.uniform(len(mask)) < self._options.regrowth)
             weights[grown] = stream.normal(len(mask))[grown]
             mask |= grown
-
-    def _add_noise(self, weights: Float32, key: tuple[int, int]) -> None:
-        if self._options.weight_noise:
-            noise = Stream(self._seed, Purpose.WEIGHT_NOISE, *key).normal(len(weights))
-            weights += np.float32(self._options.weight_noise) * noise

@@ -16,8 +16,9 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, pruned
+from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Float32, Float64, Int64
+from evolve.shapes import Float64, Int64
 from evolve.strategies.elitist import Elitist, ElitistOptions
 from evolve.strategies.scored_genomes import ScoredGenomes
 from evolve.strategies.strategy import Newest
@@ -59,7 +60,9 @@ class Umda(Elitist):
             grown = mask & ~parents.mask[child]
             parents.weights[child, grown] = stream.normal(self._layout.num_weights)[grown]
             parents.mask[child] = mask
-            self._add_noise(parents.weights[child], generation, candidate)
+        if self._options.weight_noise:
+            key = self._seed, Purpose.WEIGHT_NOISE, generation
+            add_noise(parents.weights, parents.mask, self._options.weight_noise, key, candidates)
         return pruned(parents.weights, parents.mask)
 
     def _probability(self, state: ScoredGenomes, generation: int) -> Float64:
@@ -70,8 +73,3 @@ class Umda(Elitist):
         least = self._options.min_probability
         p: Float64 = np.clip(noisy, least, 1 - least)
         return p
-
-    def _add_noise(self, weights: Float32, generation: int, candidate: int) -> None:
-        if self._options.weight_noise:
-            stream = Stream(self._seed, Purpose.WEIGHT_NOISE, generation, candidate)
-            weights += np.float32(self._options.weight_noise) * stream.normal(len(weights))

@@ -61,16 +61,26 @@ INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *wor
     words[3] = c3;
 }
 
+/* Standard normal deviates [n], at most AT_ONCE: the numbers from `first` on of the stream of a key. */
+INLINE void normal_part(const uint64_t *key, int64_t first, float *deviates, int64_t n)
+{
+    uint64_t words[AT_ONCE + 4];
+    const int64_t skipped = first % 4;
+    for (int64_t w = 0; w < skipped + n; w += 4)
+        philox((first + w) / 4 + 1, key[0], key[1], words + w);
+    evolve_normal(words + skipped, deviates, n);
+}
+
+#define FOR_PARTS(first, stop) \
+    for (int64_t i = first, part; part = (stop) - i < AT_ONCE ? (stop) - i : AT_ONCE, i < (stop); i += part)
+
 /* Standard normal deviates [n, stop - first]: numbers first ... stop - 1 of the streams of n keys [n, 2]. */
 DISPATCH void evolve_normal_rows(const uint64_t *keys, int64_t first, int64_t stop, float *deviates, int64_t n)
 {
-    uint64_t words[AT_ONCE + 4];
     for (int64_t row = 0; row < n; row++)
-        for (int64_t i = first; i < stop; i += AT_ONCE) {
-            int64_t skipped = i % 4, wanted = stop - i < AT_ONCE ? stop - i : AT_ONCE;
-            for (int64_t w = 0; w < skipped + wanted; w += 4)
-                philox((i + w) / 4 + 1, keys[2 * row], keys[2 * row + 1], words + w);
-            evolve_normal(words + skipped, deviates, wanted);
-            deviates += wanted;
+        FOR_PARTS(first, stop)
+        {
+            normal_part(keys + 2 * row, i, deviates, part);
+            deviates += part;
         }
 }

@@ -1,0 +1,93 @@
+"""Weights moved by the normal deviates of keyed streams: what strategies make candidates by.
+
+Stream number c of a key (seed, purpose, generation) is `Stream(seed, purpose, generation, c)`. Native kernels make rows
+in one pass over memory; the array operations here are their definition, and give the same bits.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from evolve.numerics import native
+from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64
+from evolve.numerics.streams import Purpose, normal_rows, philox_keys
+from evolve.shapes import Bool, Float32, Float64, Int64
+
+StreamsKey = tuple[int, Purpose | str, int]
+
+
+def around(centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams: Int64) -> Float32:
+    """Return [n, W]: row i is centre + steps[i] · the deviates of stream streams[i]; 0 where the mask is False.
+
+    Args:
+        centre: [W].
+        mask: [W].
+        steps: [n].
+        key: That of the streams.
+        streams: [n], their numbers. Neighbours with the same one, as on both sides of a centre, share its deviates.
+    """
+    rows = np.empty((len(streams), len(centre)), np.float32)
+    if native.available():
+        centre, mask, keys = np.ascontiguousarray(centre), np.ascontiguousarray(mask), philox_keys(*key, streams)
+        at = (array.ctypes.data for array in (centre, mask, keys, np.ascontiguousarray(steps), rows))
+        _around()(*at, *rows.shape)
+        return rows
+    for row, step, stream in zip(rows, steps, streams, strict=True):
+        row[:] = centre + step * normal_rows(*key, stream[None], len(centre))[0].astype(np.float64)
+    rows[:, ~mask] = 0
+    return rows
+
+
+def difference_sums(centre: Float64, step: float, key: StreamsKey, shares: Float64, first: int) -> Float64:
+    """Return [n]: the sum over all streams i, in this order, of shares[i] · (a - b).
+
+    a and b are the float32 numbers centre + step · d and centre - step · d, d the deviates of the stream.
+
+    Args:
+        centre: [n].
+        step: At least 0.
+        key: That of the streams.
+        shares: One for each stream, 0 …
+        first: The place in each stream of the first deviate.
+    """
+    sums = np.zeros(len(centre))
+    streams: Int64 = np.arange(len(shares))
+    if native.available():
+        centre, keys = np.ascontiguousarray(centre), philox_keys(*key, streams)
+        at = (array.ctypes.data for array in (centre, keys, np.ascontiguousarray(shares), sums))
+        _difference_sums()(*at, step, first, len(centre), len(shares))
+        return sums
+    for share, stream in zip(shares, streams, strict=True):
+        moved = step * normal_rows(*key, stream[None], first + len(centre), first)[0].astype(np.float64)
+        one, other = (centre + moved).astype(np.float32), (centre - moved).astype(np.float32)
+        sums += share * np.subtract(one, other, dtype=np.float64)
+    return sums
+
+
+def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, streams: Int64) -> None:
+    """Add to row i of weights [n, W] scale · the deviates of stream streams[i]; write 0 where the mask [n, W] is False.
+
+    All of it is float32, the scale too. Both arrays are C-contiguous.
+    """
+    if native.available():
+        at = (array.ctypes.data for array in (weights, mask, philox_keys(*key, streams)))
+        _add_noise()(*at, scale, *weights.shape)
+        return
+    weights += np.float32(scale) * normal_rows(*key, streams, weights.shape[1])
+    weights[~mask] = 0
+
+
+@cache
+def _around() -> Any:
+    return native.bind("around", [ADDRESS] * 5 + [INT64] * 2)
+
+
+@cache
+def _difference_sums() -> Any:
+    return native.bind("difference_sums", [ADDRESS] * 4 + [DOUBLE] + [INT64] * 3)
+
+
+@cache
+def _add_noise() -> Any:
+    return native.bind("add_noise", [ADDRESS] * 3 + [FLOAT] + [INT64] * 2)

@@ -1,0 +1,67 @@
+"""Weights moved by keyed deviates: what the formulas say, and the same bits with and without kernels."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.numerics import native
+from evolve.numerics.perturbation import add_noise, around, difference_sums
+from evolve.numerics.streams import Purpose, Stream
+
+KEY = (7, Purpose.WEIGHT_NOISE, 3)
+sizes = st.integers(1, 600)
+streams = st.lists(st.sampled_from([0, 1, 2, 2**32 - 1]), min_size=1, max_size=5)
+
+
+def deviates(stream, n, first=0):
+    return Stream(*KEY, stream).normal(first + n)[first:].astype(np.float64)
+
+
+def numbers(*shape):
+    return np.random.Generator(np.random.Philox(4)).normal(size=shape)
+
+
+def masks(*shape):
+    return np.random.Generator(np.random.Philox(5)).random(shape) < 0.8
+
+
+@pytest.fixture(scope="module", params=["native", "arrays"])
+def _way(request):
+    """With and without kernels."""
+    if request.param == "native" and not native.available():
+        pytest.skip("the native kernels were not built")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "arrays":
+            patch.setattr(native, "available", lambda: False)
+        yield
+
+
+pytestmark = pytest.mark.usefixtures("_way")
+
+
+@given(sizes, streams)
+def test_rows_around_a_centre(W, numbered):
+    centre, mask, steps = numbers(W), masks(W), numbers(len(numbered))
+    rows = around(centre, mask, steps, KEY, np.array(numbered))
+    moved = [centre + step * deviates(stream, W) for step, stream in zip(steps, numbered, strict=True)]
+    assert rows.tobytes() == np.where(mask, moved, 0.0).astype(np.float32).tobytes()
+
+
+@given(sizes, st.integers(0, 600), st.integers(1, 5))
+def test_sums_of_the_differences_of_both_sides(n, first, count):
+    centre, shares, expected = numbers(n), numbers(count), np.zeros(n)
+    for stream, share in enumerate(shares):
+        step = 0.1 * deviates(stream, n, first)
+        one, other = (side.astype(np.float32).astype(np.float64) for side in (centre + step, centre - step))
+        expected += share * (one - other)
+    assert difference_sums(centre, 0.1, KEY, shares, first).tobytes() == expected.tobytes()
+
+
+@given(sizes, streams)
+def test_noise_is_added_where_the_mask_is(W, numbered):
+    before, mask = numbers(len(numbered), W).astype(np.float32), masks(len(numbered), W)
+    noise = np.array([deviates(stream, W) for stream in numbered], np.float32)
+    weights = before.copy()
+    add_noise(weights, mask, 0.3, KEY, np.array(numbered))
+    assert weights.tobytes() == np.where(mask, before + np.float32(0.3) * noise, np.float32(0)).tobytes()
