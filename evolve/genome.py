@@ -49,8 +49,7 @@ class Genomes:
 
     def connections(self) -> Int32:
         """Return [P] int32: the connections each candidate has left."""
-        left: Int32 = np.count_nonzero(self.mask, axis=1).astype(np.int32)
-        return left
+        return np.array([np.count_nonzero(row) for row in self.mask], np.int32)  # fast, which along an axis it is not
 
     def fingerprints(self) -> UInt64:
         """Return [P]: 64 bits that stand for each candidate's connections and weights."""

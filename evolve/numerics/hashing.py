@@ -8,6 +8,7 @@ step hashes of an episode are the top bytes of h after each step, which show in 
 
 import ctypes
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +47,21 @@ def fold(words: NDArray[np.uint32]) -> UInt64:
 
 def fold_present(values: Float32, present: Bool) -> UInt64:
     """Return [n]: the fold of each row of values [n, k]; those that are not present [n, k] count as the same word."""
-    rows = max(1, _AT_ONCE // max(1, values.shape[1]))
-    parts = [slice(n, n + rows) for n in range(0, len(values), rows)]
+    n, k = values.shape
+    if native.available():
+        folds = np.empty(n, np.uint64)
+        arrays = np.ascontiguousarray(values), np.ascontiguousarray(present), coefficients(k), folds
+        _fold_present()(*(array.ctypes.data for array in arrays), n, k)
+        return folds
+    rows = max(1, _AT_ONCE // max(1, k))
+    parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
     words = (np.where(present[part], values[part].view(np.uint32), _ABSENT) for part in parts)
     return np.concatenate([fold(part) for part in words])
+
+
+@cache
+def _fold_present() -> Any:
+    return native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:

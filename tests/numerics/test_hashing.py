@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics.hashing import MAX_HASHED_STEPS, StepHashes, coefficients, fold
+from evolve.numerics import native
+from evolve.numerics.hashing import MAX_HASHED_STEPS, StepHashes, coefficients, fold, fold_present
 from evolve.numerics.native import available
 
 BACKENDS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not available(), reason="no compiler"))]
@@ -91,6 +92,19 @@ def test_one_changed_bit_shows_and_the_step_hashes_tell_when(step, column, bit, 
     assert ours[0][1 - which] == theirs[0][1 - which]
     assert our_hashes[:step] == their_hashes[:step]
     assert our_hashes[step : step + 3] != their_hashes[step : step + 3]  # each byte shows it but once in 256
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize(("n", "k"), [(0, 3), (1, 1), (3, 700), (2, 5000)])
+def test_what_is_not_present_counts_as_the_same_word(monkeypatch, built, n, k):
+    if built and not available():
+        pytest.skip("the native kernels were not built")
+    monkeypatch.setattr(native, "available", lambda: built)
+    draw = np.random.Generator(np.random.Philox(0))
+    values, present = draw.normal(size=(n, k)).astype(np.float32), draw.random((n, k)) < 0.7
+    words = np.where(present, values.view(np.uint32), 0xFFFFFFFF).tolist()
+    expected = [sum(c * w for c, w in zip(coefficients(k).tolist(), row, strict=True)) % 2**64 for row in words]
+    assert fold_present(values, present).tolist() == expected
 
 
 def test_folds_of_rows_that_differ_in_one_word_differ():

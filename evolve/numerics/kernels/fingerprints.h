@@ -49,4 +49,21 @@ void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slo
     for (int64_t slot = 0; slot < slots; slot++)
         fingerprint_slot(f, slot, outputs + slot * f->sizes[1], f->steps[slot]);
 }
+
+/* The folds [n] of rows of values [n, k]; those that are not present [n, k] count as the bits of no number. Rows go
+ * together through the coefficients, which are twice as long as a row. */
+DISPATCH void evolve_fold_present(const uint32_t *values, const uint8_t *present, const uint64_t *coefficients,
+                                  uint64_t *folds, int64_t n, int64_t k)
+{
+    memset(folds, 0, n * sizeof *folds);
+    for (int64_t first = 0, part; first < k; first += part) {
+        part = k - first < 2048 ? k - first : 2048;
+        for (int64_t row = 0; row < n; row++) {
+            uint64_t sum = 0;
+            for (int64_t i = first; i < first + part; i++)
+                sum += coefficients[i] * (present[row * k + i] ? values[row * k + i] : 0xFFFFFFFF);
+            folds[row] += sum;
+        }
+    }
+}
 #endif
