@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.numerics import Backend, aligned, native
+from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 
@@ -69,15 +70,20 @@ class Arrays(Protocol):
 class HostColumns:
     """Columns in an array [tiles, n, lanes]: slots run along the last axis, so that each operation is wide."""
 
-    def __init__(self, tiles: int, n: int, lanes: int) -> None:
+    def __init__(self, tiles: int, n: int, lanes: int, backend: Backend) -> None:
         self.array = aligned(tiles, n, lanes)
         self.rows = n
         self.address = self.array.ctypes.data
         self._lanes = lanes
+        self._put = native.bind("put", [ADDRESS] * 3 + [INT64] * 2) if backend == "native" else None
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        self.array[self._at(slots)] = values
+        if self._put is None:
+            self.array[self._at(slots)] = values
+        else:
+            slots, values = np.ascontiguousarray(slots, np.int64), np.ascontiguousarray(values, np.float32)
+            self._put(self.address, slots.ctypes.data, values.ctypes.data, *values.shape)
 
     def clear(self, slots: Slots) -> None:
         """Write zeros into the columns of slots [k]."""
@@ -100,13 +106,14 @@ class HostArrays:
     """Arrays of B slots on the host."""
 
     def __init__(self, slots: int, backend: Backend) -> None:
+        self._backend = backend
         self._lanes = native.lanes() if backend == "native" else slots
         self._tiles = -(-slots // self._lanes)
         self._kept: list[NDArray[Any]] = []
 
     def columns(self, n: int) -> HostColumns:
         """Return columns of n zeros."""
-        return HostColumns(self._tiles, n, self._lanes)
+        return HostColumns(self._tiles, n, self._lanes, self._backend)
 
     def zeros(self, n: int) -> int:
         """Return the address of n float32 for each slot, at first zeros."""

@@ -10,6 +10,7 @@
 #include "../numerics/kernels/philox.h"
 #include "../numerics/kernels/draws.h"
 #include "../numerics/kernels/perturbation.h"
+#include "../numerics/kernels/columns.h"
 #include "../numerics/kernels/sums.h"
 #include "../numerics/kernels/fingerprints.h"
 #include "../numerics/kernels/normalization.h"
