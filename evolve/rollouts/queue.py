@@ -50,10 +50,11 @@ class EpisodeQueue:
         self._length += len(batch)
 
     def take(self, limit: int) -> EpisodesToBegin:
-        """Return the next episodes, all of one batch, at most `limit`."""
+        """Return the next episodes, all of one batch, at most `limit`: those whose genomes are made together."""
         waiting = self._batches[0]
         batch = waiting.batch
-        part = slice(waiting.begun, min(len(batch), waiting.begun + limit))
+        count = waiting.window.reach(batch.rows[waiting.begun : waiting.begun + limit])
+        part = slice(waiting.begun, waiting.begun + count)
         waiting.begun = part.stop
         self._length -= part.stop - part.start
         rows = batch.rows[part]
@@ -97,6 +98,14 @@ class GenomeWindow:
         self._first = 0
         self._held: Genomes | None = None
         self._described: list[tuple[Int64, GenomeDescriptions]] = []
+
+    def reach(self, rows: Int32) -> int:
+        """Return how many of rows [n], from the first on, are in memory, or can be made at once; at least one."""
+        first, stop = int(rows[0]), self._first + (0 if self._held is None else len(self._held))
+        if not self._first <= first < stop:
+            stop = first + self._at_once
+        beyond = (rows < first) | (rows >= stop)
+        return int(beyond.argmax()) if beyond.any() else len(rows)
 
     def take(self, rows: Int64) -> Genomes:
         """Return genomes by their rows [n]."""

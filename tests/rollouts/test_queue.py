@@ -59,6 +59,22 @@ def test_more_than_fit_are_made_if_they_are_needed_at_once():
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("limits", [[9] * 20, [3] * 30, [1] * 80, [5, 1, 2, 60] * 10])
+def test_a_queue_makes_no_more_at_once_than_a_window_has_and_none_twice(limits):
+    source, episodes = Made(), EpisodeQueue()
+    episodes.append(batch(source))
+    played = []
+    for limit in limits:
+        if len(episodes):
+            taken = episodes.take(limit)
+            assert len(taken) <= limit
+            assert np.array_equal(taken.genomes.weights, ALL.weights[taken.genome_ids])
+            played += zip(taken.genome_ids.tolist(), taken.episodes.tolist(), strict=True)
+    assert played == [(candidate, episode) for candidate in range(C) for episode in range(2)]
+    assert source.asked == [list(range(n, n + 4)) for n in range(0, C, 4)]
+
+
+@pytest.mark.usefixtures("few")
 def test_scattered_genomes_are_made_without_those_between_them():
     source = Made()
     assert np.array_equal(window(source).take(np.array([30, 2, 30])).weights, ALL.weights[[30, 2, 30]])
