@@ -225,7 +225,7 @@ class Coordinator:
     def _shrinking_sizes(self, episodes: int, workers: int) -> Iterator[int]:
         assert self._spec is not None
         worthwhile = int(self._spec.chunk_seconds / self._episode_seconds) if self._episode_seconds else 1
-        least = min(worthwhile, _LARGEST_CHUNK)
+        least = max(min(worthwhile, _LARGEST_CHUNK), self._spec.least_chunk)
         return shrinking_sizes(episodes, workers, max(self._spec.slots, least), least)
 
     def _handle_message(self, message: Message, worker: int, reporter: FailureReporter | None) -> None:

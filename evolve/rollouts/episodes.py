@@ -27,6 +27,7 @@ class RolloutSpec:
     slots: B, how many episodes run side by side. num_traces: T, the traces that an episode leaves.
     max_episode_seconds: the wall time that an episode may take. on_failure: whether an episode that fails ends the
     evaluation ("stop") or has a return of NaN ("worst"). chunk_seconds: how much work is worth handing out at a time.
+    least_chunk: how many episodes are, whatever they take, because fewer would not take less.
     """
 
     experiment: str
@@ -35,6 +36,7 @@ class RolloutSpec:
     max_episode_seconds: float
     on_failure: Literal["stop", "worst"] = "stop"
     chunk_seconds: float = 0.01
+    least_chunk: int = 1
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from evolve.cluster import Watchdog
 from evolve.config import ComputeOptions, Config, EnvOptions, annotated_toml, parse, read_table
 from evolve.errors import InputError
 from evolve.networks import NETWORKS, Network
-from evolve.numerics import Backend, backend
+from evolve.numerics import Backend, backend, native
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 
 _LOG = logging.getLogger("evolve")
+_LARGE = 2**16  # numbers of a slot: a step of a tile takes as long as about 16 of an environment
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,15 @@ class Experiment:
             max_episode_seconds=env.max_episode_seconds,
             on_failure=env.on_failure,
             chunk_seconds=environments.chunk_seconds(env),
+            least_chunk=self._least_chunk,
         )
+
+    @property
+    def _least_chunk(self) -> int:
+        """How many episodes take hardly longer than one: the slots of a tile, if networks take most of the time."""
+        if self.backend != "native" or self.network.slot_size < _LARGE:
+            return 1
+        return min(native.lanes(), self.config.compute.slots or 1)
 
     def _as_computed(self) -> Config:
         if self.chosen_backend is None:

@@ -3,8 +3,9 @@
 import pytest
 
 from evolve import networks, strategies
-from evolve.config import Config, RacingOptions
+from evolve.config import ComputeOptions, Config, RacingOptions
 from evolve.errors import InputError
+from evolve.numerics import native
 from evolve.training import experiment, load_config, prepare, validate_new_run
 
 MASKS = networks.make({"name": "binary-mask-mlp"}, 4, 2)
@@ -46,3 +47,12 @@ def test_champions_are_not_evaluated_in_more_episodes_than_memory_has_room_for(s
         prepare(load_config(stop))
     few = load_config(stop.replace("2_000_000_000", "2_000"))
     prepare(few)
+
+
+@pytest.mark.parametrize(("hidden", "backend", "least"), [(300, "native", 8), (30, "native", 1), (300, "numpy", 1)])
+def test_large_networks_are_not_handed_out_one_by_one(hidden, backend, least):
+    if not native.available():
+        pytest.skip("the native kernels were not built")
+    network = {"name": "mlp", "hidden": [hidden, hidden]}
+    compute = ComputeOptions(backend=backend, slots=8)
+    assert prepare(Config(network=network, compute=compute)).rollout_spec.least_chunk == least
