@@ -153,7 +153,8 @@ def _ready_rollout(text: str) -> AnyRollout:
     costs a tenth of the run.
     """
     rollout = make_rollout(text)
-    gc.collect()
+    if gc.get_freeze_count():  # at first there are only modules, and looking at all of them takes a while
+        gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 5)
     return rollout
