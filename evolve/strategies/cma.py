@@ -95,7 +95,7 @@ class SepCma:
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._cmaes = _import("cmaes")
-        self._threads = _import("threadpoolctl")
+        self._threads = _import("threadpoolctl").ThreadpoolController()  # of the libraries loaded: it takes 5 ms
         if population < _FEWEST:
             raise InputError("population", f"at least {_FEWEST} for {self._name}", population)
         self._options = options
@@ -171,7 +171,7 @@ class SepCma:
         return Genomes(weights, np.repeat(self._initial.mask, len(x), axis=0))
 
     def _one_thread(self) -> AbstractContextManager[Any]:
-        limited: AbstractContextManager[Any] = self._threads.threadpool_limits(1, user_api="blas")
+        limited: AbstractContextManager[Any] = self._threads.limit(limits=1, user_api="blas")
         return limited
 
     def _optimizer(self, mean: Float64, sigma: float) -> Any:
