@@ -1,4 +1,4 @@
-"""evolve run with chunks of a fixed size, TOY_CHUNK_SIZE, in place of those that shrink."""
+"""evolve run with chunks of the sizes TOY_CHUNK_SIZES, again and again, in place of those that shrink."""
 
 import itertools
 import os
@@ -9,11 +9,11 @@ from evolve.cluster import coordinator
 
 
 def fixed(_episodes, _workers, _largest, _least):
-    """Yield the size for ever."""
-    return itertools.repeat(int(os.environ["TOY_CHUNK_SIZE"]))
+    """Yield the sizes for ever."""
+    return itertools.cycle(map(int, os.environ["TOY_CHUNK_SIZES"].split()))
 
 
-if "TOY_CHUNK_SIZE" in os.environ:
+if "TOY_CHUNK_SIZES" in os.environ:
     coordinator.shrinking_sizes = fixed
 
 if __name__ == "__main__":
