@@ -13,7 +13,7 @@ from conftest import LONG, ROOT, environment, wait_for
 from evolve import store
 
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
-       "-g", 40, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")  # fmt: skip
+       "-g", 20, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")  # fmt: skip
 
 
 @pytest.fixture

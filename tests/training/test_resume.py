@@ -21,9 +21,9 @@ from evolve.training import load_config, prepare
 from evolve.training.plan import plan_runs
 from evolve.training.resume import open_run
 
-G = 40
+G = 24
 # Each generation takes its time while there is a brake: there is always something to interrupt.
-RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.004", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
        "-g", G, "-d", 4, "-s", 5, "--set", "held_out_episodes=3", "-o", "out")  # fmt: skip
 
 
