@@ -109,7 +109,7 @@ def file(tmp_path):
     path = tmp_path / "pole.toml"
     path.write_text(
         "seeds = [1, 2]\ngenerations = 2\npopulation = 6\nepisodes = 1\nheld_out_episodes = 2\n"
-        "[network]\nhidden = [2]\n[sweep]\nstrategy.survivors = [1, 3]\nnetwork.plasticity = [0.0, 0.1]\n"
+        "env.max_episode_steps = 30\n[network]\nhidden = [2]\n[sweep]\nstrategy.survivors = [1, 3]\nnetwork.plasticity = [0.0, 0.1]\n"
     )
     return path
 
@@ -151,10 +151,10 @@ def test_a_wrong_point_is_refused_before_anything_is_written(call, file, tmp_pat
 
 def test_more_run_files_than_may_be_open(tmp_path):
     (tmp_path / "x.toml").write_text(
-        f"seeds = {list(range(40))}\npopulation = 2\nepisodes = 1\ngenerations = 1\nheld_out_episodes = 0\n"
+        f"seeds = {list(range(30))}\npopulation = 2\nepisodes = 1\ngenerations = 1\nheld_out_episodes = 0\n"
         "[env]\nmax_episode_steps = 1\n[network]\nhidden = []\n"
     )
-    words = f"ulimit -n 40; exec {sys.executable} -m evolve.run x.toml -o out"
+    words = f"ulimit -n 30; exec {sys.executable} -m evolve.run x.toml -o out"
     done = subprocess.run(
         ["bash", "-c", words],
         env=environment(),
@@ -165,4 +165,4 @@ def test_more_run_files_than_may_be_open(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(list(tmp_path.glob("out/*.h5"))) == 40
+    assert len(list(tmp_path.glob("out/*.h5"))) == 30

@@ -90,7 +90,7 @@ def test_a_device_gives_the_results_of_the_host(network, normalize):
 
 def test_thousands_of_slots_load_move_and_refill():
     network = {"name": "hebbian-dag", "hidden": [6], "plasticity": 0.1}
-    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=40, episodes=60, max_episode_steps=20)
+    rollout, batch = setting("CartPole-v1", network, normalize=True, genomes=40, episodes=60, max_episode_steps=8)
     expected = play(rollout(512, "native"), batch)
     parts = [batch.take(np.arange(n, min(n + 700, len(batch)))) for n in range(0, len(batch), 700)]
     assert play(rollout(1000, "cupy", halves=True), *parts) == expected

@@ -487,10 +487,10 @@ def test_memory_does_not_grow_with_the_run(path):
     file = store.create(path, header())
     sizes = []
     tracemalloc.start()
-    for g in range(70):
+    for g in range(45):
         file.append(record(g), {"leaderboard": np.arange(g % 5 + 1)})
         file.flush()
-        if g in (30, 69):
+        if g in (14, 44):
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
