@@ -109,7 +109,8 @@ def file(tmp_path):
     path = tmp_path / "pole.toml"
     path.write_text(
         "seeds = [1, 2]\ngenerations = 2\npopulation = 6\nepisodes = 1\nheld_out_episodes = 2\n"
-        "env.max_episode_steps = 30\n[network]\nhidden = [2]\n[sweep]\nstrategy.survivors = [1, 3]\nnetwork.plasticity = [0.0, 0.1]\n"
+        "env.max_episode_steps = 30\n[network]\nhidden = [2]\n"
+        "[sweep]\nstrategy.survivors = [1, 3]\nnetwork.plasticity = [0.0, 0.1]\n"
     )
     return path
 
