@@ -196,7 +196,7 @@ class SlotArrays:
 
     def _settle(self, slots: Slots) -> None:
         """Bring the traces of slots up to date, with those of the other slots in their tiles."""
-        if self.kernel is not None:
+        if self.kernel is not None and self.kept_traces is not None:
             self.kernel.settle(slots)
 
 

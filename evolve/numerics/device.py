@@ -1,4 +1,4 @@
-"""What a device is to the rest of the engine: memory, queues of work, and the kernels of networks/kernels.cu.
+"""What a device is to the rest of the engine: memory, queues of work, and the kernels of rollouts/kernels.cu.
 
 A device is a machine of its own beside the host: nothing is copied unless somebody says so, every copy is counted, and
 work goes on while the host does something else. `device()` returns that of this process. It is a GPU, through CuPy

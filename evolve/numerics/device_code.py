@@ -1,4 +1,4 @@
-"""Machine code for a device from networks/kernels.cu, by NVRTC: it needs neither a device nor a driver nor a toolkit.
+"""Machine code for a device from rollouts/kernels.cu, by NVRTC: it needs neither a device nor a driver nor a toolkit.
 
 NVRTC is NVIDIA's compiler as a library (https://docs.nvidia.com/cuda/nvrtc). It is called with ctypes. The flags keep
 every operation rounded on its own: a fused multiply-add, a flushed denormal or an approximate division changes bits.
@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from evolve.errors import InputError
 
-_NETWORKS = Path(__file__).parents[1] / "networks"
-_SOURCE = _NETWORKS / "kernels.cu"
-_HEADERS = (Path(__file__).parent / "kernels", _NETWORKS / "kernels")
+_PACKAGE = Path(__file__).parents[1]
+_SOURCE = _PACKAGE / "rollouts" / "kernels.cu"
+_HEADERS = tuple(_PACKAGE / place / "kernels" for place in ("numerics", "networks"))
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The options that keep bits."""
 _HASH = 32  # bytes of a sha256

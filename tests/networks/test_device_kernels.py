@@ -25,7 +25,7 @@ SPARE = {
     "hebbian_dag": {"STEP 1"},  # each thread reads the observations that it has normalized itself
     "hebbian_lstm": {"STEP 1", "lstm_gates 2"},  # … the gates that it has squashed itself
     "layered": {"STEP 1"},
-    "plastic_mlp": {"STEP 1", "STEP 2"},  # the update, after the actions, has barriers of its own
+    "plastic_mlp": {"STEP 1"},
 }
 """Barriers that a kernel could do without."""
 
