@@ -42,20 +42,15 @@ STEP(layered, net.observations, net.wiring[4 * (net.layers - 1) + 3])
 STEP(plastic_mlp, net.sizes[0], net.sizes[net.layers])
 
 /* Bring the traces of tiles [blocks] up to date. */
-#define SETTLE(name, settle)                                                                                           \
+#define SETTLE(name)                                                                                                   \
     ENTRY evolve_##name##_settle(const name *network, const int64_t *tiles)                                            \
     {                                                                                                                  \
         const name net = *network;                                                                                     \
-        const int64_t tile = tiles[blockIdx.x];                                                                        \
-        int64_t *age = net.age + tile * WIDTH + LANE;                                                                  \
-        settle(&net, tile, *age);                                                                                      \
-        BARRIER();                                                                                                     \
-        if (PART == 0)                                                                                                 \
-            *age = 0;                                                                                                  \
+        name##_settle(&net, tiles[blockIdx.x]);                                                                        \
     }
 
-SETTLE(hebbian_dag, settle_tile)
-SETTLE(hebbian_lstm, settle_lstm_tile)
+SETTLE(hebbian_dag)
+SETTLE(hebbian_lstm)
 
 /* Columns of slots: `rows` numbers of a type each, [tiles, rows, WIDTH]. Each block serves one of the slots named. */
 #define EACH_NUMBER for (int64_t i = LANE + WIDTH * PART; i < rows; i += WIDTH * PARTS)

@@ -197,13 +197,14 @@ INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
 
 NETWORK(hebbian_dag, net->sizes[0], net->sizes[net->layers] - 1)
 
-#ifndef __CUDACC__
-/* Bring the traces of tiles up to date. */
-DISPATCH void evolve_hebbian_dag_settle(const hebbian_dag *dag, const int64_t *tiles, int64_t count)
+/* Bring the traces of a tile up to date. */
+INLINE void hebbian_dag_settle(const hebbian_dag *dag, int64_t tile)
 {
-    for (int64_t i = 0; i < count; i++) {
-        settle_tile(dag, tiles[i], dag->age[tiles[i]]);
-        dag->age[tiles[i]] = 0;
-    }
+    int64_t *age = dag->age + tile * (WIDTH / LANES) + LANE;
+    settle_tile(dag, tile, *age);
+    BARRIER();
+    if (PART == 0)
+        *age = 0;
 }
-#endif
+
+SETTLES(hebbian_dag)

@@ -168,13 +168,14 @@ INLINE void settle_lstm_tile(const hebbian_lstm *net, int64_t tile, int64_t age)
         }
 }
 
-#ifndef __CUDACC__
-/* Bring the traces of tiles up to date. */
-DISPATCH void evolve_hebbian_lstm_settle(const hebbian_lstm *net, const int64_t *tiles, int64_t count)
+/* Bring the traces of a tile up to date. */
+INLINE void hebbian_lstm_settle(const hebbian_lstm *net, int64_t tile)
 {
-    for (int64_t i = 0; i < count; i++) {
-        settle_lstm_tile(net, tiles[i], net->age[tiles[i]]);
-        net->age[tiles[i]] = 0;
-    }
+    int64_t *age = net->age + tile * (WIDTH / LANES) + LANE;
+    settle_lstm_tile(net, tile, *age);
+    BARRIER();
+    if (PART == 0)
+        *age = 0;
 }
-#endif
+
+SETTLES(hebbian_lstm)

@@ -47,3 +47,4 @@ INLINE void layered_advance(const layered *net, int64_t tile)
 }
 
 NETWORK(layered, net->observations, net->wiring[4 * (net->layers - 1) + 3])
+NOTHING_WAITS(layered)

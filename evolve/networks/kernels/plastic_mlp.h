@@ -104,3 +104,4 @@ INLINE void plastic_mlp_advance(const plastic_mlp *net, int64_t tile)
 }
 
 NETWORK(plastic_mlp, net->sizes[0], net->sizes[net->layers])
+NOTHING_WAITS(plastic_mlp)

@@ -1,5 +1,5 @@
-/* What each network has: NAME_places says where a tile's observations and actions lie, as rows, and NAME_advance makes the
- * step between them. */
+/* What each network has: NAME_places says where a tile's observations and actions lie, as rows, NAME_advance makes the
+ * step between them, and NAME_settle makes the updates that wait. */
 
 /* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
 #define TILE_STEP(name, O, A)                                                                                          \
@@ -12,8 +12,13 @@
         take_rows(output, actions, A, live);                                                                           \
     }
 
+/* For a network none of whose updates wait. */
+#define NOTHING_WAITS(name) \
+    INLINE void name##_settle(const name *net, int64_t tile) {}
+
 #ifdef __CUDACC__
 #define NETWORK(name, O, A) TILE_STEP(name, O, A)
+#define SETTLES(name)
 #else
 /* The functions of a network on a CPU; the first advances `slots` slots, observations [slots, O] -> actions [slots, A]. */
 #define NETWORK(name, O, A)                                                                                            \
@@ -32,5 +37,12 @@
             evolve_##name##_advance(net, first / LANES);                                                               \
             take_rows(output, actions + first * (A), A, live);                                                         \
         }                                                                                                              \
+    }
+/* Bring the traces of tiles up to date. */
+#define SETTLES(name)                                                                                                  \
+    DISPATCH void evolve_##name##_settle(const name *net, const int64_t *tiles, int64_t count)                         \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                                                            \
+            name##_settle(net, tiles[i]);                                                                              \
     }
 #endif

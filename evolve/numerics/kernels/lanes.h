@@ -26,6 +26,7 @@ typedef unsigned long long uint64_t;
 #define ANY_LANE(x) __syncthreads_or(x)
 #define INLINE __device__ static __forceinline__
 #define RESTRICT __restrict__
+#define HIGH_WORD(a, b) __umul64hi(a, b)
 #else
 #include <math.h>
 #include <stdint.h>
@@ -41,6 +42,7 @@ typedef unsigned long long uint64_t;
 #define ANY_LANE(x) (x)
 #define INLINE static inline __attribute__((always_inline))
 #define RESTRICT restrict
+#define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64)) /* of a product */
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__)
 /* One copy per instruction set, chosen when the library is loaded. */
 #define DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))

@@ -1,6 +1,27 @@
-/* Many keyed streams at once, on a CPU: seeding.py (the words of seed sequences) and streams.py (normal_rows) say what
- * these functions return. */
+/* The words of keyed streams: streams.py says which. */
 
+/* Philox4x64-10 (Salmon et al., 2011): the four words of a counter under a key. */
+INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *words)
+{
+    uint64_t c0 = counter, c1 = 0, c2 = 0, c3 = 0;
+    for (int turn = 0; turn < 10; turn++) {
+        const uint64_t a = 0xD2E7470EE14C6C93u, b = 0xCA5A826395121157u, one = c0, other = c2;
+        c0 = HIGH_WORD(other, b) ^ c1 ^ key0;
+        c2 = HIGH_WORD(one, a) ^ c3 ^ key1;
+        c1 = other * b;
+        c3 = one * a;
+        key0 += 0x9E3779B97F4A7C15u;
+        key1 += 0xBB67AE8584CAA73Bu;
+    }
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+}
+
+#ifndef __CUDACC__
+/* Many streams at once: seeding.py (the words of seed sequences) and streams.py (normal_rows) say what these functions
+ * return. */
 typedef struct {
     uint32_t value, factor;
 } hash_constant;
@@ -41,26 +62,6 @@ void evolve_seed_words(const uint32_t *entropy, int64_t m, const int64_t *keys, 
     }
 }
 
-/* Philox4x64-10 (Salmon et al., 2011): the four words of a counter under a key. */
-INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *words)
-{
-    uint64_t c0 = counter, c1 = 0, c2 = 0, c3 = 0;
-    for (int turn = 0; turn < 10; turn++) {
-        unsigned __int128 one = (unsigned __int128)c0 * 0xD2E7470EE14C6C93u;
-        unsigned __int128 other = (unsigned __int128)c2 * 0xCA5A826395121157u;
-        c0 = (uint64_t)(other >> 64) ^ c1 ^ key0;
-        c2 = (uint64_t)(one >> 64) ^ c3 ^ key1;
-        c1 = (uint64_t)other;
-        c3 = (uint64_t)one;
-        key0 += 0x9E3779B97F4A7C15u;
-        key1 += 0xBB67AE8584CAA73Bu;
-    }
-    words[0] = c0;
-    words[1] = c1;
-    words[2] = c2;
-    words[3] = c3;
-}
-
 /* Standard normal deviates [n], at most AT_ONCE: the numbers from `first` on of the stream of a key. */
 INLINE void normal_part(const uint64_t *key, int64_t first, float *deviates, int64_t n)
 {
@@ -84,3 +85,4 @@ DISPATCH void evolve_normal_rows(const uint64_t *keys, int64_t first, int64_t st
             deviates += part;
         }
 }
+#endif
