@@ -72,6 +72,10 @@ class Stopped(EvolveError):  # noqa: N818 - not a failure: the run can be resume
     exit_code = 75
 
 
+class HostLost(Stopped):
+    """A host has fallen silent, and the others cannot go on without it."""
+
+
 def sanitize(value: object, longest: int = 400) -> str:
     """Return a value as one line without control characters, cut in the middle at about `longest` characters."""
     try:

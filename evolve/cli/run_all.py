@@ -143,7 +143,7 @@ def _run_one(coordinator: Coordinator, run: PlannedRun, file: RunFile, resume: s
                 reporter(record)
     except Stopped as why:
         then = "" if file.replaces else f"; continue with --resume: {resume}"
-        raise Stopped(f"stopped by {why}: {generations_on_disk(file)}{then}") from None
+        raise type(why)(f"stopped by {why}: {generations_on_disk(file)}{then}") from None
     except EpisodeError as error:
         alone = f"Play it alone: {replay_line(run.path, error)}"
         worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"

@@ -7,10 +7,10 @@ from functools import cache
 from evolve.cluster.coordinator import Coordinator, dismiss
 from evolve.cluster.transport import Transport, connect
 from evolve.cluster.worker import MakeRollout, NoteTaker, serve
-from evolve.errors import EvolveError, InputError, RunError, Stopped
+from evolve.errors import EvolveError, HostLost, InputError, RunError, Stopped
 
 _ANSWER, _ERROR = b"A", b"E"
-_KINDS: dict[str, type[EvolveError]] = {kind.__name__: kind for kind in (InputError, RunError, Stopped)}
+_KINDS: dict[str, type[EvolveError]] = {kind.__name__: kind for kind in (HostLost, InputError, RunError, Stopped)}
 
 
 @cache

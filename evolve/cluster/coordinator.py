@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.losses import LossHandler
+from evolve.cluster.losses import LossHandler, check_silence
 from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Note, Setup, Stop, StopRequest, WorkerError
 from evolve.cluster.pending import shrinking_sizes
 from evolve.cluster.questions import Questions
@@ -241,6 +241,8 @@ class Coordinator:
         why = self._stop_reason()
         if why is not None:
             raise Stopped(why)
+        if self._transport.silent:
+            check_silence(self._transport)
 
 
 def _ignore(*_progress: object) -> None:

@@ -5,12 +5,13 @@ import time
 from collections.abc import Collection
 
 from evolve.cluster import messages
+from evolve.cluster.limits import SILENCE, silence_seconds
 from evolve.cluster.messages import Kill
 from evolve.cluster.reports import FailureReporter
-from evolve.cluster.scheduler import Scheduler
+from evolve.cluster.scheduler import Fate, Scheduler
 from evolve.cluster.transport import Transport
 from evolve.cluster.watchdog import kill, patience
-from evolve.errors import RunError
+from evolve.errors import HostLost, RunError
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, ResultsCollector
 from evolve.shapes import Int64
 
@@ -18,6 +19,13 @@ _LOG = logging.getLogger("evolve")
 _LONGEST_SETUP = 600.0  # seconds until a worker has made its environments
 _MOST_PASSED = 0.5  # seconds between two looks, at most: we may have slept
 _KILLS = "it was there whenever a worker died"
+
+
+def check_silence(transport: Transport) -> None:
+    """After hosts have fallen silent, raise HostLost if MPI cannot go on, or if this host may be what is cut off."""
+    elsewhere = {host for rank, host in enumerate(transport.hosts) if rank not in transport.gone} - {transport.host}
+    if not (transport.tolerant and elsewhere):
+        raise HostLost(f"the silence of {', '.join(sorted(transport.silent))}, for {silence_seconds():g} s ({SILENCE})")
 
 
 class LossHandler:
@@ -67,8 +75,9 @@ class LossHandler:
             self._do_without_silent(worker)
 
     def _do_without_dead(self, worker: int) -> None:
-        again, blamed = self._scheduler.remove(worker, hung=False)
-        self._say_lost(worker, "was lost", again)
+        silent = self._transport.hosts[worker] in self._transport.silent
+        again, blamed = self._scheduler.remove(worker, Fate.CUT_OFF if silent else Fate.DEATH)
+        self._say_lost(worker, "was lost: its host is silent" if silent else "was lost", again)
         self._mark_failed(blamed, worker, _KILLS)
         if not self._workers:
             indices = self._scheduler.lost_last
@@ -80,7 +89,7 @@ class LossHandler:
     def _do_without_silent(self, worker: int) -> None:
         self._transport.abandon(worker)
         self._kill(worker)
-        again, blamed = self._scheduler.remove(worker, hung=True)
+        again, blamed = self._scheduler.remove(worker, Fate.HANG)
         self._say_lost(worker, "no longer answers, and is given up", again)
         hangs = f"it hangs in native code, for longer than {self._max_episode_seconds:g} s"
         self._mark_failed(blamed, worker, f"{hangs} (env.max_episode_seconds)")

@@ -1,6 +1,7 @@
 """Which worker has which episodes; what a lost worker had goes to others, and an episode that ends workers is found."""
 
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from evolve.cluster.transport import Transport
 from evolve.rollouts import EpisodeBatch, EpisodeResults
 from evolve.shapes import Int64
 
-_DEATH, _HANG = 1, 2
 _SUSPECT = 2
 """Strikes from which on an episode is played alone, so that nothing else can be to blame."""
 _GUILTY = 4
@@ -20,6 +20,14 @@ _NOBODY = 0  # rank 0 is the coordinator
 
 ChunkSizes = Callable[[int, int], Iterator[int]]
 """Called with the number of episodes and of workers; yields the sizes of chunks."""
+
+
+class Fate(IntEnum):
+    """What has become of a worker; in strikes against the episodes that it had."""
+
+    CUT_OFF = 0
+    DEATH = 1
+    HANG = 2
 
 
 class Scheduler:
@@ -105,11 +113,12 @@ class Scheduler:
             self._silence[worker] = self._silence[worker] + seconds if self._in_flight[worker] else 0.0
         return [worker for worker in self._workers if self._silence[worker] > timeout(worker)]
 
-    def remove(self, worker: int, hung: bool) -> tuple[int, Int64]:
-        """Remove a worker that has died or hung, and give its episodes to the others.
+    def remove(self, worker: int, fate: Fate) -> tuple[int, Int64]:
+        """Remove a worker that is lost, and give its episodes to the others.
 
-        Every episode that it had gets a strike for a death, two for a hang. With two it is played again alone; when it
-        was alone, a hang or a fourth strike proves that it is what ends workers, and it counts as failed.
+        Every episode that it had gets a strike for a death, two for a hang, none for a host cut off. With two it is
+        played again alone; when it was alone, a hang or a fourth strike proves that it is what ends workers, and it
+        counts as failed.
 
         Returns:
             How many episodes are played again, and those [n] that count as failed. With no worker left nobody plays
@@ -119,8 +128,8 @@ class Scheduler:
         del self._in_flight[worker]
         had = np.flatnonzero((self._owner == worker) & ~self._done)
         self._owner[had] = _NOBODY
-        self._strikes[had] += _HANG if hung else _DEATH
-        if worker in self._isolated and len(had) == 1 and (hung or self._strikes[had[0]] >= _GUILTY):
+        self._strikes[had] += fate
+        if worker in self._isolated and len(had) == 1 and (fate == Fate.HANG or self._strikes[had[0]] >= _GUILTY):
             self._done[had] = True
             return 0, had
         if self._workers:

@@ -4,6 +4,7 @@ A blocking MPI receive spins a whole core, so waiting is a probe and a short sle
 one rank, and mpi4py is never imported.
 """
 
+import ctypes
 import os
 import re
 import socket
@@ -16,6 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.cluster.introductions import introduce
+from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, Meeting
+from evolve.cluster.starting import StartWatch, end_launcher_later, initialize
 from evolve.errors import InputError
 
 Buffer = NDArray[np.uint8]
@@ -29,7 +33,6 @@ _LAUNCHERS = (
 )
 _INSTALL = "Install it with an MPI: pip install 'evolve[mpi]' (in a clone: pip install -e '.[mpi]')."
 _TAG = 1
-_HOST_BYTES = 255
 _LOST_EVERY = 0.2  # seconds between questions after the dead
 _MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-3, 5e-2
@@ -54,12 +57,14 @@ class Transport:
         self.abandoned: set[int] = set()
         """Those given up on, which may still be there."""
         self._asked = 0.0
-        self.hosts = [self.host]
-        """The host of each rank."""
-        self.pids = [os.getpid()]
-        """The process of each rank, on its host."""
-        if communicator is not None:
-            self.hosts, self.pids = _gather(communicator, self.host)
+        self.silent: set[str] = set()
+        """The hosts that no longer answer, at rank 0."""
+        self.hosts = [self.host] * self.size
+        """The host of each rank, as rank 0 knows it once all are introduced."""
+        self.pids = [os.getpid()] * self.size
+        """The process of each rank, on its host, likewise."""
+        self._host_watch: HostWatch | None = None
+        self._coordinator_watch: CoordinatorWatch | None = None
         self._quiet_since = self._woke = time.monotonic()
         self.bytes_moved = 0
 
@@ -77,6 +82,19 @@ class Transport:
         """Whether this MPI would survive the death of a rank if mpirun were asked to let it."""
         version = re.match(r"Open MPI v(\d+)", self.library)
         return not self.tolerant and version is not None and int(version[1]) >= 5
+
+    def watch_hosts(self, watch: HostWatch) -> None:
+        """Notice by a watch, at rank 0, when other hosts fall silent."""
+        self._host_watch = watch
+
+    def watch_coordinator(self, watch: CoordinatorWatch) -> None:
+        """Notice by a watch, at another rank, when rank 0 is lost."""
+        self._coordinator_watch = watch
+
+    @property
+    def meeting(self) -> Meeting | None:
+        """Where rank 0 can be watched from, at rank 0, if it has a watch."""
+        return None if self._host_watch is None else self._host_watch.meeting
 
     def send(self, rank: int, buffer: Buffer) -> None:
         """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
@@ -113,15 +131,30 @@ class Transport:
         return status.Get_source(), buffer
 
     def lost(self) -> list[int]:
-        """Return the ranks that have died since this was last asked; none where MPI does not survive that."""
+        """Return the ranks that were lost since this was last asked.
+
+        They are those that have died, where MPI survives that; and those whose host has fallen silent.
+        """
         now = time.monotonic()
-        if not self.tolerant or now - self._asked < _LOST_EVERY:
+        if self.size == 1 or now - self._asked < _LOST_EVERY:
             return []
         self._asked = now
-        ranks = self._failed_ranks()
+        ranks = self._failed_ranks() if self.tolerant else []
         new = sorted(set(ranks) - self.gone)
         self.abandoned.difference_update(ranks)
         self._forget(new)
+        return new + self._silent_ranks()
+
+    def _silent_ranks(self) -> list[int]:
+        """Return the ranks of hosts that have fallen silent since this was last asked."""
+        new = []
+        if self._host_watch is not None:
+            self.silent.update(self.hosts[rank] for rank in self._host_watch.silent())
+            new = [rank for rank, host in enumerate(self.hosts) if host in self.silent and rank not in self.gone]
+        elif self._coordinator_watch is not None and 0 not in self.gone and self._coordinator_watch.silent():
+            new = [0]
+        for rank in new:
+            self.abandon(rank)
         return new
 
     def _failed_ranks(self) -> list[int]:
@@ -172,6 +205,8 @@ class Transport:
 
     def abort(self, exit_code: int) -> None:
         """End every rank of the job at once."""
+        if self.silent:
+            end_launcher_later()
         if self._comm is not None:
             self._comm.Abort(exit_code)
 
@@ -185,15 +220,6 @@ class Transport:
             if not self.tolerant:
                 raise
             self._asked = 0.0  # its receiver died: `lost` is to say so, and takes it out
-
-
-def _gather(communicator: Any, host: str) -> tuple[list[str], list[int]]:
-    """Return the host and the process of each rank."""
-    cards = np.zeros((communicator.Get_size(), _HOST_BYTES + 8), np.uint8)
-    name = host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
-    communicator.Allgather(np.frombuffer(name + os.getpid().to_bytes(8, "little"), np.uint8).copy(), cards)
-    hosts = [card[:_HOST_BYTES].tobytes().rstrip(b"\0").decode(errors="replace") for card in cards]
-    return hosts, [int.from_bytes(card[_HOST_BYTES:].tobytes(), "little") for card in cards]
 
 
 def launched() -> tuple[int, int]:
@@ -224,21 +250,44 @@ def check_mpi4py(argument: str) -> None:
 def connect() -> Transport:
     """Join the ranks that this process was launched with.
 
-    Raises InputError when a launcher started several processes but they cannot see one another.
+    Raises InputError when a launcher started several processes but they cannot see one another, and RunError when rank
+    0 is lost. When not all of them come together in time, this process ends.
     """
-    size, _ = launched()
+    size, rank = launched()
     if size == 1:
         return Transport()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # mpi4py's own guess at what is refused below
-            from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
+            MPI = _uninitialized()
     except (ImportError, RuntimeError) as error:
         raise InputError(
             f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", _INSTALL
         ) from None
+    with StartWatch(rank, size, socket.gethostname(), ctypes.CDLL(MPI.__file__)) as watch:
+        initialize(MPI)
+        _check_ranks(MPI, size)
+        transport = Transport(MPI.COMM_WORLD)
+        introduce(transport, watch)
+    return transport
+
+
+def _uninitialized() -> Any:
+    """Return the module MPI, not initialized, unless somebody has imported it before."""
+    import mpi4py  # noqa: PLC0415 - not needed by one rank
+
+    usual = mpi4py.rc.initialize
+    mpi4py.rc.initialize = False
+    try:
+        from mpi4py import MPI  # noqa: PLC0415
+    finally:
+        mpi4py.rc.initialize = usual
+    return MPI
+
+
+def _check_ranks(MPI: Any, size: int) -> None:
+    """Raise InputError where the library that mpi4py has loaded does not belong to the launcher."""
     if MPI.COMM_WORLD.Get_size() == 1:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
         raise InputError(f"mpirun -n {size}", f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)
-    return Transport(MPI.COMM_WORLD)

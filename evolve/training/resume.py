@@ -228,7 +228,7 @@ def _check_episode(
     try:
         difference = spot_check(store.read(run.path), run.experiment, stop_reason)
     except Stopped as why:
-        raise Stopped(f"stopped by {why}: {generations_on_disk(file)}; continue with resume=True.") from None
+        raise type(why)(f"stopped by {why}: {generations_on_disk(file)}; continue with resume=True.") from None
     if difference is not None:
         expected = "an environment in which the newest champion plays as the log says"
         cure = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evolve.cluster import messages
-from evolve.cluster.scheduler import Scheduler
+from evolve.cluster.scheduler import Fate, Scheduler
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys
@@ -89,7 +89,7 @@ def test_results_that_come_twice_change_nothing(scene):
 def test_the_episodes_of_a_dead_worker_go_to_the_others(scene):
     transport, scheduler, workers = scene
     lost = transport.hands.pop(1)
-    assert scheduler.remove(1, hung=False)[0] == len(lost)
+    assert scheduler.remove(1, Fate.DEATH)[0] == len(lost)
     assert workers == [2, 3]
     while any(transport.hands.values()):
         for worker in (2, 3):
@@ -101,7 +101,7 @@ def test_when_the_last_worker_is_lost_what_it_had_in_hand_comes_last(scene):
     transport, scheduler, workers = scene
     for worker in (1, 2, 3):
         in_hand = transport.hands.pop(worker)
-        scheduler.remove(worker, hung=False)
+        scheduler.remove(worker, Fate.DEATH)
     assert workers == []
     assert scheduler.lost_last.tolist() == sorted(in_hand)
     assert scheduler.unfinished == len(scheduler.pending) == P * E
@@ -120,7 +120,7 @@ def test_an_episode_that_hangs_is_found(scene):
             finish(transport, scheduler, worker)
         if not any(transport.hands[w] for w in workers if w != stuck):
             victims.append(stuck)
-            _, blamed = scheduler.remove(stuck, hung=True)
+            _, blamed = scheduler.remove(stuck, Fate.HANG)
             if len(blamed):
                 assert blamed.tolist() == [guilty]
                 break
@@ -137,7 +137,7 @@ def test_dying_is_no_proof_until_it_has_happened_often():
     deaths = 0
     while True:
         victim = next(w for w in workers if transport.hands.get(w))
-        again, blamed = scheduler.remove(victim, hung=False)
+        again, blamed = scheduler.remove(victim, Fate.DEATH)
         deaths += 1
         assert again + len(blamed) == 1
         if len(blamed):

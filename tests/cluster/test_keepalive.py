@@ -1,0 +1,90 @@
+"""Hosts that fall silent are noticed, whatever their processes do; processes that end are no silent hosts."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from conftest import wait_for
+
+from evolve.cluster import keepalive
+from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, own_addresses
+
+
+@pytest.fixture
+def watches(monkeypatch):
+    """Rank 0's watch, and a function that connects another rank."""
+    monkeypatch.setattr(keepalive, "own_addresses", lambda: ["127.0.0.1"])
+    watch = HostWatch(30.0)
+    monkeypatch.setattr(keepalive, "own_addresses", list)  # as on another host
+    others = []
+
+    def connect(rank, **how):
+        others.append(CoordinatorWatch(replace(watch.meeting, **how), rank))
+        return others[-1]
+
+    yield watch, connect
+    for one in (watch, *others):
+        one.close()
+
+
+def connected(watch, *ranks):
+    wait_for(lambda: watch.silent() == [] and set(ranks) <= set(watch.ranks))
+
+
+def test_whoever_is_there_is_not_silent(watches):
+    watch, connect = watches
+    workers = {rank: connect(rank) for rank in (3, 1)}
+    connected(watch, 1, 3)
+    assert watch.silent() == []
+    assert not any(worker.silent() for worker in workers.values())
+
+
+def test_a_process_that_ends_is_no_silent_host(watches):
+    watch, connect = watches
+    worker = connect(1)
+    connected(watch, 1)
+    worker.close()
+    wait_for(lambda: watch.silent() == [] and not watch.ranks)
+
+
+@pytest.mark.parametrize("failure", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH])
+def test_a_connection_that_the_kernel_gives_up_means_a_silent_host(watches, monkeypatch, failure):
+    watch, connect = watches
+    connect(1)
+    connect(2)
+    connected(watch, 1, 2)
+    second = watch._named[2]
+    monkeypatch.setattr(keepalive, "_with_news", lambda connections: [rank for rank in connections if rank == 2])
+    monkeypatch.setattr(keepalive, "_state", lambda connection: failure if connection is second else None)
+    assert watch.silent() == [2]
+    assert watch.silent() == []
+
+
+def test_a_worker_notices_that_rank_0_is_gone(watches):
+    watch, connect = watches
+    worker = connect(1)
+    connected(watch, 1)
+    watch.close()
+    wait_for(worker.silent)
+
+
+def test_strangers_are_shown_the_door(watches):
+    watch, connect = watches
+    stranger = connect(7, token=b"?" * 16)
+    worker = connect(1)
+    connected(watch, 1)
+    assert not worker.silent()
+    assert 7 not in watch.ranks
+    wait_for(stranger.silent)
+
+
+def test_an_address_that_this_host_has_too_is_not_the_other_host(watches, monkeypatch):
+    watch, connect = watches
+    monkeypatch.setattr(keepalive, "own_addresses", lambda: ["127.0.0.1"])
+    assert not connect(1).silent()
+    assert watch.silent() == []
+    assert not watch.ranks
+
+
+def test_addresses_are_those_that_other_hosts_can_reach():
+    assert not [address for address in own_addresses() if address.startswith("127.")]

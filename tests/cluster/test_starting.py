@@ -1,0 +1,138 @@
+"""A start that ends: whoever does not come is named, and nobody waits for longer than the limit."""
+
+import ctypes
+import re
+
+import pytest
+
+from evolve.cluster import limits, starting
+from evolve.cluster.process_table import LaunchedRank, launched_ranks
+from evolve.cluster.starting import StartWatch
+from evolve.errors import InputError
+
+HERE, THERE = "node1", "node2"
+
+
+class EndedError(Exception):
+    """In place of the end of the process."""
+
+
+def rank(number, host=HERE, has_come=True, has_ended=False, has_ended_job=False):
+    return LaunchedRank(number, host, has_come, has_ended, has_ended_job)
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """A function that has a rank watch what a launcher knows, once, so many seconds after it came."""
+
+    def end(code):
+        raise EndedError(code)
+
+    def look(number, known, after, missing=None):
+        clock = [0.0]
+        monkeypatch.setattr(starting.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(starting.os, "_exit", end)
+        monkeypatch.setattr(starting, "launched_ranks", lambda _: known)
+        monkeypatch.setattr(starting, "end_job", lambda _: None)
+        watch = StartWatch(number, 4, HERE, ctypes.CDLL(None))
+        watch.missing = missing
+        ticks = iter(range(int(after)))
+
+        def wait(_):
+            clock[0] += 1.0
+            return next(ticks, None) is None
+
+        monkeypatch.setattr(watch._over, "wait", wait)
+        watch._watch()
+
+    return look
+
+
+KILLED = [rank(0), rank(1), rank(2, THERE, has_ended=True), rank(3, THERE)]
+
+
+def test_who_has_died_is_named_at_once(watch, capsys):
+    with pytest.raises(EndedError, match="1"):
+        watch(0, KILLED, 2)
+    assert "rank 2 on node2 ended (1 s after rank 0 on node1 had; " in capsys.readouterr().err
+
+
+def test_others_leave_the_word_to_rank_0(watch, capsys):
+    watch(1, KILLED, 4)
+    with pytest.raises(EndedError):
+        watch(1, KILLED, 9)
+    assert capsys.readouterr().err.count("rank 2 on node2") == 1
+
+
+def test_who_hears_that_the_job_ends_says_nothing(watch, capsys):
+    with pytest.raises(EndedError):
+        watch(1, [rank(0, has_ended=True, has_ended_job=True), rank(1)], 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_who_has_not_come_is_named_after_the_limit(watch, capsys, monkeypatch):
+    monkeypatch.setenv(limits.CONNECT, "20")
+    late = [rank(0), rank(1), *(rank(2 + i, THERE, has_come=False) for i in range(7))]
+    watch(0, late, 19)
+    with pytest.raises(EndedError):
+        watch(0, late, 30)
+    said = capsys.readouterr().err
+    assert "rank 2 on node2, rank 3 on node2" in said
+    assert "and 2 more did not come" in said
+    assert "EVOLVE_CONNECT_SECONDS=20" in said
+
+
+def test_a_launcher_that_knows_nothing_names_nobody(watch, capsys, monkeypatch):
+    monkeypatch.setenv(limits.CONNECT, "5")
+    with pytest.raises(EndedError):
+        watch(0, [], 9)
+    assert "not all of the 4 ranks came, and the launcher does not say which" in capsys.readouterr().err
+    with pytest.raises(EndedError):
+        watch(0, [], 9, missing=lambda: [3])
+    assert ": rank 3 did not come" in capsys.readouterr().err
+
+
+def test_a_start_in_time_ends_the_watch():
+    with StartWatch(0, 4, HERE, ctypes.CDLL(None)) as watch:
+        pass
+    assert not watch._thread.is_alive()
+
+
+def test_the_limit_grows_with_the_ranks(monkeypatch):
+    assert limits.connect_seconds(4096) > limits.connect_seconds(64) > limits.connect_seconds(2) >= 60
+    monkeypatch.setenv(limits.SILENCE, "soon")
+    with pytest.raises(InputError, match=r"EVOLVE_SILENCE_SECONDS: expected seconds, from 1 on, got soon"):
+        limits.silence_seconds()
+
+
+def test_without_pmix_nothing_is_known(monkeypatch):
+    assert launched_ranks(ctypes.CDLL(None)) == []
+    monkeypatch.setenv("PMIX_NAMESPACE", "prterun-node1-1@1")
+    assert launched_ranks(ctypes.CDLL(None)) == []
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_killed_before_all_have_come_ends_the_start(command, victim):
+    done = command("run", "killed", victim, ranks=3, mpi="ulfm", module="toy_start")
+    assert done.code == 1
+    said = re.findall(r"evolve: the ranks did not come together: rank (\d) on \S+ ended", done.err)
+    assert said == [str(victim)]
+
+
+def test_a_worker_killed_right_after_mpi_started_is_done_without(command):
+    done = command("run", "introduced", 2, ranks=3, mpi="ulfm", module="toy_start")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_a_rank_that_never_comes_ends_the_start_after_the_limit(command, mpi):
+    done = command("run", "late", 1, ranks=3, mpi=mpi, module="toy_start", EVOLVE_CONNECT_SECONDS="2")
+    assert done.code != 0
+    assert ("rank 1 on " if mpi == "openmpi" else "not all of the 3 ranks came") in done.err
+    assert done.err.count("did not come together") == 1
+
+
+def test_a_limit_that_is_no_duration_is_refused_once(command):
+    done = command("run", "", -1, ranks=2, module="toy_start", EVOLVE_CONNECT_SECONDS="never")
+    assert done.code != 0
+    assert done.err.count("EVOLVE_CONNECT_SECONDS: expected seconds") == 1
