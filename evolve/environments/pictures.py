@@ -24,13 +24,18 @@ def has_picture(env_id: str) -> bool:
     return env_id in _DRAWN
 
 
+def drawn_numbers(env_id: str) -> list[int]:
+    """Return which numbers of a task's state are those of Gymnasium's."""
+    return list(_DRAWN[env_id])
+
+
 def picture(env_id: str, state: Float64) -> UInt8:
     """Return what a state [S] looks like, [H, W, 3]. Raises InputError where there is no picture of the task."""
     if not has_picture(env_id):
         expected = f"a task that can be drawn: {', '.join(_DRAWN)}"
         raise InputError("env.id", expected, env_id)
     env = _environment(env_id)
-    env.unwrapped.state = np.array(state[list(_DRAWN[env_id])])
+    env.unwrapped.state = np.array(state[drawn_numbers(env_id)])
     return as_frame(env_id, env.render)
 
 

@@ -9,7 +9,7 @@ import pytest
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.exact import Draws
-from evolve.environments.pictures import has_picture
+from evolve.environments.pictures import drawn_numbers, has_picture
 from evolve.errors import InputError
 from evolve.numerics import native
 
@@ -88,8 +88,7 @@ def test_a_classical_task_follows_gymnasium(name):
     for seed in range(20):
         engine.reset(slot, np.array([seed]), observation)
         theirs.reset(seed=seed)
-        rows = {"Acrobot-v1": [0, 3, 6, 7], "Pendulum-v1": [0, 3]}.get(name, slice(None))
-        theirs.state = engine.slots.state(0)[rows]
+        theirs.state = engine.slots.state(0)[drawn_numbers(name)]
         for _ in range(40):
             outputs = random.uniform(-1, 1, (1, engine.action_size)).astype(np.float32)
             (reward,), (ended,) = engine.step(slot, outputs, observation)
