@@ -23,6 +23,8 @@ import pytest
 from evolve.errors import InputError
 from evolve.numerics import device
 
+sys.dont_write_bytecode = False  # whatever the user wants: else each worker rewrites all assertions, in every run
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))  # toys: the tests' own environments, by module:Id

@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from evolve.analysis import statistics
 
 
 @pytest.mark.parametrize("size", [2, 3, 9, 10, 11, 12, 40, 100, 1000])
 def test_the_interval_is_student_s(size):
+    from scipy import stats  # takes a second, so only here
+
     sample = np.random.Generator(np.random.Philox(size)).normal(3.0, 2.0, size)
     expected = stats.t.interval(0.95, size - 1, sample.mean(), stats.sem(sample))
     assert statistics.interval(sample) == pytest.approx(expected, rel=1e-5)

@@ -271,9 +271,8 @@ def test_the_launcher_of_another_mpi_is_refused_once(command):
     assert (done.out + done.err).count("evolve.run: mpirun -n 2: expected the mpirun of Open MPI") == 1
 
 
-@pytest.mark.parametrize("ranks", [{}, {"ranks": 2}])
-def test_an_exception_in_an_environment_ends_the_run_with_one_report(call, command, tmp_path, ranks):
-    done = (command if ranks else call)("run", "-e", "toys:Broken-v0", *TINY, "-o", "out", **ranks)
+def test_an_exception_in_an_environment_ends_the_run_with_one_report(call, tmp_path):
+    done = call("run", "-e", "toys:Broken-v0", *TINY, "-o", "out")
     assert done.code == 1
     assert (done.out + done.err).count("RuntimeError: the motor burnt out") == 1
     assert "failed in step 5, environment seed" in done.out + done.err
@@ -326,9 +325,9 @@ def test_held_out_returns_that_are_no_numbers_do_not_stop_the_next_seed(call, tm
     assert all(store.read(store.path_of(tmp_path / "out", seed)).complete for seed in (1, 2))
 
 
-def test_nan_returns_rank_last(command, tmp_path):
+def test_nan_returns_rank_last(call, tmp_path):
     worst = ("--set", "env.on_failure=worst")
-    done = command("run", "-e", "toys:NotANumber-v0", *TINY, *worst, "-p", 12, "-o", "out", ranks=2)
+    done = call("run", "-e", "toys:NotANumber-v0", *TINY, *worst, "-p", 12, "-o", "out")
     assert done.code == 0, done.err
     for record in store.read(store.path_of(tmp_path / "out", 0)).records:
         assert np.isnan(record.fitness).any()

@@ -214,7 +214,7 @@ def test_the_example_of_an_added_network_and_strategy(call, command, outside, tm
     assert call("verify", "one/seed-0.h5", "two/seed-0.h5").code == 0
     records = store.read(tmp_path / "one" / "seed-0.h5").records
     assert records[-1].returns.mean() > records[0].returns.mean()
-    assert "strategy.weight_noise" in command("run", *small, "--set", "strategy.weight_noise=-1.0", **there).err
+    assert "strategy.weight_noise" in call("run", *small, "--set", "strategy.weight_noise=-1.0").err
 
 
 def test_properties_of_added_kinds_may_raise_until_they_are_needed():
