@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from conftest import LONG
 
 from evolve.cli import COMMANDS
 from evolve.cli.completion import SHELLS
@@ -40,7 +41,7 @@ def test_a_shell_completes_commands_options_and_names(call, tmp_path):
     }
     typed = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
-        ["bash", "-c", TAB], cwd=tmp_path, input=typed, capture_output=True, text=True, check=True, timeout=60
+        ["bash", "-c", TAB], cwd=tmp_path, input=typed, capture_output=True, text=True, check=True, timeout=LONG
     )
     offered = [set(line.split()) for line in done.stdout.splitlines()]
     assert dict(zip(lines, offered, strict=True)) == lines

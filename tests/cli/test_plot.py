@@ -84,7 +84,7 @@ def test_many_workers_are_a_map(call, runs, tmp_path):
 
 def test_a_running_and_a_killed_file(start, call, tmp_path):
     slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-2])
-    process = start("run", *slow, "-g", 60, "-o", "out")
+    process = start("run", *slow, "-g", 9999, "-o", "out")
     path = store.path_of(tmp_path / "out", 0)
     wait_for(path.exists, process.output)
     live = start("plot", path, "-o", "live.png", "--live")

@@ -252,7 +252,7 @@ def test_everything_from_a_file_is_escaped(runs, call, tmp_path):
 
 def test_a_running_and_a_killed_file(start, call, tmp_path):
     slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-4])
-    process = start("run", *slow, "-g", 60, "-o", "out")
+    process = start("run", *slow, "-g", 9999, "-o", "out")
     path = store.path_of(tmp_path / "out", 0)
     wait_for(lambda: path.exists() and store.how_far(path)[0], process.output)
     assert call("report", path, "-o", "running.html").code == 0
@@ -263,7 +263,7 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
     assert call("report", path, empty, "-o", "killed.html").code == 0
     for name in ("running", "killed"):
         page = Page(tmp_path / f"{name}.html")
-        assert re.search(r"\d+ of 60, not complete", page.text)
+        assert re.search(r"\d+ of 9,999, not complete", page.text)
         assert "can be continued with --resume" in page.text
         assert "Not evaluated: python -m evolve.evaluate" in page.text
     assert "seed-9.h5: no generation is complete yet" in page.text

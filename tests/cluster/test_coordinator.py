@@ -7,6 +7,7 @@ from collections import deque
 
 import numpy as np
 import pytest
+from conftest import LONG
 from wire import Wire
 
 from evolve.cluster import Coordinator, dismiss, serve
@@ -38,7 +39,7 @@ def ranks():
 
     yield start
     for work in started:
-        work.join(60)
+        work.join(LONG)
         assert not work.is_alive()
 
 

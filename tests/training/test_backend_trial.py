@@ -51,7 +51,7 @@ def test_a_trial_measures_network_and_environment(emulated_device, quick, normal
     there = prepare(parse(Config, SMALL | {"compute": {"slots": 8}, "normalize_observations": normalize}))
     _, trial = choose_backend(there)
     assert trial.host_speed > 0
-    assert trial.device_speed > 10
+    assert trial.device_speed > 0
 
 
 def test_a_device_without_memory_for_the_slots_is_not_taken(emulated_device, quick, monkeypatch):

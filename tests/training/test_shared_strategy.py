@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import LONG
 from wire import Wire
 
 from evolve.cluster import Coordinator, Transport, dismiss, serve
@@ -44,7 +45,7 @@ def transport():
     yield zero
     assert dismiss(zero)
     for thread in work:
-        thread.join(60)
+        thread.join(LONG)
         assert not thread.is_alive()
 
 
