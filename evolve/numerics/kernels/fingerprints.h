@@ -55,7 +55,8 @@ void evolve_fingerprint(const fingerprints *f, const float *outputs, int64_t slo
 DISPATCH void evolve_fold_present(const uint32_t *values, const uint8_t *present, const uint64_t *coefficients,
                                   uint64_t *folds, int64_t n, int64_t k)
 {
-    memset(folds, 0, n * sizeof *folds);
+    for (int64_t row = 0; row < n; row++)
+        folds[row] = 0;
     for (int64_t first = 0, part; first < k; first += part) {
         part = k - first < 2048 ? k - first : 2048;
         for (int64_t row = 0; row < n; row++) {

@@ -7,11 +7,12 @@ DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uin
 {
     float noise[AT_ONCE];
     for (int64_t row = 0, next; row < n; row = next) {
-        for (next = row + 1; next < n && !memcmp(keys + 2 * row, keys + 2 * next, 2 * sizeof *keys); next++)
+        const uint64_t *key = keys + 2 * row;
+        for (next = row + 1; next < n && keys[2 * next] == key[0] && keys[2 * next + 1] == key[1]; next++)
             ;
         FOR_PARTS(0, W)
         {
-            normal_part(keys + 2 * row, i, noise, part);
+            normal_part(key, i, noise, part);
             for (int64_t same = row; same < next; same++)
                 for (int64_t k = 0; k < part; k++) {
                     float moved = (float)(centre[i + k] + steps[same] * noise[k]);
