@@ -203,6 +203,7 @@ class Coordinator:
         submitted = 0
         done = 0
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
+            rollout.make_genomes_within(watchdog.paused)
             while done < len(indices):
                 self._check_stop()
                 watchdog.pat()

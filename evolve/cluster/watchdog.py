@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
@@ -43,6 +44,7 @@ class Watchdog:
         self._patted = -math.inf
         self._armed = -math.inf
         self._warned = False
+        self._paused = False
         self._earlier_timer = (0.0, 0.0)
 
     def pat(self) -> None:
@@ -74,6 +76,17 @@ class Watchdog:
         self._patted = -math.inf
         self._armed = -math.inf
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Interrupt nothing meanwhile: what is done is our own, and may take long."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            if self._patted != -math.inf:
+                self.pat()
+
     def __enter__(self) -> "Watchdog":
         self.pat()
         return self
@@ -96,6 +109,9 @@ class Watchdog:
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt at the second alarm: the first one may come late, to a process that was suspended."""
+        if self._paused:
+            self._arm(time.monotonic())
+            return
         if self._warned:
             self._warned = False
             signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)  # the next environment has its own time

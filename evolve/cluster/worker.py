@@ -3,7 +3,8 @@
 import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -122,7 +123,16 @@ class WorkerState:
         self._silence = rollout.max_episode_seconds / 4
         # Several episodes that hang are interrupted one after another, with nothing else in between.
         rollout.call_on_fault(self.show_life)
+        rollout.make_genomes_within(self._making)
         self.show_life()
+
+    @contextmanager
+    def _making(self) -> Iterator[None]:
+        """Let genomes be made, which is no episode's time; then show that this worker is well."""
+        assert self._watchdog is not None
+        with self._watchdog.paused():
+            yield
+        self.look_up()
 
     def _begin(self, serial: int) -> None:
         assert self._rollout is not None

@@ -39,6 +39,10 @@ class FailureDetector:
         self._clock += min(now - self._looked, self._max_episode_seconds / 10)
         self._looked = now
 
+    def resume(self, now: float) -> None:
+        """Let the clock of episodes go on from here: since it was last advanced, genomes were made for new ones."""
+        self._looked = now
+
     def after_reset(self, slots: Slots) -> None:
         """Look at the first observations of slots [k]."""
         if not np.isfinite(self._observations[slots]).all():

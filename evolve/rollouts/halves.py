@@ -1,6 +1,7 @@
 """A rollout in two halves: while a device computes for one, the environments of the other are at work."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.exact_rollout import ExactRollout
@@ -73,6 +74,10 @@ class RolloutInHalves:
         """Have a function called whenever an environment has failed or was interrupted."""
         for half in self._halves:
             half.call_on_fault(callback)
+
+    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
+        """Have a context entered while genomes are made: that is no episode's time."""
+        self._queue.making = context
 
 
 AnyRollout = Rollout | RolloutInHalves | ExactRollout

@@ -4,6 +4,8 @@ Genomes may be made a few at a time, shortly before they are needed: a chunk nam
 """
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +36,8 @@ class EpisodeQueue:
     """Batches of episodes of which some have not begun."""
 
     def __init__(self) -> None:
+        self.making: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Returns what is entered while genomes are made."""
         self._batches: deque[_Waiting] = deque()
         self._length = 0
         self._described: list[tuple[Int32, GenomeDescriptions]] = []
@@ -46,7 +50,8 @@ class EpisodeQueue:
         to_describe = np.zeros(len(batch.genomes), np.bool_)
         if batch.describe:
             to_describe[batch.rows[batch.episodes == 0]] = True
-        self._batches.append(_Waiting(batch, GenomeWindow(batch.genomes, to_describe), batch.environment_seeds()))
+        window = GenomeWindow(batch.genomes, to_describe, self.making)
+        self._batches.append(_Waiting(batch, window, batch.environment_seeds()))
         self._length += len(batch)
 
     def take(self, limit: int) -> EpisodesToBegin:
@@ -89,9 +94,16 @@ class GenomeWindow:
     Args:
         source: What makes them.
         to_describe: [C], those to be described when they are made.
+        making: Returns what is entered while some are made.
     """
 
-    def __init__(self, source: GenomeSource, to_describe: Bool) -> None:
+    def __init__(
+        self,
+        source: GenomeSource,
+        to_describe: Bool,
+        making: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._making = making
         self._source = source
         self._to_describe = to_describe
         self._at_once = max(1, _AHEAD // max(1, 5 * source.num_weights))
@@ -124,11 +136,13 @@ class GenomeWindow:
         return described
 
     def _make(self, rows: Int64) -> Genomes:
-        made = self._source.take(rows)
-        places = np.flatnonzero(self._to_describe[rows])
-        if len(places):
-            self._described.append((rows[places], describe(made if len(places) == len(rows) else made.take(places))))
-            self._to_describe[rows] = False
+        with self._making():
+            made = self._source.take(rows)
+            places = np.flatnonzero(self._to_describe[rows])
+            if len(places):
+                whole = len(places) == len(rows)
+                self._described.append((rows[places], describe(made if whole else made.take(places))))
+                self._to_describe[rows] = False
         return made
 
 

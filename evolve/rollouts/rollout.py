@@ -9,6 +9,7 @@ slots move together.
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -108,6 +109,10 @@ class Rollout:
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Have a function called whenever an environment has failed or was interrupted, between two of them too."""
         self._engine.on_fault = callback
+
+    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
+        """Have a context entered while genomes are made: that is no episode's time."""
+        self._queue.making = context
 
     def newest(self, slot: int) -> tuple[int, float]:
         """Return the steps and the return so far of a slot's newest episode."""
@@ -212,9 +217,11 @@ class Rollout:
             self._close_up()
 
     def _begin(self, slots: Slots) -> None:
+        self._detector.advance(time.perf_counter())
         done = 0
         while done < len(slots):
             done += self._load(slots[done:])
+        self._detector.resume(time.perf_counter())
         self._returns[slots] = 0.0
         self._lengths[slots] = 0
         self._free[slots] = False

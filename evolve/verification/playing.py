@@ -59,6 +59,7 @@ def play(
     results = None
     failures: list[EpisodeFailure] = []
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
+        rollout.make_genomes_within(watchdog.paused)
         rollout.submit(episode_batch(run, experiment, chosen))
         failed = bool(engine.faults)
         while True:

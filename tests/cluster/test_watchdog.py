@@ -1,5 +1,6 @@
 """What hangs in Python is interrupted; what answers in time, or was only suspended, is not."""
 
+import faulthandler
 import io
 import signal
 import subprocess
@@ -138,3 +139,32 @@ def test_only_ranks_of_the_same_job_are_killed():
         assert other.poll() is None
         other.communicate(b"\n")
     kill(2**22 + 1)  # nobody
+
+
+def test_what_is_our_own_work_is_not_interrupted(monkeypatch):
+    armed = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: armed.append(seconds))
+    with Watchdog(60.0, fatal=False) as watchdog:
+        with watchdog.paused():
+            for _ in range(3):
+                watchdog._interrupt(signal.SIGALRM, None)
+        assert armed == 4 * [patience(60.0)]  # nor does it pass for a hang in C
+        watchdog._interrupt(signal.SIGALRM, None)
+        with pytest.raises(EpisodeTimeout):
+            watchdog._interrupt(signal.SIGALRM, None)
+
+
+@pytest.mark.usefixtures("alarms")
+def test_an_episode_has_its_own_time_after_a_pause(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with Watchdog(60.0, fatal=False) as watchdog:
+        watchdog._interrupt(signal.SIGALRM, None)
+        signal.setitimer(signal.ITIMER_REAL, 5.0)
+        with watchdog.paused():
+            clock[0] += 50
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 55
+        watchdog._interrupt(signal.SIGALRM, None)  # the first one again
+    with watchdog.paused():
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0

@@ -1,14 +1,17 @@
 """A rollout's results do not depend on how many slots there are, or on when episodes come."""
 
+import time
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
 from evolve import environments, networks
 from evolve.config import EnvOptions
-from evolve.genome import concatenate
+from evolve.genome import SelectedGenomes, concatenate
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts import EpisodeBatch, Rollout, generation_keys
+from evolve.rollouts import EpisodeBatch, Rollout, generation_keys, queue
 
 P, E = 5, 3
 
@@ -179,3 +182,42 @@ def test_whoever_asked_is_called_between_two_faults_of_one_tick(where):
     failures = rollout.take_failures()
     assert [(f.genome, f.episode, f.step) for f in failures] == [(p, 0, 3 if where == "step" else 0) for p in range(4)]
     assert all("the motor burnt out" in failure.message for failure in failures)
+
+
+class SlowlyMade:
+    """A source of genomes, each of which takes 100 seconds of a clock that stands still otherwise."""
+
+    def __init__(self, genomes, monkeypatch):
+        self._genomes = genomes
+        self._seconds = 0.0
+        self.unwatched = True
+        self.num_weights = genomes.num_weights
+        monkeypatch.setattr(time, "perf_counter", lambda: self._seconds)
+        monkeypatch.setattr(queue, "_AHEAD", 0)  # one at a time
+
+    def __len__(self):
+        return len(self._genomes)
+
+    def take(self, candidates):
+        assert not self.unwatched
+        self._seconds += 100 * len(candidates)
+        return self._genomes.take(candidates)
+
+    @contextmanager
+    def making(self):
+        assert self.unwatched
+        self.unwatched = False
+        yield
+        self.unwatched = True
+
+
+def test_the_making_of_genomes_is_no_episodes_time(monkeypatch):
+    rollout, batch = setting("CartPole-v1")
+    source = SlowlyMade(batch.genomes, monkeypatch)
+    ours = rollout(2)
+    ours.make_genomes_within(source.making)
+    everyone = SelectedGenomes(source, np.arange(P))
+    ours.submit(EpisodeBatch.of(1, Purpose.EPISODE, everyone, generation_keys(0, P), range(E)))
+    assert len(finish(ours)) == P * E
+    assert source._seconds == 100 * P
+    assert ours._detector._clock == 0
