@@ -6,12 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 
 import pytest
 from conftest import LONG, wait_for
+from wire import Wire
 
+from evolve.cluster import Coordinator, Transport
+from evolve.cluster.messages import Chunk, Setup
 from evolve.cluster.watchdog import Watchdog, kill, patience
+from evolve.cluster.worker import WorkerState
+from evolve.config import Config, parse
 from evolve.errors import EpisodeTimeout
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, generation_keys
+from evolve.strategies import initial_genomes
+from evolve.training import make_rollout, prepare
 
 
 def test_a_hang_in_python_is_interrupted():
@@ -168,3 +178,49 @@ def test_an_episode_has_its_own_time_after_a_pause(monkeypatch):
     with watchdog.paused():
         pass
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+class Alarming:
+    """Makes genomes while the alarm rings twice, as it would if they took long."""
+
+    def __init__(self, genomes):
+        self._genomes = genomes
+        self.num_weights = genomes.num_weights
+
+    def __len__(self):
+        return len(self._genomes)
+
+    def take(self, candidates):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGALRM)
+        return self._genomes.take(candidates)
+
+
+@pytest.fixture
+def scene():
+    """An experiment, and a batch of episodes whose genomes take long to make."""
+    made = prepare(parse(Config, {"env": {"max_episode_steps": 3}, "network": {"name": "mlp", "hidden": [2]}}))
+    genomes = initial_genomes(made.network, 0, 0, range(4))
+    return made, EpisodeBatch.of(1, Purpose.EPISODE, Alarming(genomes), generation_keys(0, 4), range(1))
+
+
+@pytest.mark.usefixtures("alarms")
+def test_genomes_may_take_long_to_make_in_a_single_process(scene):
+    made, batch = scene
+    assert len(Coordinator(Transport(), make_rollout).evaluate(made.rollout_spec, batch)) == 4
+
+
+def test_genomes_may_take_long_to_make_at_a_worker(scene, alarms):
+    made, batch = scene
+    worker = WorkerState(Wire(0, [deque()]), make_rollout)
+    worker.receive(Setup(1, made.rollout_spec.experiment))
+    worker.look_up()
+    worker.receive(Chunk(1, 1, batch))  # nobody watches it yet: the test's own clock rings
+    rung = len(alarms)
+    worker.look_up()
+    worker.receive(Chunk(1, 1, batch))
+    assert not worker.idle
+    while not worker.idle:
+        worker.tick()
+    worker.rest()
+    assert len(alarms) == rung == 2
