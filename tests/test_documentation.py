@@ -147,7 +147,7 @@ def calls(page):
                     elif word == "-m" and words[n + 1].startswith("evolve."):
                         yield words[n + 1].removeprefix("evolve."), words[n + 2 :]
                     elif word in ("hostfiles/slurm.sh", "hostfiles/until-complete.sh"):
-                        yield "run", words[n + 1 if "slurm" in word else n + 2 :]
+                        yield "run" if "slurm" in word else "launch", words[n + 1 :]
 
 
 CALLS = [(page, command, arguments) for page in PAGES for command, arguments in calls(page)]
@@ -162,6 +162,8 @@ def test_commands_parse(page, command, arguments, tmp_path, monkeypatch):
     """Experiments are read and validated, too; run files are not there to be read."""
     write_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
+    if command == "launch":
+        command, arguments = "run", generate.parser("launch").parse_known_args(arguments)[1]
     if command == "run" and not any(word.endswith(".h5") for word in arguments):
         try:
             assert load(arguments)[0]

@@ -25,7 +25,6 @@ def commands(tmp_path):
         "python": f'exec {sys.executable} "$@"',
         "srun": 'echo "$@" >> srun.log; shift; exec "$@"',
         "scontrol": 'echo "$@" >> scontrol.log',
-        "lies": '"$@"; exit 0',  # a launcher that returns 0 whatever has happened
     }
     for name, body in scripts.items():
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
@@ -72,27 +71,11 @@ def evolving(process, tmp_path, generations):
     return found[0]
 
 
-@pytest.mark.parametrize(("launcher", "kills"), [("", (1,)), ("lies", (1, 3))])
-def test_until_complete_outlives_kills(commands, begin, tmp_path, brake, launcher, kills):
-    process = begin("until-complete.sh", commands, launcher, *RUN)
-    for generations in kills:
-        running = evolving(process, tmp_path, generations)
-        running.kill()
-        wait_for(lambda gone=running: not gone.is_running())
-    brake.unlink()
-    assert process.wait(LONG) == 0
-    assert store.read(store.path_of(tmp_path / "out", 0)).complete
-
-
-def test_until_complete_gives_up(commands, begin, tmp_path):
-    wrong = begin("until-complete.sh", commands, "", *RUN, "-p", "x")
-    assert wrong.wait(LONG) == 2
-    broken = begin("until-complete.sh", commands, "", "-e", "toys:Broken-v0", *RUN[6:])
-    assert broken.wait(LONG) == 1
-    crash = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.how=crash", "--set", "compute.check=false")
-    crashing = begin("until-complete.sh", commands, "lies", *crash, *RUN[6:-1], "crash")
-    assert crashing.wait(LONG) == 1
-    assert "given up" in (tmp_path / "log").read_text()
+def test_until_complete_is_evolve_launch(commands, begin, tmp_path):
+    (tmp_path / "bin" / "evolve").write_text('#!/bin/sh\necho "$@" > evolve.log\nexit 75\n')
+    (tmp_path / "bin" / "evolve").chmod(0o755)
+    assert begin("until-complete.sh", commands, "-n", 3, *RUN).wait(LONG) == 75
+    assert (tmp_path / "evolve.log").read_text().split() == ["launch", "-n", "3", *map(str, RUN)]
 
 
 def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp_path, brake):
@@ -111,14 +94,3 @@ def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp
 def test_the_slurm_job_does_not_repeat_a_failure(commands, begin, tmp_path):
     assert begin("slurm.sh", commands, "-e", "toys:Broken-v0", *RUN[6:]).wait(LONG) == 1
     assert not Path(tmp_path / "scontrol.log").exists()
-
-
-@pytest.mark.usefixtures("brake")
-def test_until_complete_can_be_interrupted(commands, begin, tmp_path):
-    """Ctrl-C reaches the script and what it runs: neither begins anew."""
-    process = begin("until-complete.sh", commands, "", *RUN)
-    running = evolving(process, tmp_path, 1)
-    for one in (process, running):
-        one.send_signal(signal.SIGINT)
-    assert process.wait(LONG) == 75
-    assert not store.read(store.path_of(tmp_path / "out", 0)).complete

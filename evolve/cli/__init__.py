@@ -15,6 +15,7 @@ from evolve import __version__
 
 COMMANDS = {
     "run": "evolve an experiment, one run file per seed; --resume continues it",
+    "launch": "start the ranks of a run on several hosts, and again after a death, until it is complete",
     "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
     "replay": "play episodes of a run again, equal to the log; as a film, or in a window",
     "evaluate": "a run's champion on held-out episodes, with a 95 % interval",

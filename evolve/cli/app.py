@@ -17,7 +17,7 @@ from evolve.cli.spelling import for_terminal
 from evolve.cli.supervision import hand_over
 from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
-from evolve.errors import EvolveError, InputError
+from evolve.errors import EvolveError, InputError, Stopped
 from evolve.rollouts import AnyRollout
 from evolve.training import StrategyReplica, make_rollout
 
@@ -103,8 +103,9 @@ def _refuse(name: str, error: EvolveError) -> int:
 
 
 def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
-    code = hand_over(_guarded(name, lambda: body(app, argv)))
     transport = app.transport
+    code = _guarded(name, lambda: body(app, argv))
+    code = hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
     everybody_left = dismiss(transport)
     if not everybody_left or transport.abandoned:
         sys.stdout.flush()

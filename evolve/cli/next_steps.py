@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.cli.supervision import supervised_workers
+from evolve.cli.supervision import COMMAND, supervised_workers
 from evolve.errors import EpisodeError, sanitize
 from evolve.numerics.streams import Purpose
 from evolve.training.plan import PlannedRun
@@ -25,6 +25,8 @@ def command_line(command: str, *words: str | Path) -> str:
 
 def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
     """Return the command line that goes on with runs that were stopped, by as many processes."""
+    if COMMAND in os.environ:
+        return sanitize(os.environ[COMMAND], 4000)
     if len(runs) > 1:
         return "the same command line, and --resume"
     workers = supervised_workers()

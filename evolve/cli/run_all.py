@@ -12,7 +12,7 @@ from evolve.cli.dry_run import describe
 from evolve.cli.next_steps import how_to_resume, replay_line, steps_after
 from evolve.cli.progress import ProgressReporter, RunsClock
 from evolve.cli.request import Request
-from evolve.cli.supervision import supervised_workers
+from evolve.cli.supervision import is_supervised
 from evolve.cli.workers import crew
 from evolve.cluster import Coordinator
 from evolve.config import seconds
@@ -62,7 +62,7 @@ def run_all(app: App, request: Request) -> None:
     replaced = [outlook for outlook in outlooks if outlook.action == "replace"]
     for outlook in replaced:
         _say(_loss(outlook))
-    if app.transport.could_tolerate and supervised_workers() is None:
+    if app.transport.could_tolerate and not is_supervised():
         print(_HINT, file=sys.stderr, flush=True)
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
     report = run_report.write_report(app, runs) if request.report else ""

@@ -5,7 +5,7 @@ import time
 from types import FrameType
 
 from evolve.cli.output import write_past_mpirun
-from evolve.cli.supervision import supervised_workers
+from evolve.cli.supervision import is_supervised
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 
@@ -31,7 +31,7 @@ class StopFlag:
     def reason(self) -> str | None:
         """Return why the run should stop, or None."""
         if self.signal is not None:
-            if supervised_workers() is not None and self.signal == getattr(signal, "SIGUSR1", None):
+            if is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
                 return "a signal"  # which one, the supervisor has said
             return signal.Signals(self.signal).name
         return "the time limit" if time.monotonic() > self._deadline else None

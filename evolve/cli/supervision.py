@@ -11,17 +11,110 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-_EXIT_CODE = "EVOLVE_EXIT_CODE"
+EXIT_CODE = "EVOLVE_EXIT_CODE"
+"""The variable that names the file for the exit code of rank 0."""
+COMMAND = "EVOLVE_COMMAND"
+"""The variable with the command line that the user gave, where that is another one."""
 _WORKERS = "EVOLVE_WORKERS"
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+_LOOK_EVERY = 1.0  # seconds
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command that starts ranks has ended.
+
+    Attributes:
+        code: The exit code.
+        is_own: Whether it is that of rank 0, which came to its end; else it is what the launcher made of a death.
+        again: Whether rank 0 asks to be started again.
+    """
+
+    code: int
+    is_own: bool = False
+    again: bool = False
+
+
+class Supervisor:
+    """Runs commands that start ranks, one after another; what asks this process to stop asks the ranks to.
+
+    say: Tells the user something.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._process: subprocess.Popen[bytes] | None = None
+        self._escalation = iter((signal.SIGUSR1, signal.SIGTERM))
+        self.stopping = False
+        """Whether this process was asked to stop."""
+        for number in _STOPPING:
+            signal.signal(number, self._pass_on)
+
+    def run(
+        self,
+        words: list[str],
+        environment: dict[str, str],
+        look: Callable[[], bool] = lambda: False,
+        linger: float = 30,
+    ) -> Outcome:
+        """Run a command; return how it ended.
+
+        Args:
+            words: The command.
+            environment: Its environment variables.
+            look: Called every second; returns whether to ask the ranks to stop.
+            linger: How many seconds the launcher may take to end when rank 0 has.
+        """
+        with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
+            exit_code_file = Path(folder) / "exit-code"
+            _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            self._process = subprocess.Popen(
+                words,
+                env=environment | {EXIT_CODE: str(exit_code_file)},
+                stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C then reaches this process alone
+                preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - this process has started no thread
+            )
+            code = self._wait(self._process, exit_code_file, look, linger)
+            _end_orphans()
+            if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
+                return Outcome(int(said[0]), is_own=True, again=len(said) > 1)
+            return Outcome(128 - code if code < 0 else code or 1)  # rank 0 did not come to its end
+
+    def _wait(
+        self, process: subprocess.Popen[bytes], exit_code_file: Path, look: Callable[[], bool], linger: float
+    ) -> int:
+        asked, ended = False, None
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(_LOOK_EVERY)
+            if ended is None and exit_code_file.exists():
+                ended = time.monotonic()
+            if ended is not None and time.monotonic() - ended > linger:
+                process.kill()  # it waits for a host that was lost
+            if ended is None and not asked and look():
+                asked = True
+                process.send_signal(signal.SIGUSR1)
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        """Ask the ranks to stop at the first signal, and end them at the second and the third."""
+        self.stopping = True
+        way = next(self._escalation, signal.SIGKILL)
+        if self._process is None or self._process.returncode is not None:
+            return
+        if way == signal.SIGUSR1:
+            self._say(f"{signal.Signals(number).name}: the ranks are asked to stop; a second signal ends them at once")
+        self._process.send_signal(way)
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:
@@ -33,23 +126,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
         workers: How many of the ranks work.
         say: Tells the user something.
     """
-    with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
-        exit_code_file = Path(folder) / "exit-code"
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        environment = environment | {_EXIT_CODE: str(exit_code_file), _WORKERS: str(workers)}
-        process = subprocess.Popen(
-            words,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C then reaches this process alone
-            preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - this process has started no thread
-        )
-        _pass_on_signals(process, say)
-        code = process.wait()
-        _end_orphans()
-        if exit_code_file.exists():
-            return int(exit_code_file.read_text())
-        return 128 - code if code < 0 else code or 1  # rank 0 did not come to its end
+    return Supervisor(say).run(words, environment | {_WORKERS: str(workers)}).code
 
 
 def _end_with(parent: int) -> Callable[[], None]:
@@ -79,33 +156,27 @@ def _end_orphans() -> None:
                 os.waitpid(pid, 0)
 
 
-def _pass_on_signals(process: subprocess.Popen[bytes], say: Callable[[str], None]) -> None:
-    """Ask the ranks to stop at the first signal, and end them at the second and the third."""
-    escalation = iter((signal.SIGUSR1, signal.SIGTERM))
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        way = next(escalation, signal.SIGKILL)
-        if way == signal.SIGUSR1:
-            say(f"{signal.Signals(number).name}: the ranks are asked to stop; a second signal ends them at once")
-        process.send_signal(way)
-
-    for number in _STOPPING:
-        signal.signal(number, pass_on)
-
-
 def supervised_workers() -> int | None:
     """Return how many workers the process that supervises this one has started; None where there is none."""
     workers = os.environ.get(_WORKERS, "")
     return int(workers) if workers.isdecimal() else None
 
 
-def hand_over(code: int) -> int:
-    """Hand an exit code to the process that supervises this one, if any; return with which code this one is to end."""
-    exit_code_file = os.environ.get(_EXIT_CODE)
+def is_supervised() -> bool:
+    """Return whether a process of ours has started this one, and waits for its exit code."""
+    return EXIT_CODE in os.environ
+
+
+def hand_over(code: int, again: bool = False) -> int:
+    """Hand an exit code to the process that supervises this one, if any; return with which code this one is to end.
+
+    again: whether the command is to be started again.
+    """
+    exit_code_file = os.environ.get(EXIT_CODE)
     if exit_code_file is None:
         return code
     try:
-        Path(exit_code_file).write_text(str(code))
-    except OSError:
+        Path(exit_code_file).write_text(f"{code} again" if again else str(code))
+    except OSError:  # the supervisor is on another host
         return code
     return 0

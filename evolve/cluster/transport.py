@@ -205,7 +205,7 @@ class Transport:
 
     def abort(self, exit_code: int) -> None:
         """End every rank of the job at once."""
-        if self.silent:
+        if self.silent or 0 in self.gone:
             end_launcher_later()
         if self._comm is not None:
             self._comm.Abort(exit_code)

@@ -1,0 +1,130 @@
+"""The hosts of a hostfile, and which of them answer."""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolve.cluster.keepalive import own_addresses
+from evolve.errors import InputError
+
+_LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
+_CONNECT_SECONDS = 5
+_PATIENCE = 10.0
+"""Seconds until a host that has not said a word is taken for lost."""
+_NO_COMMAND = (126, 127)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host, and how many ranks it is to run."""
+
+    name: str
+    slots: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the one that this process runs on."""
+        ours = socket.gethostname()
+        if self.name in ("localhost", ours, ours.split(".")[0]):
+            return True
+        with suppress(OSError):
+            return socket.gethostbyname(self.name) in own_addresses()
+        return False
+
+
+def read_hostfile(path: Path) -> list[Host]:
+    """Return the hosts of a file in Open MPI's spelling (`node1 slots=32`) or MPICH's (`node1:32`).
+
+    Raises InputError.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("--hostfile", "a file with a host on each line", f"{path} ({error})") from None
+    hosts: dict[str, Host] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.split("#")[0].strip()
+        if not text:
+            continue
+        found = _LINE.fullmatch(text)
+        slots = int(found["colon"] or found["slots"] or 1) if found else 0
+        if not found or not slots or found["name"] in hosts:
+            came = f"{text!r} in line {number} of {path}"
+            raise InputError("--hostfile", "a host on each line, once, such as node1 slots=32", came)
+        hosts[found["name"]] = Host(found["name"], slots)
+    if not hosts:
+        raise InputError("--hostfile", "a file with a host on each line", f"none in {path}")
+    return list(hosts.values())
+
+
+def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:
+    """Write hosts to a file, in MPICH's spelling (`colon`) or in Open MPI's."""
+    spelling = "{}:{}\n" if colon else "{} slots={}\n"
+    path.write_text("".join(spelling.format(host.name, host.slots) for host in hosts))
+
+
+class Inquiry:
+    """Asks hosts whether they can run ranks: whether ssh reaches them, and the interpreter is where it is here.
+
+    Args:
+        hosts: Which.
+        ssh: The words of the command that reaches them.
+    """
+
+    def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
+        self._begun = time.monotonic()
+        self._complaints: dict[Host, str] = {}
+        self._asked: dict[Host, subprocess.Popen[str]] = {}
+        options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}"]
+        for host in hosts:
+            if host.is_here:
+                self._complaints[host] = ""
+                continue
+            self._asked[host] = subprocess.Popen(
+                [*ssh, *options, host.name, f"{shlex.quote(sys.executable)} -c ''"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ,
+                process_group=0,
+            )
+
+    def finished(self) -> bool:
+        """Return whether all have answered, or had their time."""
+        late = time.monotonic() - self._begun > _PATIENCE
+        for host, process in list(self._asked.items()):
+            if process.poll() is None and not late:
+                continue
+            process.kill()
+            said = process.communicate()[1].strip().splitlines()
+            code = process.returncode
+            if code in _NO_COMMAND:
+                self._complaints[host] = f"has no {sys.executable}"
+            elif code:
+                self._complaints[host] = "does not answer" + (f" ({said[-1]})" if said else "")
+            else:
+                self._complaints[host] = ""
+            del self._asked[host]
+        return not self._asked
+
+    def complaints(self) -> dict[Host, str]:
+        """Wait for the answers; return what is wrong with each host, "" for nothing."""
+        while not self.finished():
+            time.sleep(0.05)
+        return self._complaints
+
+    def cancel(self) -> None:
+        """Wait for no more answers."""
+        for process in self._asked.values():
+            process.kill()
+            process.communicate()
+        self._asked = {}

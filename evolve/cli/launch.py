@@ -1,0 +1,152 @@
+"""evolve launch: run an experiment on several hosts, and keep it going until it is complete."""
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from evolve import store
+from evolve.cli.app import App, launch
+from evolve.cli.hosts import Host, read_hostfile
+from evolve.cli.mpirun import Launcher
+from evolve.cli.parser import Parser
+from evolve.cli.perseverance import Attempts, persevere
+from evolve.cli.request import Request
+from evolve.cli.roster import Roster
+from evolve.cli.run import load
+from evolve.cli.supervision import COMMAND, Outcome, Supervisor
+from evolve.cli.workers import available_cores
+from evolve.cluster import check_mpi4py, started_by
+from evolve.errors import InputError, pluralize
+
+_REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
+_LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end when rank 0 has
+_HERE = "localhost"
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "evolve.launch",
+        "Run an experiment with mpirun: here, on the hosts of a hostfile, or on those of an allocation. After a death "
+        "or the loss of a host it is resumed, until it has ended. All other arguments are those of evolve run.",
+        "evolve launch --hostfile hostfiles/two-nodes experiments/walker.toml -s 1 -o runs/walker",
+    )
+    add = parser.add_argument
+    add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
+    add("-n", "--ranks", type=int, metavar="R", help="how many ranks (the slots of all hosts; here: a worker per core)")
+    add("--ssh", default="ssh", metavar="COMMAND", help="what reaches the other hosts, without a password (ssh)")
+    return parser
+
+
+class Launch:
+    """A run that is started as often as it takes.
+
+    Args:
+        options: Those of this command.
+        words: The arguments of `evolve run`.
+        request: What they ask for.
+        folder: For files of its own.
+    """
+
+    def __init__(self, options: argparse.Namespace, words: Sequence[str], request: Request, folder: Path) -> None:
+        self._words = [*words, *([] if request.resume else ["--resume"])]
+        self._paths = _run_files(request)
+        self._launcher = Launcher.find()
+        self._ssh = shlex.split(options.ssh)
+        self._folder = folder
+        self._asked = options.ranks
+        self._allocated = options.hostfile is None and int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1
+        self._all = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
+        self._roster = Roster(self._all, self._ssh, _say)
+        self._supervisor = Supervisor(_say)
+        self._returning = False
+
+    def run(self) -> int:
+        """Start the run until it has ended; return its exit code."""
+        return persevere(
+            Attempts(
+                start=self._start,
+                progress=self._progress,
+                stopping=lambda: self._supervisor.stopping,
+                returning=lambda: self._returning,
+                pause=self._pause,
+                say=_say,
+            )
+        )
+
+    def _start(self) -> Outcome | None:
+        self._returning = False
+        hosts = [] if self._allocated else self._roster.choose()
+        if not hosts and not self._allocated:
+            return None
+        ranks = self._ranks(hosts)
+        where = "the allocation" if self._allocated else ", ".join(host.name for host in hosts)
+        _say(f"{pluralize(ranks, 'rank')} on {where}")
+        elsewhere = [] if all(host.is_here for host in hosts) else hosts
+        words = self._launcher.words(ranks, elsewhere, self._folder)
+        command = [*words, sys.executable, "-m", "evolve.run", *self._words]
+        environment = self._launcher.environment(self._ssh, self._folder)
+        environment[COMMAND] = shlex.join(["evolve", "launch", *sys.argv[1:]])
+        return self._supervisor.run(command, environment, self._look, _LINGER + _LINGER_PER_RANK * ranks)
+
+    def _ranks(self, hosts: Sequence[Host]) -> int:
+        """Return how many ranks to start: fewer where hosts are left out."""
+        if self._allocated:
+            return self._asked or int(os.environ.get("SLURM_NTASKS", "2"))
+        slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all))
+        return max(2, round((self._asked or all_slots) * slots / all_slots))
+
+    def _look(self) -> bool:
+        self._returning = self._roster.look()
+        return self._returning
+
+    def _progress(self) -> int:
+        return sum(_generations(path) for path in self._paths)
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self._supervisor.stopping:
+            time.sleep(0.1)
+
+
+def _run_files(request: Request) -> list[Path]:
+    if request.file is not None:
+        return [request.file]
+    return [store.path_of(config.directory(), seed) for config in request.configs for seed in config.seeds]
+
+
+def _generations(path: Path) -> int:
+    """Return how many generations a run file holds, and one for its end; none where it cannot be read."""
+    try:
+        generations, complete = store.how_far(path)
+    except InputError:
+        return 0
+    return generations + complete
+
+
+def _body(_: App, argv: list[str]) -> int:
+    options, words = _parser().parse_known_args(argv)
+    if refused := next((word for word in words if word.split("=")[0] in _REFUSED), None):
+        raise InputError("evolve launch", "the arguments of a run that is to be kept going", refused)
+    launcher = started_by()
+    if launcher is not None:
+        raise InputError("evolve launch", "to start the ranks itself", f"to be one of {launcher}", "Leave out mpirun.")
+    if options.ranks is not None and options.ranks < 2:
+        raise InputError("--ranks", "at least 2: a coordinator and a worker", options.ranks)
+    check_mpi4py("evolve launch")
+    request = load(words)
+    with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
+        return Launch(options, words, request, Path(folder)).run()
+
+
+def _say(text: str) -> None:
+    print(f"evolve.launch: {text}", file=sys.stderr, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code of the run."""
+    return launch("launch", _body, argv)

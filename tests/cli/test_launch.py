@@ -1,0 +1,274 @@
+"""evolve launch: runs that outlive deaths and lost hosts, and end with their own exit code."""
+
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from conftest import LONG, environment, wait_for
+from hosts import Hosts, why_not
+
+from evolve import store
+from evolve.cli import hosts, roster
+from evolve.cli.hosts import Host, Inquiry, read_hostfile, write_hostfile
+from evolve.cli.mpirun import Launcher
+from evolve.cli.perseverance import Attempts, persevere
+from evolve.cli.roster import Roster
+from evolve.cli.supervision import Outcome
+from evolve.errors import InputError
+
+SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
+        "-g", 12, "-d", 2, "--set", "held_out_episodes=0")  # fmt: skip
+A, B, C = Host("node1", 2), Host("node2", 2), Host("node3", 4)
+
+
+def attempts(outcomes, progress, stopping=False, returning=()):
+    """What goes through attempts with these outcomes, after each of which so many generations are complete."""
+    outcomes, progress, returning = iter(outcomes), iter([0, *progress]), iter(returning)
+    said, state = [], SimpleNamespace(returning=False)
+
+    def start():
+        state.returning = next(returning, False)
+        return next(outcomes)
+
+    made = Attempts(
+        start=start,
+        progress=lambda: next(progress),
+        stopping=lambda: stopping,
+        returning=lambda: state.returning,
+        pause=lambda _: None,
+        say=said.append,
+    )
+    return made, said
+
+
+DIED = Outcome(137)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 75])
+def test_what_rank_0_says_at_its_end_is_the_last_word(code):
+    made, said = attempts([Outcome(code, is_own=True)], [])
+    assert persevere(made) == code
+    assert said == []
+
+
+def test_a_run_is_resumed_until_it_ends():
+    lost = Outcome(75, is_own=True, again=True)
+    made, said = attempts([DIED, lost, None, DIED, Outcome(0, is_own=True)], [1, 2, 2, 2])
+    assert persevere(made) == 0
+    assert said == [
+        "the ranks ended with code 137; 1 generation complete; the run is resumed",
+        "a host was lost; 2 generations complete; the run is resumed",
+        "no host answers; 2 generations complete; the run is resumed",
+        "the ranks ended with code 137; 2 generations complete; the run is resumed",
+    ]
+
+
+def test_three_attempts_without_progress_are_enough():
+    made, said = attempts([DIED] * 5, [4, 4, 4, 4])
+    assert persevere(made) == 137
+    assert said[-1].endswith("3 attempts without any progress: given up")
+    assert len(said) == 4
+    made, _ = attempts([None] * 3, [0] * 3)
+    assert persevere(made) == 1
+
+
+def test_a_file_that_others_still_write_is_waited_for():
+    """The input was right before, so what is wrong with it is over soon."""
+    made, _ = attempts([DIED, Outcome(2, is_own=True), Outcome(0, is_own=True)], [3, 3])
+    assert persevere(made) == 0
+
+
+def test_a_stop_for_a_host_that_comes_back_is_no_end():
+    made, said = attempts([Outcome(75, is_own=True), Outcome(0, is_own=True)], [1], returning=[True])
+    assert persevere(made) == 0
+    assert said == []
+
+
+def test_whoever_is_asked_to_stop_does_not_begin_again():
+    assert persevere(attempts([DIED], [], stopping=True)[0]) == 75
+    assert persevere(attempts([Outcome(0, is_own=True)], [], stopping=True)[0]) == 0
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """The names of hosts that do not answer."""
+    names = set()
+
+    class Answers(Inquiry):
+        def __init__(self, hosts, _ssh):
+            super().__init__([], [])
+            self._complaints = {host: "does not answer" if host.name in names else "" for host in hosts}
+
+    monkeypatch.setattr(roster, "Inquiry", Answers)
+    return names
+
+
+def test_hosts_are_left_out_and_taken_back(silent, monkeypatch):
+    said = []
+    clock = [0.0]
+    monkeypatch.setattr(roster.time, "monotonic", lambda: clock[0])
+    chosen = Roster([A, B, C], ["ssh"], said.append)
+    silent.add("node2")
+    assert chosen.choose() == [A, C]
+
+    def looks(seconds):
+        for _ in range(seconds):
+            clock[0] += 1
+            if chosen.look():
+                return True
+        return False
+
+    assert not looks(200)
+    silent.clear()
+    assert looks(100)
+    assert not looks(100)
+    assert chosen.choose() == [A, B, C]
+    assert said == [
+        "node2 does not answer: it is left out",
+        "node2 answers again: the run is stopped, and resumed with it",
+        "node2 answers again: it is taken back",
+    ]
+
+
+def test_hosts_say_what_is_wrong_with_them(tmp_path, monkeypatch):
+    """In place of ssh a script, which finds the name of the host among its arguments."""
+    monkeypatch.setattr(hosts, "_PATIENCE", 1.0)
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\ncase "$*" in *node1*) exit 0;; *node2*) echo "no route" >&2; exit 255;; *node3*) exit 127;; esac\n'
+        "exec sleep 60\n"
+    )
+    ssh.chmod(0o755)
+    here, mute = Host("localhost", 1), Host("node4", 1)
+    complaints = Inquiry([A, B, C, here, mute], [str(ssh)]).complaints()
+    assert (complaints[A], complaints[here]) == ("", "")
+    assert complaints[B] == "does not answer (no route)"
+    assert complaints[C] == f"has no {sys.executable}"
+    assert complaints[mute] == "does not answer"
+
+
+def test_hostfiles_are_read_in_both_spellings(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("# ours\nnode1 slots=2\nnode2:2   # Hydra's\n\nnode3 slots=4 max_slots=8\n")
+    assert read_hostfile(path) == [A, B, C]
+    for colon in (False, True):
+        write_hostfile(path, [A, C], colon)
+        assert read_hostfile(path) == [A, C]
+    wrong = {"node1 slots=x": "line 1", "node1\nnode1": "line 2", "# nothing": "none in", "node1:0": "node1:0"}
+    for text, said in wrong.items():
+        path.write_text(text)
+        with pytest.raises(InputError, match=said):
+            read_hostfile(path)
+    with pytest.raises(InputError, match="No such file"):
+        read_hostfile(tmp_path / "nowhere")
+
+
+def test_each_mpi_is_started_in_its_own_way(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOLVE_SILENCE_SECONDS", "9")
+    ssh = ["ssh", "-F", "a file"]
+    ours = Launcher("/bin/mpirun", is_open_mpi=True, tolerant=True)
+    words = ours.words(6, [A, C], tmp_path)
+    assert words[1:] == [w for w in words[1:] if not w.startswith("-genv")]
+    for expected in ("--with-ft ulfm", f"--hostfile {tmp_path}/hostfile", "-n 6", "-x PATH", "-x EVOLVE_EXIT_CODE"):
+        assert expected in " ".join(words)
+    assert "-x EVOLVE_SILENCE_SECONDS" in " ".join(words)
+    assert ours.environment(ssh, tmp_path)["PRTE_MCA_plm_ssh_agent"] == "ssh -F 'a file'"
+    other = Launcher("/bin/mpiexec", is_open_mpi=False, tolerant=False)
+    assert other.words(6, [A, C], tmp_path) == ["/bin/mpiexec", "-f", f"{tmp_path}/hostfile", "-n", "6"]
+    assert (tmp_path / "hostfile").read_text() == "node1:2\nnode3:4\n"
+    assert other.environment(ssh, tmp_path)["HYDRA_LAUNCHER_EXEC"] == f"{tmp_path}/ssh"
+    assert "ssh -F 'a file'" in (tmp_path / "ssh").read_text()
+    assert other.environment()["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--overwrite",), "--overwrite"),
+        (("-n", 1), "--ranks: expected at least 2"),
+        (("--hostfile", "nowhere"), "--hostfile: expected a file with a host on each line"),
+        (("-p", "x"), "a whole number"),
+    ],
+)
+def test_wrong_input_is_refused_before_anything_starts(call, words, said):
+    done = call("launch", *SLOW, *words)
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_path, brake):
+    process = start("launch", "launch", *SLOW, "-o", "run", "-n", 3, module="evolve")
+    path = store.path_of(tmp_path / "run", 0)
+    for generations, victim in ((1, 0), (2, 1)):
+        wait_for(lambda n=generations: path.exists() and store.how_far(path)[0] >= n, process.output)
+        wait_for(lambda: len(process.ranks()) == 3, process.output)
+        process.ranks()[victim].kill()
+    brake.unlink()
+    done = process.wait()
+    assert done.code == 0, done.err
+    assert done.err.count("the run is resumed") == 1
+    assert "rank 1 on " in done.err  # and the others went on
+    assert call("run", *SLOW, "-o", "alone").code == 0
+    digests = [[record.digest for record in store.read(store.path_of(tmp_path / name, 0)).records]
+               for name in ("run", "alone")]  # fmt: skip
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.usefixtures("brake")
+def test_it_can_be_asked_to_stop(start, tmp_path):
+    process = start("launch", "launch", *SLOW, "-o", "run", "-n", 3, module="evolve")
+    path = store.path_of(tmp_path / "run", 0)
+    wait_for(lambda: path.exists() and store.how_far(path)[0] >= 1, process.output)
+    process.popen.send_signal(signal.SIGTERM)
+    done = process.wait()
+    assert done.code == 75
+    assert "continue with --resume: evolve launch " in done.err
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three hosts, and a function that starts evolve launch on the first of them."""
+    if why_not():
+        pytest.skip(why_not())
+    started = []
+    with Hosts(tmp_path / "hosts", 3) as made:
+        (tmp_path / "hostfile").write_text("".join(f"{name} slots=2\n" for name in made.names))
+
+        def begin(mpi, *words):
+            command = (sys.executable, "-m", "evolve", "launch", "--hostfile", tmp_path / "hostfile", "--ssh", made.ssh)
+            env = environment(mpi, EVOLVE_SILENCE_SECONDS="4")
+            with open(tmp_path / "log", "w") as log:
+                started.append(subprocess.Popen(made.on(1, *command, *words), env=env, stdout=log, stderr=log))
+            return started[-1]
+
+        yield made, begin
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("loss", ["lose", "cut"])
+def test_a_lost_host_is_done_without(nodes, call, tmp_path, monkeypatch, mpi, loss):
+    made, begin = nodes
+    monkeypatch.chdir(tmp_path)
+    brake = tmp_path / "brake"
+    brake.touch()
+    words = [str(word).replace("=brake", f"={brake}") for word in SLOW]
+    process = begin(mpi, *words, "-o", tmp_path / "run")
+    log = tmp_path / "log"
+    wait_for(lambda: "generation 1" in log.read_text(), log.read_text)
+    getattr(made, loss)(3)
+    before = log.read_text().count("best fitness")
+    wait_for(lambda: log.read_text().count("best fitness") > before + 1, log.read_text)
+    brake.unlink()
+    assert process.wait(LONG) == 0, log.read_text()
+    assert call("run", *words, "-o", "alone").code == 0
+    digests = [[record.digest for record in store.read(store.path_of(tmp_path / name, 0)).records]
+               for name in ("run", "alone")]  # fmt: skip
+    assert digests[0] == digests[1]
