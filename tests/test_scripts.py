@@ -53,9 +53,9 @@ def begin(tmp_path):
         process.wait()
 
 
-def evolving(process, tmp_path, generations):
+def evolving(process, tmp_path, generations, seed=0):
     """Wait until so many generations are complete while a process evolves; return that process."""
-    path, found = store.path_of(tmp_path / "out", 0), []
+    path, found = store.path_of(tmp_path / "out", seed), []
 
     def running():
         if not path.exists() or store.how_far(path)[0] < generations:
@@ -78,19 +78,31 @@ def test_until_complete_is_evolve_launch(commands, begin, tmp_path):
     assert (tmp_path / "evolve.log").read_text().split() == ["launch", "-n", "3", *map(str, RUN)]
 
 
-def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp_path, brake):
-    first = begin("slurm.sh", commands, *RUN)
-    evolving(first, tmp_path, 2).send_signal(signal.SIGUSR1)
-    assert first.wait(LONG) == 75
+@pytest.mark.parametrize("array", [False, True])
+def test_the_slurm_job_requeues_itself_until_it_is_complete(commands, begin, tmp_path, brake, array):
+    """SLURM tells the script alone that time is short; of an array it requeues its own task."""
+    seed = 3 if array else 0
+    env = commands | ({"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"} if array else {})
+    first = begin("slurm.sh", env, *RUN)
+    evolving(first, tmp_path, 2, seed)
+    first.send_signal(signal.SIGUSR1)
+    assert first.wait(LONG) == 75, (tmp_path / "log").read_text()
     brake.unlink()
-    assert (tmp_path / "scontrol.log").read_text() == "requeue 42\n"
-    assert "--mpi=pmix python -m evolve.run" in (tmp_path / "srun.log").read_text()
-    second = begin("slurm.sh", commands | {"SLURM_RESTART_COUNT": "1"}, *RUN)
-    assert second.wait(LONG) == 0
-    assert store.read(store.path_of(tmp_path / "out", 0)).complete
+    assert (tmp_path / "scontrol.log").read_text() == f"requeue {'40_3' if array else '42'}\n"
+    assert "--mpi=pmix" in (tmp_path / "srun.log").read_text()
+    second = begin("slurm.sh", env | {"SLURM_RESTART_COUNT": "1"}, *RUN)
+    assert second.wait(LONG) == 0, (tmp_path / "log").read_text()
+    assert store.read(store.path_of(tmp_path / "out", seed)).complete
     assert (tmp_path / "scontrol.log").read_text().count("requeue") == 1
 
 
 def test_the_slurm_job_does_not_repeat_a_failure(commands, begin, tmp_path):
     assert begin("slurm.sh", commands, "-e", "toys:Broken-v0", *RUN[6:]).wait(LONG) == 1
+    assert not Path(tmp_path / "scontrol.log").exists()
+
+
+def test_a_slurm_job_whose_ranks_cannot_start_fails_after_three_attempts(commands, begin, tmp_path):
+    (tmp_path / "bin" / "srun").write_text("#!/bin/sh\nexit 213\n")
+    assert begin("slurm.sh", commands, *RUN).wait(LONG) == 213
+    assert "3 attempts without any progress: given up" in (tmp_path / "log").read_text()
     assert not Path(tmp_path / "scontrol.log").exists()

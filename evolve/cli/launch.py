@@ -12,7 +12,8 @@ from pathlib import Path
 from evolve import store
 from evolve.cli.app import App, launch
 from evolve.cli.hosts import Host, read_hostfile
-from evolve.cli.mpirun import Launcher
+from evolve.cli.mpirun import GivenLauncher, Launcher
+from evolve.cli.next_steps import command_line
 from evolve.cli.parser import Parser
 from evolve.cli.perseverance import Attempts, persevere
 from evolve.cli.request import Request
@@ -21,6 +22,7 @@ from evolve.cli.run import load
 from evolve.cli.supervision import COMMAND, Outcome, Supervisor
 from evolve.cli.workers import available_cores
 from evolve.cluster import check_mpi4py, started_by
+from evolve.cluster.limits import silence_seconds
 from evolve.errors import InputError, pluralize
 
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
@@ -38,6 +40,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
     add("-n", "--ranks", type=int, metavar="R", help="how many ranks (the slots of all hosts; here: a worker per core)")
+    how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
+    add("--launcher", metavar="COMMAND", help=how)
     add("--ssh", default="ssh", metavar="COMMAND", help="what reaches the other hosts, without a password (ssh)")
     return parser
 
@@ -46,20 +50,26 @@ class Launch:
     """A run that is started as often as it takes.
 
     Args:
+        argv: All arguments.
         options: Those of this command.
-        words: The arguments of `evolve run`.
+        words: The arguments of `evolve run` among these.
         request: What they ask for.
         folder: For files of its own.
     """
 
-    def __init__(self, options: argparse.Namespace, words: Sequence[str], request: Request, folder: Path) -> None:
+    def __init__(
+        self, argv: list[str], options: argparse.Namespace, words: Sequence[str], request: Request, folder: Path
+    ) -> None:
         self._words = [*words, *([] if request.resume else ["--resume"])]
         self._paths = _run_files(request)
-        self._launcher = Launcher.find()
+        self._launcher = Launcher.find() if options.launcher is None else GivenLauncher(options.launcher)
         self._ssh = shlex.split(options.ssh)
         self._folder = folder
+        self._command = command_line("launch", *argv)
         self._asked = options.ranks
-        self._allocated = options.hostfile is None and int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1
+        self._allocated = options.hostfile is None and (
+            options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1
+        )
         self._all = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
         self._roster = Roster(self._all, self._ssh, _say)
         self._supervisor = Supervisor(_say)
@@ -67,6 +77,7 @@ class Launch:
 
     def run(self) -> int:
         """Start the run until it has ended; return its exit code."""
+        self._wait_for_writers()
         return persevere(
             Attempts(
                 start=self._start,
@@ -78,25 +89,40 @@ class Launch:
             )
         )
 
+    def _wait_for_writers(self) -> None:
+        """Wait for ranks that an earlier attempt has left behind: they end when they find themselves cut off."""
+        deadline, said = time.monotonic() + 3 * silence_seconds(), False
+        while time.monotonic() < deadline and not self._supervisor.stopping:
+            try:
+                for path in self._paths:
+                    store.check_unlocked(path)
+            except InputError as error:
+                if not said:
+                    _say(f"{error} It is waited for")
+                said = True
+                self._pause(2.0)
+            else:
+                return
+
     def _start(self) -> Outcome | None:
         self._returning = False
         hosts = [] if self._allocated else self._roster.choose()
         if not hosts and not self._allocated:
             return None
         ranks = self._ranks(hosts)
-        where = "the allocation" if self._allocated else ", ".join(host.name for host in hosts)
-        _say(f"{pluralize(ranks, 'rank')} on {where}")
+        where = "what is allocated" if self._allocated else ", ".join(host.name for host in hosts)
+        _say(f"{pluralize(ranks, 'rank') if ranks else 'ranks'} on {where}")
         elsewhere = [] if all(host.is_here for host in hosts) else hosts
         words = self._launcher.words(ranks, elsewhere, self._folder)
         command = [*words, sys.executable, "-m", "evolve.run", *self._words]
         environment = self._launcher.environment(self._ssh, self._folder)
-        environment[COMMAND] = shlex.join(["evolve", "launch", *sys.argv[1:]])
+        environment[COMMAND] = self._command
         return self._supervisor.run(command, environment, self._look, _LINGER + _LINGER_PER_RANK * ranks)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return how many ranks to start: fewer where hosts are left out."""
         if self._allocated:
-            return self._asked or int(os.environ.get("SLURM_NTASKS", "2"))
+            return self._asked or int(os.environ.get("SLURM_NTASKS", "0"))
         slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all))
         return max(2, round((self._asked or all_slots) * slots / all_slots))
 
@@ -140,7 +166,7 @@ def _body(_: App, argv: list[str]) -> int:
     check_mpi4py("evolve launch")
     request = load(words)
     with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
-        return Launch(options, words, request, Path(folder)).run()
+        return Launch(argv, options, words, request, Path(folder)).run()
 
 
 def _say(text: str) -> None:

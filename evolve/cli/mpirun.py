@@ -50,7 +50,7 @@ class Launcher:
         """Return the words that start so many ranks, however few cores there are, and go on without those that die.
 
         Args:
-            ranks: How many.
+            ranks: How many; 0 for as many as are allocated.
             hosts: Where; none for this machine, or the allocation that it belongs to.
             folder: For the list of hosts.
         """
@@ -61,7 +61,8 @@ class Launcher:
             file = folder / "hostfile"
             write_hostfile(file, hosts, colon=not self.is_open_mpi)
             words += ["--hostfile" if self.is_open_mpi else "-f", str(file)]
-        words += ["-n", str(ranks)]
+        if ranks:
+            words += ["-n", str(ranks)]
         if self.is_open_mpi:  # MPICH passes all of them
             for name in sorted(os.environ.keys() | {EXIT_CODE, COMMAND}):
                 if name in _PASSED or name.startswith(_PASSED_GROUPS):
@@ -84,6 +85,21 @@ class Launcher:
         """Return what lets it start more ranks than cores, and leaves it to the system which core runs which."""
         # Open MPI asks; and it would bind the ranks of two jobs to the same cores. MPICH does neither.
         return ["--oversubscribe", "--bind-to", "none"] if self.is_open_mpi else []
+
+
+@dataclass(frozen=True)
+class GivenLauncher:
+    """A command that the user starts ranks by, as SLURM's srun, where it is known."""
+
+    command: str
+
+    def words(self, ranks: int, _hosts: Sequence[Host] = (), _folder: Path | None = None) -> list[str]:
+        """Return its words. ranks: how many; 0 for as many as are allocated."""
+        return [*shlex.split(self.command), *(["-n", str(ranks)] if ranks else [])]
+
+    def environment(self, _ssh: Sequence[str] = (), _folder: Path | None = None) -> dict[str, str]:
+        """Return the environment of the launcher."""
+        return mpirun_environment()
 
 
 def mpirun_words(ranks: int) -> list[str]:

@@ -64,11 +64,14 @@ class LossHandler:
         self._looked = time.monotonic()
 
     def look(self) -> None:
-        """Look once for dead and for silent workers. Raises RunError when none is left but silent ones."""
+        """Look once for dead and for silent workers. Raises RunError when none is left but hanging ones, and HostLost."""
         now = time.monotonic()
         passed = min(now - self._looked, _MOST_PASSED)
         self._looked = now
-        for worker in self._transport.lost():
+        lost = self._transport.lost()
+        if self._transport.silent:
+            check_silence(self._transport)
+        for worker in lost:
             if worker in self._workers:
                 self._do_without_dead(worker)
         for worker in self._scheduler.add_silence(passed, self._patience):

@@ -289,5 +289,9 @@ def _check_ranks(MPI: Any, size: int) -> None:
     """Raise InputError where the library that mpi4py has loaded does not belong to the launcher."""
     if MPI.COMM_WORLD.Get_size() == 1:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
+        argument = started_by() or f"mpirun -n {size}"
+        if argument.startswith("srun"):
+            cure = "Say srun --mpi=pmix where SLURM has it (srun --mpi=list), or start mpirun in the batch script."
+            raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
-        raise InputError(f"mpirun -n {size}", f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)
+        raise InputError(argument, f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)
