@@ -11,7 +11,8 @@ import numpy as np
 
 from evolve.numerics import native
 from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64
-from evolve.numerics.streams import Purpose, normal_rows, philox_keys
+from evolve.numerics.many_streams import normal_rows, philox_keys
+from evolve.numerics.streams import Purpose
 from evolve.shapes import Bool, Float32, Float64, Int64
 
 StreamsKey = tuple[int, Purpose | str, int]

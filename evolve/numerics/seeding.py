@@ -12,15 +12,15 @@ POOL = 4
 """The words of a pool."""
 
 
-def seed_words(entropy: list[int], keys: Int64, count: int) -> NDArray[np.uint32]:
+def seed_words(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
     """Return [N, count]: the first words (at most 4) of the seed sequence of each key.
 
     Args:
-        entropy: At least four words of 32 bits, the seed.
+        entropy: [1 or N, m], the seed of all or of each; m is at least 4.
         keys: [N, 4], each part in [0, 2**32): the spawn key of each sequence.
         count: How many words.
     """
-    words = [np.full(len(keys), word, np.uint32) for word in entropy] + list(keys.T.astype(np.uint32))
+    words = [*entropy.T, *keys.T.astype(np.uint32)]
     constant = _Constant(0x43B0D7E5, 0x931E8875)
     pool = [_hash(word, constant) for word in words[:POOL]]
     for source in range(POOL):

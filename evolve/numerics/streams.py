@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from evolve.numerics import native, seeding
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.portable import normal_quantile
-from evolve.shapes import Float32, Float64, Int64, UInt64
+from evolve.shapes import Bool, Float32, Float64, Int64, UInt64
 
 _PART_LIMIT = 2**32
 
@@ -99,60 +99,31 @@ class Stream:
 
     def uniform(self, *shape: int) -> Float64:
         """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
-        return _open_interval(self.bits(math.prod(shape))).reshape(shape)
+        return open_interval(self.bits(math.prod(shape))).reshape(shape)
 
     def normal(self, *shape: int) -> Float32:
         """Return `[*shape] float32`, standard normal: `normal_quantile(uniform(*shape))`, to the bit."""
         words = self.bits(math.prod(shape))
-        deviates = native.normal(words) if native.available() else normal_quantile(_open_interval(words))
+        deviates = native.normal(words) if native.available() else normal_quantile(open_interval(words))
         return deviates.reshape(shape)
 
     def below(self, bound: int, *shape: int) -> Int64:
         """Return `[*shape] int64`, uniform on {0, …, bound - 1} (bias under bound / 2**52)."""
         return np.floor(self.uniform(*shape) * bound).astype(np.int64)
 
+    def normal_rows(self, size: int) -> Float32:
+        """Return `normal(1, size)`: what `Streams` returns for this stream alone."""
+        return self.normal(1, size)
 
-def _open_interval(words: UInt64) -> Float64:
+    def at_least(self, threshold: Float64 | float, size: int) -> Bool:
+        """Return `uniform(1, size) >= threshold`: what `Streams` returns for this stream alone."""
+        reached: Bool = self.uniform(1, size) >= threshold
+        return reached
+
+
+def open_interval(words: UInt64) -> Float64:
+    """Return the uniform numbers that raw words stand for."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-
-def normal_rows(
-    seed: int, purpose: Purpose | str, generation: int, candidates: Int64, stop: int, first: int = 0
-) -> Float32:
-    """Return [n, stop - first]: for each candidate c `Stream(seed, purpose, generation, c).normal(stop)[first:]`.
-
-    A Philox stream is a function of a counter, so that numbers from the middle of one cost no more than the first.
-
-    Raises:
-        ValueError: A part of a key is out of range.
-    """
-    if not native.available():
-        streams = (Stream(seed, purpose, generation, candidate) for candidate in candidates.tolist())
-        return np.array([stream.skip(first).normal(stop - first) for stream in streams], np.float32).reshape(
-            len(candidates), stop - first
-        )
-    keys = philox_keys(seed, purpose, generation, candidates)
-    deviates = np.empty((len(candidates), stop - first), np.float32)
-    _normal_rows()(keys.ctypes.data, first, stop, deviates.ctypes.data, len(candidates))
-    return deviates
-
-
-@cache
-def _normal_rows() -> Any:
-    return native.bind("normal_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
-
-
-def philox_keys(seed: int, purpose: Purpose | str, generation: int, candidates: Int64) -> UInt64:
-    """Return [n, 2]: the keys of the Philox counters of `Stream(seed, purpose, generation, c)`, for each candidate c.
-
-    Raises:
-        ValueError: A part of a key is out of range.
-    """
-    keys = np.zeros((len(candidates), 4), np.int64)
-    keys[:, 0] = purpose_number(purpose)
-    keys[:, 1] = generation
-    keys[:, 2] = candidates
-    return first_words(seed, keys, 4).astype("<u4", copy=False).view("<u8")
 
 
 def environment_seeds(
@@ -174,11 +145,11 @@ def environment_seeds(
     return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1
 
 
-def first_words(seed: int, keys: Int64, count: int) -> NDArray[np.uint32]:
+def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32]:
     """Return [N, count]: `SeedSequence(seed, spawn_key=key).generate_state(count)` for each row of keys [N, 4].
 
     Args:
-        seed: Not negative.
+        seed: Not negative; that of all, or [N], one for each.
         keys: The spawn keys.
         count: At most 4.
 
@@ -187,16 +158,27 @@ def first_words(seed: int, keys: Int64, count: int) -> NDArray[np.uint32]:
     """
     if keys.min(initial=0) < 0 or keys.max(initial=0) >= _PART_LIMIT:
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
-    entropy = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
-    entropy += [0] * (seeding.POOL - len(entropy))  # so that no key is taken for a part of the seed
+    entropy = _entropy(seed)
     if not native.available():
         return seeding.seed_words(entropy, keys, count)
     words = np.empty((len(keys), count), np.uint32)
-    start, keys = np.array(entropy, np.uint32), np.ascontiguousarray(keys)
-    _seed_words()(start.ctypes.data, len(start), keys.ctypes.data, words.ctypes.data, count, len(keys))
+    keys = np.ascontiguousarray(keys)
+    of_each = entropy.shape[1] if len(entropy) > 1 else 0
+    at = entropy.ctypes.data, entropy.shape[1], of_each, keys.ctypes.data
+    _seed_words()(*at, words.ctypes.data, count, len(keys))
     return words
+
+
+def _entropy(seed: int | Int64) -> NDArray[np.uint32]:
+    """Return [1 or N, m]: the words of a seed, so many (at least 4) that no key is taken for a part of it."""
+    if isinstance(seed, int):
+        words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
+        return np.array([words + [0] * (seeding.POOL - len(words))], np.uint32)
+    entropy = np.zeros((len(seed), seeding.POOL), np.uint32)
+    entropy[:, 0], entropy[:, 1] = seed & 0xFFFFFFFF, seed >> 32
+    return entropy
 
 
 @cache
 def _seed_words() -> Any:
-    return native.bind("seed_words", [ADDRESS, INT64, ADDRESS, ADDRESS, INT64, INT64])
+    return native.bind("seed_words", [ADDRESS, INT64, INT64, ADDRESS, ADDRESS, INT64, INT64])

@@ -33,7 +33,8 @@ from pydantic import Field
 from evolve.config import Options, import_extra
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
-from evolve.numerics.streams import Purpose, normal_rows
+from evolve.numerics.many_streams import normal_rows
+from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import (

@@ -11,7 +11,6 @@ from evolve.numerics.streams import (
     Stream,
     environment_seeds,
     first_words,
-    normal_rows,
     purpose_number,
     seed_sequence,
 )
@@ -65,8 +64,6 @@ def test_trailing_zeros_of_a_key_are_not_padding():
 def test_parts_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
         Stream(0, Purpose.INIT, bad)
-    with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
-        normal_rows(0, Purpose.INIT, 0, np.array([bad]), 1)
     with pytest.raises(ValueError, match=r"\[0, 2\*\*32\)"):
         first_words(0, np.array([[0, 0, 0, bad]]), 1)
 
@@ -140,24 +137,6 @@ def test_named_purposes_have_streams_of_their_own():
 def test_a_named_purpose_never_changes_its_number():
     assert purpose_number("outside.mutation") == 3864486450
     assert purpose_number(Purpose.SWAPS) == 4
-
-
-@pytest.mark.parametrize("built", [True, False])
-@given(
-    seed=st.integers(0, 2**70),
-    candidates=st.lists(part, max_size=3),
-    first=st.integers(0, 600),
-    size=st.integers(0, 600),
-)
-def test_rows_of_normals_are_those_of_the_streams(seed, candidates, first, size, built):
-    with pytest.MonkeyPatch.context() as patch:
-        if not built:
-            patch.setattr(native, "available", lambda: False)
-        rows = normal_rows(seed, Purpose.MASKS, 3, np.array(candidates, np.int64), first + size, first)
-        expected = [Stream(seed, Purpose.MASKS, 3, c).normal(first + size)[first:].tolist() for c in candidates]
-    assert rows.shape == (len(candidates), size)
-    assert rows.dtype == np.float32
-    assert rows.tolist() == expected
 
 
 def test_a_stream_can_be_entered_anywhere():

@@ -20,7 +20,7 @@ INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *wor
 }
 
 #ifndef __CUDACC__
-/* Many streams at once: seeding.py (the words of seed sequences) and streams.py (normal_rows) say what these functions
+/* Many streams at once: seeding.py (the words of seed sequences) and many_streams.py say what these functions
  * return. */
 typedef struct {
     uint32_t value, factor;
@@ -40,10 +40,12 @@ INLINE uint32_t seed_mix(uint32_t one, uint32_t other)
     return mixed ^ mixed >> 16;
 }
 
-/* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, and four of a key, keys [n, 4]. */
-void evolve_seed_words(const uint32_t *entropy, int64_t m, const int64_t *keys, uint32_t *words, int64_t count, int64_t n)
+/* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, those of the next sequence
+ * `of_each` words on, 0 where all have the same; and four of a key, keys [n, 4]. */
+void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, const int64_t *keys, uint32_t *words,
+                       int64_t count, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++, entropy += of_each) {
         hash_constant constant = {0x43B0D7E5u, 0x931E8875u}, last = {0x8B51F9DDu, 0x58F38DEDu};
         uint32_t pool[4];
         for (int k = 0; k < 4; k++)
@@ -62,14 +64,27 @@ void evolve_seed_words(const uint32_t *entropy, int64_t m, const int64_t *keys, 
     }
 }
 
+/* Words number first ... first + n - 1 of the stream of a key; n is at most AT_ONCE. Returns where in `room`, which has
+ * place for AT_ONCE + 4, they begin. */
+INLINE const uint64_t *stream_words(const uint64_t *key, int64_t first, uint64_t *room, int64_t n)
+{
+    const int64_t skipped = first % 4;
+    for (int64_t w = 0; w < skipped + n; w += 4)
+        philox((first + w) / 4 + 1, key[0], key[1], room + w);
+    return room + skipped;
+}
+
+/* The number in (0, 1) that a word stands for. */
+INLINE double open_interval(uint64_t word)
+{
+    return ((double)(word >> 12) + 0.5) * (1.0 / TO_WORD);
+}
+
 /* Standard normal deviates [n], at most AT_ONCE: the numbers from `first` on of the stream of a key. */
 INLINE void normal_part(const uint64_t *key, int64_t first, float *deviates, int64_t n)
 {
-    uint64_t words[AT_ONCE + 4];
-    const int64_t skipped = first % 4;
-    for (int64_t w = 0; w < skipped + n; w += 4)
-        philox((first + w) / 4 + 1, key[0], key[1], words + w);
-    evolve_normal(words + skipped, deviates, n);
+    uint64_t room[AT_ONCE + 4];
+    evolve_normal(stream_words(key, first, room, n), deviates, n);
 }
 
 #define FOR_PARTS(first, stop) \
@@ -83,6 +98,35 @@ DISPATCH void evolve_normal_rows(const uint64_t *keys, int64_t first, int64_t st
         {
             normal_part(keys + 2 * row, i, deviates, part);
             deviates += part;
+        }
+}
+
+/* Uniform numbers [n, stop - first], as normal_rows. */
+DISPATCH void evolve_uniform_rows(const uint64_t *keys, int64_t first, int64_t stop, double *numbers, int64_t n)
+{
+    uint64_t room[AT_ONCE + 4];
+    for (int64_t row = 0; row < n; row++)
+        FOR_PARTS(first, stop)
+        {
+            const uint64_t *words = stream_words(keys + 2 * row, i, room, part);
+            for (int64_t k = 0; k < part; k++)
+                *numbers++ = open_interval(words[k]);
+        }
+}
+
+/* Whether uniform numbers are at least their thresholds, [n, stop - first]; the thresholds of neighbours lie `down` and
+ * `right` apart, 0 for one that they share. */
+DISPATCH void evolve_at_least_rows(const uint64_t *keys, int64_t first, int64_t stop, const double *thresholds,
+                                   int64_t down, int64_t right, uint8_t *reached, int64_t n)
+{
+    uint64_t room[AT_ONCE + 4];
+    for (int64_t row = 0; row < n; row++)
+        FOR_PARTS(first, stop)
+        {
+            const uint64_t *words = stream_words(keys + 2 * row, i, room, part);
+            const double *threshold = thresholds + row * down + (i - first) * right;
+            for (int64_t k = 0; k < part; k++)
+                *reached++ = open_interval(words[k]) >= threshold[k * right];
         }
 }
 #endif
