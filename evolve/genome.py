@@ -141,8 +141,11 @@ class Block:
 class GenomeLayout(Protocol):
     """How large a genome is, how its numbers are grouped, and how the first ones are drawn.
 
-    A layout may also have an attribute `evolves_weights`, True by default; it is False where the weights have no effect
-    and only the mask evolves.
+    A layout may also have an attribute
+
+    - `evolves_weights`, True by default; it is False where the weights have no effect and only the mask evolves;
+    - `inits_many`, False by default: whether `init` takes the streams of many candidates too, as
+      `evolve.numerics.many_streams.Streams`, and returns a genome for each, equal to that of its stream alone.
     """
 
     @property

@@ -18,7 +18,7 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import LayeredBatch, LayeredNetwork, Wiring, chain, chain_blocks
 from evolve.networks.option_types import Hidden, NetworkOptions, Share
 from evolve.numerics import Backend
-from evolve.numerics.streams import Stream
+from evolve.numerics.many_streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
 
@@ -48,10 +48,12 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
         """M_0, M_1, …"""
         return chain_blocks(self.wiring)
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1): ones, a share of them pruned."""
-        ones = np.ones((1, self.num_weights), np.float32)
-        return pruned(ones, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams: ones, a share of them pruned."""
+        mask = stream.at_least(self.options.init_sparsity, self.num_weights)
+        return pruned(np.ones(mask.shape, np.float32), mask)
 
     def batch(self, slots: int, backend: Backend) -> LayeredBatch:
         """Return an empty batch of B = `slots` slots."""

@@ -16,7 +16,7 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import Layer, LayeredNetwork, Wiring
 from evolve.networks.network import all_earlier
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
-from evolve.numerics.streams import Stream
+from evolve.numerics.many_streams import AnyStream
 
 
 class DagOptions(NetworkOptions):
@@ -55,7 +55,9 @@ class Dag(LayeredNetwork[DagOptions]):
             layers.append(Layer(first_input=0, fan_in=rows, first_output=rows, fan_out=columns))
         return Wiring(rows + self.sizes[-1], tuple(layers))
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1)."""
-        weights = np.float32(self.options.init_scale) * stream.normal(1, self.num_weights)
-        return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams."""
+        weights = np.float32(self.options.init_scale) * stream.normal_rows(self.num_weights)
+        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))

@@ -14,7 +14,7 @@ from functools import cached_property
 from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import Layer, LayeredNetwork, Wiring, scaled
 from evolve.networks.option_types import NetworkOptions, OneHidden, Scale, Share
-from evolve.numerics.streams import Stream
+from evolve.numerics.many_streams import AnyStream
 
 
 class ElmanOptions(NetworkOptions):
@@ -52,10 +52,12 @@ class Elman(LayeredNetwork[ElmanOptions]):
         from_itself = Block(0, 1, from_input.stop, H + 1, H)
         return from_input, from_itself, Block(1, 1, from_itself.stop, H + 1, A)
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1)."""
-        weights = stream.normal(1, self.num_weights)
-        mask = stream.uniform(1, self.num_weights) >= self.options.init_sparsity
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams."""
+        weights = stream.normal_rows(self.num_weights)
+        mask = stream.at_least(self.options.init_sparsity, self.num_weights)
         return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)
 
     @property

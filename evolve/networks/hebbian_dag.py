@@ -26,8 +26,8 @@ from evolve.networks.network import Activity, all_earlier
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
+from evolve.numerics.many_streams import AnyStream
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64
 
 _FAINTEST = 0.001  # of traces
@@ -101,10 +101,12 @@ class HebbianDag:
         """Weights, traces and gains."""
         return 3 * self.num_weights
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1)."""
-        weights = np.float32(self.options.init_scale) * stream.normal(1, self.num_weights)
-        return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams."""
+        weights = np.float32(self.options.init_scale) * stream.normal_rows(self.num_weights)
+        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
         """Return an empty batch of B = `slots` slots."""

@@ -28,8 +28,8 @@ from evolve.networks.network import Activity
 from evolve.networks.option_types import NetworkOptions, Share, TwoOrMore
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
+from evolve.numerics.many_streams import AnyStream
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import Stream
 from evolve.shapes import Bool, Float32, Int64
 
 
@@ -98,10 +98,12 @@ class HebbianLstm:
         """Weights, traces, which connections are left, and nodes."""
         return 3 * self.num_weights + self.nodes
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1)."""
-        weights = stream.normal(1, self.num_weights)
-        return pruned(weights, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams."""
+        weights = stream.normal_rows(self.num_weights)
+        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
         """Return an empty batch of B = `slots` slots."""

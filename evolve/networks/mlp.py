@@ -13,7 +13,7 @@ from functools import cached_property
 from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import LayeredNetwork, Wiring, chain, chain_blocks, scaled
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
-from evolve.numerics.streams import Stream
+from evolve.numerics.many_streams import AnyStream
 
 
 class MlpOptions(NetworkOptions):
@@ -42,8 +42,10 @@ class Mlp(LayeredNetwork[MlpOptions]):
         """W_0, W_1, …; the last row of each is the biases."""
         return chain_blocks(self.wiring)
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1)."""
-        weights = stream.normal(1, self.num_weights)
-        mask = stream.uniform(1, self.num_weights) >= self.options.init_sparsity
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams."""
+        weights = stream.normal_rows(self.num_weights)
+        mask = stream.at_least(self.options.init_sparsity, self.num_weights)
         return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)

@@ -28,8 +28,9 @@ from evolve.networks.network import Activity
 from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
+from evolve.numerics.many_streams import AnyStream, Streams
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose
 from evolve.shapes import Bool, Float32, Int64
 
 _COEFFICIENTS = 5  # A, B, C, D and η
@@ -103,15 +104,17 @@ class PlasticMlp:
         """Coefficients, weights, nodes and age."""
         return self.num_weights + self.connections + sum(self.sizes) + 1
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one genome (P = 1)."""
-        coefficients = np.float32(self.options.init_scale) * stream.normal(1, self.num_weights)
-        return pruned(coefficients, stream.uniform(1, self.num_weights) >= self.options.init_sparsity)
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams."""
+        coefficients = np.float32(self.options.init_scale) * stream.normal_rows(self.num_weights)
+        return pruned(coefficients, stream.at_least(self.options.init_sparsity, self.num_weights))
 
     def first_weights(self, seeds: Int64) -> Float32:
         """Return the weights [k, connections] with which the episodes of environment seeds [k] start."""
-        streams = (Stream(seed, Purpose.INITIAL_WEIGHTS) for seed in seeds.tolist())
-        uniform = np.stack([stream.uniform(self.connections) for stream in streams])
+        streams = Streams(seeds, Purpose.INITIAL_WEIGHTS, 0, np.zeros(len(seeds), np.int64))
+        uniform = streams.uniform(self.connections)
         return ((2 * uniform - 1) * self.options.initial_scale).astype(np.float32)
 
     def left(self, mask: Bool) -> Bool:

@@ -12,7 +12,7 @@ import numpy as np
 from evolve.numerics import native
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.portable import normal_quantile
-from evolve.numerics.streams import Purpose, first_words, open_interval, purpose_number
+from evolve.numerics.streams import Purpose, Stream, first_words, open_interval, purpose_number
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt64
 
 
@@ -83,6 +83,10 @@ class Streams:
         first = self._at
         self._at += size
         return first, self._at
+
+
+AnyStream = Stream | Streams
+"""Of one key or of many: both have `normal_rows` and `at_least`."""
 
 
 def normal_rows(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from evolve.numerics import native
-from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64
 from evolve.numerics.many_streams import normal_rows, philox_keys
+from evolve.numerics.native import ADDRESS, DOUBLE, FLOAT, INT64
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Bool, Float32, Float64, Int64
 

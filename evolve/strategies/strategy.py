@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.numerics.many_streams import Streams
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float32, Float64, Int64, check_shape
 
@@ -197,4 +198,7 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         generation: In which the candidates are.
         candidates: Their numbers in the population.
     """
+    if getattr(layout, "inits_many", False):
+        init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
+        return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
     return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))

@@ -6,7 +6,7 @@ import numpy as np
 
 from evolve.errors import InputError
 from evolve.genome import Block, Genomes
-from evolve.numerics.streams import Stream
+from evolve.numerics.many_streams import AnyStream
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class VectorLayout:
         """The vector, as the only column of a matrix."""
         return (Block(layer=0, source=0, start=0, rows=self.size, columns=1),)
 
-    def init(self, stream: Stream) -> Genomes:
-        """Return one initial genome, P = 1."""
-        weights = np.float32(self.init_scale) * stream.normal(1, self.size)
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one initial genome (P = 1), or one for each of many streams."""
+        weights = np.float32(self.init_scale) * stream.normal_rows(self.size)
         return Genomes(weights, np.ones(weights.shape, np.bool_))

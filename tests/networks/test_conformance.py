@@ -10,6 +10,7 @@ from evolve import networks
 from evolve.errors import InputError
 from evolve.genome import concatenate
 from evolve.numerics import native
+from evolve.numerics.many_streams import Streams
 from evolve.numerics.streams import Purpose, Stream
 
 VARIANTS = [
@@ -129,6 +130,17 @@ def test_an_initial_genome_is_a_function_of_its_stream(network):
     assert np.array_equal(a.weights, b.weights)
     assert np.array_equal(a.mask, b.mask)
     assert not np.array_equal(a.weights, other.weights)
+
+
+def test_many_streams_give_the_genome_of_each(network):
+    if not getattr(network, "inits_many", False):
+        pytest.skip("takes one stream at a time")
+    for n in (0, 1, 4):
+        together = network.init(Streams(5, Purpose.INIT, 0, np.arange(n)))
+        assert len(together) == n
+        for p, alone in enumerate(genomes(network, n)):
+            assert together.weights[p].tobytes() == alone.weights.tobytes()
+            assert together.mask[p].tobytes() == alone.mask.tobytes()
 
 
 @pytest.mark.parametrize("n", [1, 3, 18])
