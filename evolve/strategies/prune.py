@@ -32,6 +32,7 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp, ordered_sum
+from evolve.numerics.many_streams import Streams
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
@@ -93,6 +94,11 @@ def _adaptive_rate(state: PruneState) -> float:
     variance = float(ordered_sum((mean - connections) ** 2)) / len(connections)
     least, greatest = _ADAPTIVE
     return min(max(math.sqrt(variance) / mean if mean else 0.0, least), greatest)
+
+
+def _below(bound: int, uniform: Float64) -> Int64:
+    """Return whole numbers below a bound from uniform ones [n], as `Stream.below` does."""
+    return np.floor(uniform * bound).astype(np.int64)
 
 
 def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
@@ -200,11 +206,8 @@ class Prune:
     def _vary(self, parts: tuple[Float32, Bool, Float32], candidates: Int64, generation: int, rate: float) -> Genomes:
         """Return children after pruning, regrowth and noise; parts are their weights, mask and traces [n, W]."""
         weights, mask, traces = parts
-        doomed = self._trace_pruning_probability(mask, traces)
-        for child, candidate in enumerate(candidates.tolist()):
-            key = (generation, candidate)
-            self._prune(mask[child], doomed[child], rate, key)
-            self._regrow(weights[child], mask[child], key)
+        self._prune(mask, traces, candidates, generation, rate)
+        self._regrow(weights, mask, candidates, generation)
         if self._options.weight_noise:
             noise_key = self._seed, Purpose.WEIGHT_NOISE, generation
             add_noise(weights, mask, self._options.weight_noise, noise_key, candidates)
@@ -243,28 +246,29 @@ class Prune:
         children = len(sources)
         if children < 2:
             return
-        for swap in range(self._K):
-            stream = Stream(self._seed, Purpose.SWAPS, generation, swap)
-            one = int(stream.below(children, 1)[0])
-            other = int(stream.below(children - 1, 1)[0])
-            other += other >= one
-            place = self._draw_blocks(stream)
-            sources[[one, other], place] = sources[[other, one], place]
+        draws = Streams(self._seed, Purpose.SWAPS, generation, np.arange(self._K)).uniform(5)
+        one, other = _below(children, draws[:, 0]), _below(children - 1, draws[:, 1])
+        other += other >= one
+        places = self._draw_blocks(draws[:, 2:])
+        columns = sources.T.tolist()  # swapping entries of lists is faster than those of arrays
+        for a, b, place in zip(one.tolist(), other.tolist(), places, strict=True):
+            for column in columns[place]:
+                column[a], column[b] = column[b], column[a]
+        sources[:] = np.array(columns).T
 
-    def _draw_blocks(self, stream: Stream) -> slice:
-        """Return the number of a matrix, or half the time those of all matrices into one layer."""
+    def _draw_blocks(self, draws: Float64) -> list[slice]:
+        """Return [K] from draws [K, 3]: the number of a matrix, or half the time those of all matrices into a layer."""
         blocks = self._layout.blocks
-        chosen = [int(stream.below(len(blocks), 1)[0])]
-        if stream.uniform(1)[0] < 0.5:
-            layer = int(stream.below(blocks[-1].layer + 1, 1)[0])
-            chosen = [number for number, block in enumerate(blocks) if block.layer == layer]
-        return slice(chosen[0], chosen[-1] + 1)
+        alone = [slice(block, block + 1) for block in range(len(blocks))]
+        of = [block.layer for block in blocks]
+        layers = [slice(of.index(layer), of.index(layer) + of.count(layer)) for layer in range(of[-1] + 1)]
+        chosen = _below(len(blocks), draws[:, 0]), _below(len(layers), draws[:, 2])
+        drawn = zip((draws[:, 1] < 0.5).tolist(), *(numbers.tolist() for numbers in chosen), strict=True)
+        return [layers[layer] if whole else alone[block] for whole, block, layer in drawn]
 
     def _trace_pruning_probability(self, mask: Bool, traces: Float32) -> Float64:
         """Return [children, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left."""
         probability = np.zeros(mask.shape)
-        if not self._layout.num_traces:
-            return probability
         for block in self._layout.blocks:
             place = slice(block.start, block.stop)
             left = mask[:, place]
@@ -273,15 +277,21 @@ class Prune:
             probability[:, place] = np.minimum(1.0, self._options.trace_pruning * count * share)
         return probability
 
-    def _prune(self, mask: Bool, doomed: Float64, uniform_pruning: float, key: tuple[int, int]) -> None:
-        mask &= Stream(self._seed, Purpose.TRACE_PRUNING, *key).uniform(len(mask)) >= doomed
-        stream = Stream(self._seed, Purpose.UNIFORM_PRUNING, *key)
-        if stream.uniform(1)[0] < self._options.uniform_pruning_chance:
-            mask &= stream.uniform(len(mask)) >= uniform_pruning
+    def _prune(self, mask: Bool, traces: Float32, candidates: Int64, generation: int, uniform_pruning: float) -> None:
+        """Prune connections of children by their traces, and by chance; mask and traces are [n, W]."""
+        W = mask.shape[1]
+        if self._layout.num_traces:
+            streams = Streams(self._seed, Purpose.TRACE_PRUNING, generation, candidates)
+            mask &= streams.at_least(self._trace_pruning_probability(mask, traces), W)
+        streams = Streams(self._seed, Purpose.UNIFORM_PRUNING, generation, candidates)
+        hit = streams.uniform(1)[:, 0] < self._options.uniform_pruning_chance
+        mask[hit] &= streams.take(hit).at_least(uniform_pruning, W)
 
-    def _regrow(self, weights: Float32, mask: Bool, key: tuple[int, int]) -> None:
+    def _regrow(self, weights: Float32, mask: Bool, candidates: Int64, generation: int) -> None:
+        """Let absent connections of children return; weights and mask are [n, W]."""
         if self._options.regrowth:
-            stream = Stream(self._seed, Purpose.REGROWTH, *key)
-            grown = ~mask & (stream.uniform(len(mask)) < self._options.regrowth)
-            weights[grown] = stream.normal(len(mask))[grown]
+            W = mask.shape[1]
+            streams = Streams(self._seed, Purpose.REGROWTH, generation, candidates)
+            grown = ~mask & ~streams.at_least(self._options.regrowth, W)
+            np.copyto(weights, streams.normal_rows(W), where=grown)
             mask |= grown

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, pruned
+from evolve.numerics.many_streams import Streams
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float64, Int64
@@ -54,16 +55,13 @@ class Umda(Elitist):
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         probability = self._probability_of(state, generation)
         parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
-        for child, candidate in enumerate(candidates.tolist()):
-            stream = Stream(self._seed, Purpose.MASKS, generation, candidate)
-            mask = stream.uniform(self._layout.num_weights) < probability
-            grown = mask & ~parents.mask[child]
-            parents.weights[child, grown] = stream.normal(self._layout.num_weights)[grown]
-            parents.mask[child] = mask
+        streams = Streams(self._seed, Purpose.MASKS, generation, candidates)
+        mask = ~streams.at_least(probability, self._layout.num_weights)
+        np.copyto(parents.weights, streams.normal_rows(self._layout.num_weights), where=mask & ~parents.mask)
         if self._options.weight_noise:
             key = self._seed, Purpose.WEIGHT_NOISE, generation
-            add_noise(parents.weights, parents.mask, self._options.weight_noise, key, candidates)
-        return pruned(parents.weights, parents.mask)
+            add_noise(parents.weights, mask, self._options.weight_noise, key, candidates)
+        return pruned(parents.weights, mask)
 
     def _probability(self, state: ScoredGenomes, generation: int) -> Float64:
         """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
