@@ -1,6 +1,5 @@
 """The promise: equal digests on any number of ranks, MPI, chunk policy and batch size."""
 
-import platform
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 from conftest import Process, environment
 from emulation import emulation_available
 from old_digest import old_digests
+from processors import MASKED, x86
 
 from evolve import store
 from evolve.numerics import native
@@ -98,15 +98,7 @@ def test_a_device_of_several_ranks_does_not_matter(digests, golden):
     assert digests(*QUICK, "--backend", "cupy", module="emulated_run", ranks=3)[0] == golden["cartpole_digests"]
 
 
-MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
-    "OPENBLAS_CORETYPE": "Nehalem",
-    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_ICL AVX512_SPR AVX2 FMA3 X86_V3 X86_V4",
-    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4",
-}
-
-
 SHORT = ("-p", 5, "-r", 2, "-g", 2, "-d", 4, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2")
-x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="masks x86 features")
 
 
 @x86
