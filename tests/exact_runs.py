@@ -1,0 +1,58 @@
+"""Short runs of the exact tasks, whose digests tests/golden.json has: `python -m exact_runs BACKEND [SET …]`."""
+
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+
+from evolve.cli.run import main
+
+CLASSICAL = ["Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
+LIFELONG = ["Bandit-v0", "Cues-v0", "Reversal-v0", "TMaze-v0"]
+SHORT = ("-p", 10, "-r", 2, "-g", 2, "-d", 4, "-s", 17, "--set", "env.max_episode_steps=50",
+         "--set", "held_out_episodes=0", "--set", "compute.check=false")  # fmt: skip
+NORMALIZED = ("--set", "normalize_observations=true")
+PLASTIC = ("--set", "network.plasticity=0.2", "--set", "network.neuromodulated=true")
+SETS = {
+    "dag": (CLASSICAL[::2], ("-a", "dag")),
+    "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
+    "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *NORMALIZED)),
+}
+
+
+def words(name):
+    """Return the arguments of `evolve run` for a set of runs, a sweep over tasks."""
+    tasks, more = SETS[name]
+    return [str(word) for word in ("--engine", "exact", *SHORT, "--set", f"sweep.env.id={json.dumps(tasks)}", *more)]
+
+
+def digests(directory, name):
+    """Return the digests of a set of runs in a directory, by set and task.
+
+    Not only those of generations: short episodes of one task differ in what networks see and do, but not in rewards.
+    """
+    found = {}
+    for path in Path(directory).rglob("*.h5"):
+        with h5py.File(path) as file:
+            assert file.attrs["complete"]
+            parts = ("generation/digest", "fingerprint/episodes", "fingerprint/traces")
+            bits = b"".join(file[part][()].tobytes() for part in parts)
+            found[f"{name} {file.attrs['env']}"] = hashlib.sha256(bits).hexdigest()
+    return found
+
+
+def all_digests(backend, names=tuple(SETS)):
+    """Return the digests of the runs of sets, played by a back end."""
+    found = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as directory:
+            assert main([*words(name), "--backend", backend, "-o", directory]) == 0
+            found |= digests(directory, name)
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(all_digests(sys.argv[1], sys.argv[2:] or tuple(SETS))))
