@@ -23,7 +23,7 @@ INLINE void mountain_car_move(double *state, const double *force)
     for (int t = 0; t < LANES; t++) {
         const double speed = clipped(STATE(1) + (force[t] - 0.0025 * cosine[t]), -0.07, 0.07);
         STATE(0) = clipped(STATE(0) + speed, -1.2, 0.6);
-        STATE(1) = (STATE(0) == -1.2) & (speed < 0.0) ? 0.0 : speed;
+        STATE(1) = ((STATE(0) == -1.2) & (speed < 0.0)) ? 0.0 : speed;
     }
 }
 
