@@ -31,4 +31,5 @@
 #include "../environments/kernels/reversal.h"
 #include "../environments/kernels/t_maze.h"
 
+#include "kernels/rows.h"
 #include "kernels/play.h"

@@ -23,14 +23,19 @@ INLINE void acrobot_observe(const task *at, const double *RESTRICT state, float 
     }
 }
 
-/* The derivatives of both speeds, from a state whose rows are like those above. */
-INLINE void acrobot_accelerations(const double *state, const double *torque, double *one, double *two)
+/* Number `row` of lane t in rows like those above, of a tile (WIDTH) or of the caller's own lanes. */
+#define ROW(rows, row, width) rows[(row) * (width) + t]
+
+/* The derivatives of both speeds in a state. */
+INLINE void acrobot_accelerations(const double *state, int64_t width, const double *torque, double *one, double *two)
 {
     for (int t = 0; t < LANES; t++) {
-        const double sine = STATE(4), cosine = STATE(5), w1 = STATE(6), w2 = STATE(7);
+        const double sine1 = ROW(state, 1, width), cosine1 = ROW(state, 2, width);
+        const double sine = ROW(state, 4, width), cosine = ROW(state, 5, width);
+        const double w1 = ROW(state, 6, width), w2 = ROW(state, 7, width);
         const double d1 = 2.25 + (1.25 + cosine), d2 = 1.25 + 0.5 * cosine;
-        const double phi2 = 4.9 * (STATE(1) * cosine + STATE(2) * sine);
-        const double phi1 = ((14.7 * STATE(1) - 0.5 * (w2 * w2) * sine) - w2 * w1 * sine) + phi2;
+        const double phi2 = 4.9 * (sine1 * cosine + cosine1 * sine);
+        const double phi1 = ((14.7 * sine1 - 0.5 * (w2 * w2) * sine) - w2 * w1 * sine) + phi2;
         const double share = d2 / d1;
         two[t] = (((torque[t] + share * phi1) - 0.5 * (w1 * w1) * sine) - phi2) / (1.25 - d2 * share);
         one[t] = -(d2 * two[t] + phi1) / d1;
@@ -42,13 +47,13 @@ INLINE void acrobot_ahead(const double *state, const double *w1, const double *w
                           double step, double *ahead)
 {
     for (int t = 0; t < LANES; t++) {
-        ahead[t] = STATE(0) + step * w1[t];
-        ahead[3 * WIDTH + t] = STATE(3) + step * w2[t];
-        ahead[6 * WIDTH + t] = STATE(6) + step * a1[t];
-        ahead[7 * WIDTH + t] = STATE(7) + step * a2[t];
+        ROW(ahead, 0, LANES) = STATE(0) + step * w1[t];
+        ROW(ahead, 3, LANES) = STATE(3) + step * w2[t];
+        ROW(ahead, 6, LANES) = STATE(6) + step * a1[t];
+        ROW(ahead, 7, LANES) = STATE(7) + step * a2[t];
     }
-    sincos_lanes(ahead, ahead + WIDTH, ahead + 2 * WIDTH);
-    sincos_lanes(ahead + 3 * WIDTH, ahead + 4 * WIDTH, ahead + 5 * WIDTH);
+    sincos_lanes(ahead, ahead + LANES, ahead + 2 * LANES);
+    sincos_lanes(ahead + 3 * LANES, ahead + 4 * LANES, ahead + 5 * LANES);
 }
 
 INLINE double acrobot_wrapped(double angle)
@@ -58,24 +63,24 @@ INLINE double acrobot_wrapped(double angle)
 }
 
 #define WEIGHED(k) (0.2 / 6.0) * (((k(0) + 2.0 * k(1)) + 2.0 * k(2)) + k(3))
-#define SPEED_1(i) (i ? ahead[i - 1][6 * WIDTH + t] : STATE(6))
-#define SPEED_2(i) (i ? ahead[i - 1][7 * WIDTH + t] : STATE(7))
+#define SPEED_1(i) (i ? ROW(ahead[i - 1], 6, LANES) : STATE(6))
+#define SPEED_2(i) (i ? ROW(ahead[i - 1], 7, LANES) : STATE(7))
 #define FASTER_1(i) a1[i][t]
 #define FASTER_2(i) a2[i][t]
 
 INLINE void acrobot_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
                   double *RESTRICT rewards, uint8_t *RESTRICT ended)
 {
-    double torque[LANES], a1[4][LANES], a2[4][LANES], ahead[3][8 * WIDTH];
+    double torque[LANES], a1[4][LANES], a2[4][LANES], ahead[3][8 * LANES];
     for (int t = 0; t < LANES; t++)
         torque[t] = direction(outputs, t);
-    acrobot_accelerations(state, torque, a1[0], a2[0]);
+    acrobot_accelerations(state, WIDTH, torque, a1[0], a2[0]);
     acrobot_ahead(state, state + 6 * WIDTH, state + 7 * WIDTH, a1[0], a2[0], 0.1, ahead[0]);
-    acrobot_accelerations(ahead[0], torque, a1[1], a2[1]);
-    acrobot_ahead(state, ahead[0] + 6 * WIDTH, ahead[0] + 7 * WIDTH, a1[1], a2[1], 0.1, ahead[1]);
-    acrobot_accelerations(ahead[1], torque, a1[2], a2[2]);
-    acrobot_ahead(state, ahead[1] + 6 * WIDTH, ahead[1] + 7 * WIDTH, a1[2], a2[2], 0.2, ahead[2]);
-    acrobot_accelerations(ahead[2], torque, a1[3], a2[3]);
+    acrobot_accelerations(ahead[0], LANES, torque, a1[1], a2[1]);
+    acrobot_ahead(state, ahead[0] + 6 * LANES, ahead[0] + 7 * LANES, a1[1], a2[1], 0.1, ahead[1]);
+    acrobot_accelerations(ahead[1], LANES, torque, a1[2], a2[2]);
+    acrobot_ahead(state, ahead[1] + 6 * LANES, ahead[1] + 7 * LANES, a1[2], a2[2], 0.2, ahead[2]);
+    acrobot_accelerations(ahead[2], LANES, torque, a1[3], a2[3]);
     for (int t = 0; t < LANES; t++) {
         STATE(0) = acrobot_wrapped(STATE(0) + WEIGHED(SPEED_1));
         STATE(3) = acrobot_wrapped(STATE(3) + WEIGHED(SPEED_2));

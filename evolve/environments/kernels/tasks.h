@@ -73,23 +73,19 @@ INLINE void keep_sincos(double *state, int64_t angle, int64_t t)
     STATE(angle + 2) = cosine[0];
 }
 
-#ifndef __CUDACC__
-typedef void task_begin(const task *at, int64_t slot);
-typedef void task_step(const task *at, int64_t tile);
-
-/* The functions of a task: begin the episode of a slot, whose seed is set; and advance a tile by one step. Both leave what
- * is seen in the observations. */
-#define TASK(name)                                                                                                     \
-    void evolve_##name##_begin(const task *at, int64_t slot)                                                           \
+/* Both leave what is seen in the observations: begin the episode of a slot, whose seed is set; and advance a tile by one
+ * step. */
+#define TASK_TILE(name)                                                                                                \
+    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
     {                                                                                                                  \
         double *state = at->states + TILE(slot / WIDTH, at->state_rows);                                               \
         at->steps[slot] = 0;                                                                                           \
-        name##_begin(at, slot, state, slot % WIDTH);                                                                   \
+        name##_begin(at, slot, state, slot % LANES);                                                                   \
         name##_observe(at, state, at->observations + TILE(slot / WIDTH, at->num_observations));                        \
     }                                                                                                                  \
-    DISPATCH void evolve_##name##_step(const task *at, int64_t tile)                                                   \
+    INLINE void name##_step_tile(const task *at, int64_t tile)                                                         \
     {                                                                                                                  \
-        const int64_t first = tile * WIDTH;                                                                            \
+        const int64_t first = tile * WIDTH + LANE;                                                                     \
         double *state = at->states + TILE(tile, at->state_rows);                                                       \
         name##_step(at, first, state, at->outputs + TILE(tile, at->num_actions), at->rewards + first,                  \
                     at->ended + first);                                                                                \
@@ -99,6 +95,16 @@ typedef void task_step(const task *at, int64_t tile);
         for (int t = 0; t < LANES; t++)                                                                                \
             at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
     }
+
+#ifdef __CUDACC__
+#define TASK(name) TASK_TILE(name)
 #else
-#define TASK(name)
+typedef void task_begin(const task *at, int64_t slot);
+typedef void task_step(const task *at, int64_t tile);
+
+/* The functions of a task on a CPU. */
+#define TASK(name)                                                                                                     \
+    TASK_TILE(name)                                                                                                    \
+    void evolve_##name##_begin(const task *at, int64_t slot) { name##_begin_slot(at, slot); }                          \
+    DISPATCH void evolve_##name##_step(const task *at, int64_t tile) { name##_step_tile(at, tile); }
 #endif

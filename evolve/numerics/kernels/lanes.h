@@ -9,6 +9,7 @@
  * On a CPU such a call loops over all LANES = WIDTH lanes, a vector register or several. On a device a tile is a block of
  * WIDTH x PARTS threads: each works on one lane, and on every PARTS-th column of a layer; threads of a block wait for each
  * other at a BARRIER, and at ANY_LANE, which says whether x is set in any of them. A pointer into a tile begins at the caller's LANE.
+ * HIGH_WORD is the upper half of a product of two words.
  */
 #ifdef __CUDACC__
 typedef unsigned char uint8_t;
@@ -42,7 +43,7 @@ typedef unsigned long long uint64_t;
 #define ANY_LANE(x) (x)
 #define INLINE static inline __attribute__((always_inline))
 #define RESTRICT restrict
-#define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64)) /* of a product */
+#define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64))
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !(defined(__clang__) && __clang_major__ < 18)
 /* One copy per instruction set, chosen when the library is loaded. Older clangs give the choice another name. */
 #define DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))

@@ -2,18 +2,10 @@
  *
  * Any network plays any exact task: both are given by their functions. Episodes wait in a feed and begin in whichever slot
  * is free; the results come in the order in which episodes end. rollouts/play.py says what the arrays hold. What belongs
- * to the slots lies in rows of WIDTH; normalization.h and fingerprints.h do the same slot by slot. */
+ * to the slots lies in rows of WIDTH. */
 typedef void network_places(const void *network, int64_t tile, float **input, float **output);
 typedef void network_advance(const void *network, int64_t tile);
 typedef void network_settle(const void *network, const int64_t *tiles, int64_t count);
-
-/* What a slot of a network begins with: `columns` [rows, WIDTH], and the values of each episode [episodes, rows], or NULL
- * for zeros. */
-typedef struct {
-    float *columns;
-    int64_t rows;
-    const float *values;
-} initial_columns;
 
 typedef struct {
     network_places *places;
@@ -58,12 +50,7 @@ typedef struct {
 INLINE void begin_slot(play *p, int64_t slot)
 {
     const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
-    for (int64_t c = 0; c < p->num_columns; c++) {
-        const initial_columns *column = p->columns + c;
-        const float *values = column->values ? column->values + episode * column->rows : NULL;
-        for (int64_t row = 0; row < column->rows; row++)
-            column->columns[row * WIDTH + slot] = values ? values[row] : 0.0f;
-    }
+    begin_columns(p->columns, p->num_columns, slot, episode);
     for (int64_t i = 0; i < numbers; i++) {
         p->slot_normalizers[i * WIDTH + slot] = p->normalizers[episode * numbers + i];
         p->moments[i * WIDTH + slot] = 0.0;
@@ -103,44 +90,6 @@ INLINE void end_slot(play *p, int64_t slot)
         p->result_traces[n * T + i] = p->slot_masks[slot * T + i] ? in_units(p->traces[i * WIDTH + slot]) : 0;
 }
 
-/* Normalize what the slots see, rows [O, WIDTH], into `input`, and take it in. */
-INLINE void normalize_rows(const play *p, const float *RESTRICT rows, float *RESTRICT input)
-{
-    const int64_t O = p->at->num_observations;
-    for (int64_t o = 0; o < O; o++) {
-        const float *RESTRICT mean = p->slot_normalizers + o * WIDTH, *RESTRICT scale = mean + O * WIDTH;
-        double *RESTRICT sums = p->moments + o * WIDTH, *RESTRICT squares = sums + O * WIDTH;
-        for (int t = 0; t < LANES; t++) {
-            const double wide = SEEN(o);
-            sums[t] = sums[t] + wide;
-            squares[t] = squares[t] + wide * wide;
-            float y = (SEEN(o) - mean[t]) * scale[t];
-            y = y < -5.0f ? -5.0f : y;
-            input[o * WIDTH + t] = y > 5.0f ? 5.0f : y;
-        }
-    }
-}
-
-/* Take rows [n, WIDTH] into the fingerprints `which` of all slots. */
-INLINE void fingerprint_rows(const play *p, int64_t which, const float *RESTRICT rows, int64_t n)
-{
-    uint64_t sum[LANES], *RESTRICT state = p->prints + which * WIDTH;
-    for (int t = 0; t < LANES; t++)
-        sum[t] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t words[LANES];
-        memcpy(words, rows + i * WIDTH, sizeof words);
-        for (int t = 0; t < LANES; t++)
-            words[t] = (words[t] & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC00000 : words[t];
-        for (int t = 0; t < LANES; t++)
-            sum[t] += p->coefficients[i] * words[t];
-    }
-    for (int t = 0; t < LANES; t++) {
-        const uint64_t h = (state[t] ^ sum[t]) * 0x9E3779B97F4A7C15;
-        state[t] = h ^ h >> 32;
-    }
-}
-
 /* A byte of both fingerprints of each slot. */
 INLINE void keep_step_hashes(const play *p)
 {
@@ -162,13 +111,13 @@ INLINE void advance_tile(play *p)
     float *input, *output;
     p->places(p->network, 0, &input, &output);
     if (p->normalize)
-        normalize_rows(p, at->observations, input);
+        normalize_rows(at->observations, p->slot_normalizers, p->moments, input, O);
     else
         memcpy(input, at->observations, O * WIDTH * sizeof(float));
-    fingerprint_rows(p, 0, at->observations, O);
+    fingerprint_rows(p->coefficients, at->observations, p->prints, O);
     p->advance(p->network, 0);
     memcpy(at->outputs, output, A * WIDTH * sizeof(float));
-    fingerprint_rows(p, 1, at->outputs, A);
+    fingerprint_rows(p->coefficients, at->outputs, p->prints + WIDTH, A);
     keep_step_hashes(p);
     p->step(at, 0);
     for (int t = 0; t < LANES; t++)
