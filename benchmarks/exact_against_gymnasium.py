@@ -17,7 +17,7 @@ from evolve.shapes import Float32
 
 @dataclass
 class Nearness:
-    """Of all episodes: how many have equal bits, how many equal lengths, and the largest difference in what was seen."""
+    """Of all episodes: how many have equal bits, how many equal lengths, the largest difference in what was seen."""
 
     equal: int = 0
     equal_lengths: int = 0

@@ -54,7 +54,7 @@ def test_imports_go_down(path):
 
 
 def test_a_serial_generation_executes_few_modules():
-    assert len(executed()) <= 27
+    assert len(executed()) <= 28
 
 
 def test_no_two_modules_and_no_two_classes_share_a_name():
@@ -97,9 +97,7 @@ def test_the_native_kernels_call_no_libm_and_contract_nothing():
         "copysignf",
         "copysign",
         "sqrt",
-        "memcmp",
         "memcpy",
-        "memset",
     }  # exact, all of them
     assert "fma" not in code
     flags = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]

@@ -6,6 +6,7 @@ one tile of slots: all that it works on stays in the first cache. It keeps the i
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -82,6 +83,10 @@ class ExactRollout:
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Do nothing: no environment fails."""
+
+    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
+        """Have a context entered while genomes are made: that is no episode's time."""
+        self._queue.making = context
 
     def _feed(self) -> None:
         """Prepare the next episodes."""
