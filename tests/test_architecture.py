@@ -109,6 +109,12 @@ def test_the_native_kernels_call_no_libm_and_contract_nothing():
     assert not {"-ffast-math", "-Ofast", "-march=native"} & set(flags["extra-compile-args"])
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_arrays_outlive_the_kernels_that_get_their_addresses(path):
+    """An array without a name is freed as soon as its address was taken, and a generator's as soon as that is spent."""
+    assert not re.search(r"\)\.ctypes\.data|address\(np\.|= \(\w+\.ctypes\.data for \w+ in \(", path.read_text())
+
+
 PORTABLE = ("networks", "strategies", "numerics", "environments", "rollouts", "genome", "training")
 LIBRARY_ORDER = {"dot", "inner", "matmul", "einsum", "tensordot", "vdot", "trace", "sum", "mean", "std", "var",
                  "average", "prod", "cumsum", "nansum", "nanmean"}  # fmt: skip

@@ -117,7 +117,8 @@ class StepHashes:
         self._longest += 1
         n = len(outputs)
         if self._native:
-            self._kernel(self._address, native.address(np.ascontiguousarray(outputs)), n)
+            rows = np.ascontiguousarray(outputs)  # alive until the kernel is done
+            self._kernel(self._address, native.address(rows), n)
             return
         for which, rows in enumerate((self._observations[:n], outputs)):
             self._states[:n, which] = update(self._states[:n, which], fold(_words(rows)))

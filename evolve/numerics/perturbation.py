@@ -30,9 +30,8 @@ def around(centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams
     """
     rows = np.empty((len(streams), len(centre)), np.float32)
     if native.available():
-        centre, mask, keys = np.ascontiguousarray(centre), np.ascontiguousarray(mask), philox_keys(*key, streams)
-        at = (array.ctypes.data for array in (centre, mask, keys, np.ascontiguousarray(steps), rows))
-        _around()(*at, *rows.shape)
+        arrays = *map(np.ascontiguousarray, (centre, mask, philox_keys(*key, streams), steps)), rows
+        _around()(*(array.ctypes.data for array in arrays), *rows.shape)
         return rows
     for row, step, stream in zip(rows, steps, streams, strict=True):
         row[:] = centre + step * normal_rows(*key, stream[None], len(centre))[0].astype(np.float64)
@@ -55,9 +54,8 @@ def difference_sums(centre: Float64, step: float, key: StreamsKey, shares: Float
     sums = np.zeros(len(centre))
     streams: Int64 = np.arange(len(shares))
     if native.available():
-        centre, keys = np.ascontiguousarray(centre), philox_keys(*key, streams)
-        at = (array.ctypes.data for array in (centre, keys, np.ascontiguousarray(shares), sums))
-        _difference_sums()(*at, step, first, len(centre), len(shares))
+        arrays = *map(np.ascontiguousarray, (centre, philox_keys(*key, streams), shares)), sums
+        _difference_sums()(*(array.ctypes.data for array in arrays), step, first, len(centre), len(shares))
         return sums
     for share, stream in zip(shares, streams, strict=True):
         moved = step * normal_rows(*key, stream[None], first + len(centre), first)[0].astype(np.float64)
@@ -72,8 +70,8 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
     All of it is float32, the scale too. Both arrays are C-contiguous.
     """
     if native.available():
-        at = (array.ctypes.data for array in (weights, mask, philox_keys(*key, streams)))
-        _add_noise()(*at, scale, *weights.shape)
+        arrays = weights, mask, np.ascontiguousarray(philox_keys(*key, streams))  # alive until the kernel is done
+        _add_noise()(*(array.ctypes.data for array in arrays), scale, *weights.shape)
         return
     weights += np.float32(scale) * normal_rows(*key, streams, weights.shape[1])
     weights[~mask] = 0
