@@ -22,7 +22,7 @@ held_out_episodes = 4
 {more}
 [env]
 id = "CartPole-v1"
-max_episode_steps = 300
+max_episode_steps = 60
 [network]
 hidden = [2]
 """

@@ -7,7 +7,8 @@ import pytest
 
 from evolve import store
 
-TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=2", "-o", "out")
+TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3,
+        "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2", "-o", "out")  # fmt: skip
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.training import prepare
 
-TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=4")
+TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=4")
 
 
 def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):

@@ -9,7 +9,7 @@ from conftest import make_runs
 
 from evolve import store
 
-QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
+QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=0")
 
 
 @pytest.fixture(scope="module")

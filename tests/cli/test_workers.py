@@ -17,7 +17,8 @@ from evolve.cli.run import load
 from evolve.cli.workers import Crew, Work, available_cores, crew
 from evolve.errors import InputError
 
-TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "held_out_episodes=2", "-o", "out")
+TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3,
+        "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2", "-o", "out")  # fmt: skip
 SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.004", "--set", "env.kwargs.brake=brake", *TINY, "-g", 40)
 NOT_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": None, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": None}
 

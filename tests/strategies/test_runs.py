@@ -9,7 +9,8 @@ from conftest import LONG, environment, launcher
 from evolve import store
 from evolve.strategies import STRATEGIES
 
-SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 2, "-d", 3, "-s", 4, "--set", "held_out_episodes=3")
+SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 2, "-d", 3, "-s", 4,
+         "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=3")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

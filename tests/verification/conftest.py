@@ -6,7 +6,7 @@ import shutil
 import pytest
 from conftest import make_runs
 
-QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
+QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=0")
 ELSEWHERE = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
 
 

@@ -6,7 +6,7 @@ from tampering import edit_manifest, tamper
 from evolve import store
 
 ELSEWHERE = ("-e", "toys:Elsewhere-v0", "--set", "env.max_episode_steps=40", "--set", "network.plasticity=0.1")
-QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "held_out_episodes=0")
+QUICK = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=0")
 
 
 def test_the_first_difference_is_named_with_both_values(call, runs):
@@ -59,7 +59,7 @@ def test_two_files_of_one_configuration_are_distinguished_by_their_step_hashes(v
 
 def test_two_configurations_are_both_played_here(call, verdict, runs):
     other = ("--set", "network.trace_rate=1.5", "-s", 1, "-o", "g")
-    assert call("run", *ELSEWHERE, *QUICK, *other).code == 0
+    assert call("run", *QUICK, *ELSEWHERE, *other).code == 0
     found = verdict(runs["d"], "g/seed-1.h5")
     assert (found["cause"], found["what"], found["step"]) == ("configuration", "actions", 1)
     assert found["configuration"] == [["network.trace_rate", 1.0, 1.5]]
