@@ -24,6 +24,7 @@ themselves as long as BLAS keeps to one thread, whatever the launcher allows.
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,12 @@ def _import(name: str) -> Any:
     return import_extra(name, "cma", "strategy.name")
 
 
+@cache
+def _controller(threadpoolctl: Any) -> Any:
+    """Return what limits the threads of the libraries that are loaded; to look for them takes some 10 ms."""
+    return threadpoolctl.ThreadpoolController()
+
+
 class SepCma:
     """Separable CMA-ES for P = `population` candidates of a layout."""
 
@@ -96,7 +103,7 @@ class SepCma:
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._cmaes = _import("cmaes")
-        self._threads = _import("threadpoolctl").ThreadpoolController()  # of the libraries loaded: it takes 5 ms
+        self._threads = _controller(_import("threadpoolctl"))
         if population < _FEWEST:
             raise InputError("population", f"at least {_FEWEST} for {self._name}", population)
         self._options = options
