@@ -231,8 +231,9 @@ def test_environments_of_ones_own_are_hinted_at(env, message):
     assert str(wrong.value).endswith(message)
 
 
-def test_a_world_of_one_needs_no_mpi(command):
-    assert command("run", *TINY, **without("mpi4py")).code == 0
+def test_a_world_of_one_needs_no_mpi(call, absent):
+    absent("mpi4py")
+    assert call("run", *TINY).code == 0
 
 
 def test_mpirun_without_mpi4py_is_refused_once(command):
@@ -257,8 +258,9 @@ def test_a_missing_extra_names_its_install_line(command, env, module, extra):
     assert done.err.count("\n") == 1
 
 
-def test_a_missing_envpool_names_its_install_line(command):
-    done = command("run", "--engine", "envpool", *TINY, **without("envpool"))
+def test_a_missing_envpool_names_its_install_line(call, absent):
+    absent("envpool")
+    done = call("run", "--engine", "envpool", *TINY)
     assert done.code == 2
     assert "env.engine (--engine)" in done.err
     assert "pip install -e '.[envpool]'" in done.err
