@@ -130,6 +130,10 @@ class Hosts:
         inside = ["nsenter", "-t", self._first(number), "--net", "--uts", "--mount", "--pid", f"--wd={os.getcwd()}"]
         return [*inside, "env", f"TMPDIR={self.folder}/tmp{number}", *map(str, words)]
 
+    def first_processes(self) -> list[str]:
+        """Return the first process of each host that is there, as this machine numbers it."""
+        return [self._first(number) for number in self._tops]
+
     def _link(self, number: int) -> str:
         return f"evl{self._tag}{number}"
 

@@ -64,7 +64,7 @@ class LossHandler:
         self._looked = time.monotonic()
 
     def look(self) -> None:
-        """Look once for dead and for silent workers. Raises RunError for none left but hanging ones, and HostLost."""
+        """Look once for dead and for silent workers. Raises HostLost; and RunError when only hanging ones are left."""
         now = time.monotonic()
         passed = min(now - self._looked, _MOST_PASSED)
         self._looked = now

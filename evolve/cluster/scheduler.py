@@ -59,9 +59,13 @@ class Scheduler:
         self._chunk_sizes = chunk_sizes
         self._indices = _indices_by_key(batch)
         self._done = np.zeros(len(batch), np.bool_)
+        self.unfinished = len(batch)
+        """How many episodes have no result yet."""
         self._owner = np.full(len(batch), _NOBODY, np.int32)
         self._strikes = np.zeros(len(batch), np.int8)
         self._in_flight = dict.fromkeys(workers, 0)  # episodes sent to each worker, without results yet
+        self.idle = len(workers)
+        """How many workers have nothing to do."""
         self._silence = dict.fromkeys(workers, 0.0)  # seconds
         self._isolated: set[int] = set()  # workers that play a suspected episode, and nothing else
         self.pending = PendingEpisodes(len(batch))
@@ -75,22 +79,13 @@ class Scheduler:
         for worker in (*self._workers, *self._workers):
             self._send(worker)
 
-    @property
-    def unfinished(self) -> int:
-        """How many episodes have no result yet."""
-        return len(self._done) - int(np.count_nonzero(self._done))
-
-    @property
-    def idle(self) -> int:
-        """How many workers have nothing to do."""
-        return sum(not episodes for episodes in self._in_flight.values())
-
     def mark_done(self, results: EpisodeResults) -> bool:
         """Note that episodes have results. Returns False if one had already: the results are then to be dropped."""
         indices = self._indices[results.genomes, results.episodes]
         if self._done[indices].any():
             return False
         self._done[indices] = True
+        self.unfinished -= len(indices)
         return True
 
     def reset_silence(self, worker: int) -> None:
@@ -102,7 +97,8 @@ class Scheduler:
         """Send a worker more, for it has completed some episodes."""
         if worker in self._in_flight:
             self._in_flight[worker] -= completed
-            if not self._in_flight[worker]:
+            if completed and not self._in_flight[worker]:
+                self.idle += 1
                 self._isolated.discard(worker)
             while self._send(worker):
                 pass
@@ -125,12 +121,13 @@ class Scheduler:
             them here; they are the last of `pending`.
         """
         self._workers.remove(worker)
-        del self._in_flight[worker]
+        self.idle -= not self._in_flight.pop(worker)
         had = np.flatnonzero((self._owner == worker) & ~self._done)
         self._owner[had] = _NOBODY
         self._strikes[had] += fate
         if worker in self._isolated and len(had) == 1 and (fate == Fate.HANG or self._strikes[had[0]] >= _GUILTY):
             self._done[had] = True
+            self.unfinished -= 1
             return 0, had
         if self._workers:
             self.pending.put_back(had, alone=bool(self._strikes[had].max(initial=0) >= _SUSPECT))
@@ -156,6 +153,7 @@ class Scheduler:
         else:
             self._next_size = next(self._sizes, 1)
         self._owner[indices] = worker
+        self.idle -= not self._in_flight[worker]
         self._in_flight[worker] += len(indices)
         chunk = Chunk(self._serial, self._setup, self._batch.take(indices))
         self._transport.send(worker, messages.encode(chunk))

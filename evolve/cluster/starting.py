@@ -113,6 +113,7 @@ class StartWatch:
         took = time.monotonic() - self._begun
         print(f"evolve: the ranks did not come together: {self._who(ranks)} ({took:.0f} s after rank {self._rank} on "
               f"{self._host} had; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
+        end_launcher_later()
         end_job(self._library)
         os._exit(1)
 

@@ -2,10 +2,11 @@
 
 import ctypes
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from evolve.cluster import limits, starting
+from evolve.cluster import limits, starting, transport
 from evolve.cluster.process_table import LaunchedRank, launched_ranks
 from evolve.cluster.starting import StartWatch
 from evolve.errors import InputError
@@ -136,3 +137,17 @@ def test_a_limit_that_is_no_duration_is_refused_once(command):
     done = command("run", "", -1, ranks=2, module="toy_start", EVOLVE_CONNECT_SECONDS="never")
     assert done.code != 0
     assert done.err.count("EVOLVE_CONNECT_SECONDS: expected seconds") == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "launcher", "cure"),
+    [("OMPI_COMM_WORLD_SIZE", "mpirun -n 3", "Use the mpirun"), ("SLURM_STEP_NUM_TASKS", "srun -n 3", "--mpi=pmix")],
+)
+def test_a_launcher_that_does_not_tell_mpi_of_the_ranks_is_refused(monkeypatch, variable, launcher, cure):
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "3")
+    alone = SimpleNamespace(Get_size=lambda: 1)
+    mpi = SimpleNamespace(COMM_WORLD=alone, Get_library_version=lambda: "Some MPI v1, package")
+    with pytest.raises(InputError, match=rf"^{launcher}: expected .* Some MPI v1.*{cure}"):
+        transport._check_ranks(mpi, 3)
