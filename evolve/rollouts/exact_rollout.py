@@ -20,6 +20,8 @@ from evolve.shapes import Int64
 
 _CALL_SECONDS = 0.004
 """How long a call should take, so that a worker looks for messages often enough."""
+_RESULTS_SECONDS = 0.1
+"""How long results may be held back, so that many come together: handing over few takes as long as playing them."""
 _KEY = np.int64(2**32)
 
 
@@ -46,6 +48,8 @@ class ExactRollout:
         self._queue = EpisodeQueue()
         self._traces = "none"
         self._steps = 64  # of a call
+        self._made = 0  # steps of episodes since results were last returned
+        self._seconds = 0.0  # that they took
 
     @property
     def pending(self) -> int:
@@ -62,15 +66,17 @@ class ExactRollout:
         self._queue.append(batch)
 
     def tick(self) -> EpisodeResults | None:
-        """Play on for some milliseconds; return the results of the episodes that ended, None for none."""
+        """Play on for some milliseconds; return the results of all episodes that ended, None for none, or for now."""
         if not self._play.waiting and len(self._queue):
             self._feed()
         begin = time.perf_counter()
-        made = self._play.run(self._steps, more=len(self._queue) > 0)
+        self._made += self._play.run(self._steps, more=len(self._queue) > 0)
         seconds = time.perf_counter() - begin
+        self._seconds += seconds
         self.environment_seconds += seconds
         self._steps = max(16, min(2 * self._steps, int(self._steps * _CALL_SECONDS / max(seconds, 1e-6))))
-        return self._results(seconds / max(made, 1)) if self._play.over else None
+        due = not self._play.waiting or self._seconds > _RESULTS_SECONDS
+        return self._results() if due and self._play.over else None
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return the episodes that have failed: none."""
@@ -80,6 +86,7 @@ class ExactRollout:
         """Forget every episode."""
         self._queue.clear()
         self._play.clear()
+        self._made, self._seconds = 0, 0.0
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Do nothing: no environment fails."""
@@ -98,7 +105,9 @@ class ExactRollout:
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
         self._play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
 
-    def _results(self, seconds_per_step: float) -> EpisodeResults:
+    def _results(self) -> EpisodeResults:
+        seconds_per_step = self._seconds / max(self._made, 1)
+        self._made, self._seconds = 0, 0.0
         played = self._play.take()
         genomes = (played.keys >> 32).astype(np.int32)
         described, descriptions = join_descriptions(self._queue.take_descriptions())
