@@ -66,8 +66,7 @@ class ResultsCollector:
         """Keep the results of episodes that have not been added before."""
         summed = sum_traces(results)
         self._traces[summed.traced] += summed.traces
-        # Copies: the arrays of a message are views that would keep all of it alive.
-        kept = {name: getattr(results, name).copy() for name in QUANTITIES if name not in ("traced", "traces")}
+        kept = {name: _owned(getattr(results, name)) for name in QUANTITIES if name not in ("traced", "traces")}
         self._parts.append(EpisodeResults(**kept, traced=results.traced[:0], traces=results.traces[:0].copy()))
 
     def add_failure(self, genome: int, episode: int, observation_size: int) -> None:
@@ -81,6 +80,11 @@ class ResultsCollector:
         """Return all results, with a row of traces for each genome, or for all of them together."""
         genomes = np.arange(len(self._traces), dtype=np.int32)
         return replace(join(self._parts), traced=genomes, traces=self._traces).check()
+
+
+def _owned(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array with memory of its own: a view, as those of a message are, would keep all of it alive."""
+    return array if array.base is None else array.copy()
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,8 @@ def test_traces_travel_as_one_row_for_each_genome():
 
 def test_collected_results_keep_nothing_of_a_message_alive():
     """The arrays of a message are views into its buffer, genomes and all."""
-    message = some(np.arange(N))
+    played = some(np.arange(N))
+    message = EpisodeResults(**{f.name: getattr(played, f.name)[:] for f in fields(played)})
     collector = ResultsCollector(P, T)
     collector.add(message)
     for part in collector._parts:
