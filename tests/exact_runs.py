@@ -1,4 +1,4 @@
-"""Short runs of the exact tasks, whose digests tests/golden.json has: `python -m exact_runs BACKEND [SET …]`."""
+"""Short runs of the exact tasks, whose digests tests/golden.json has: `python -m exact_runs BACKENDS [SET …]`."""
 
 import hashlib
 import json
@@ -55,4 +55,4 @@ def all_digests(backend, names=tuple(SETS)):
 
 
 if __name__ == "__main__":
-    print(json.dumps(all_digests(sys.argv[1], sys.argv[2:] or tuple(SETS))))
+    print(json.dumps([all_digests(backend, sys.argv[2:] or tuple(SETS)) for backend in sys.argv[1].split(",")]))

@@ -1,8 +1,12 @@
-"""Other processors than this one."""
+"""Other processors than this one, and other compilers than that of the package."""
 
 import platform
+import shutil
+import subprocess
+import tomllib
 
 import pytest
+from conftest import ROOT
 
 MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
     "OPENBLAS_CORETYPE": "Nehalem",
@@ -11,3 +15,15 @@ MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
 }
 
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="masks x86 features")
+nehalem = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user: apt-get install qemu-user")
+NEHALEM = ("qemu-x86_64", "-cpu", "Nehalem")
+"""What executes a program as a processor of 2008 would, without AVX and FMA."""
+
+
+def build_package(folder, compiler, suffix):
+    """Copy the package into a folder, with native kernels of another compiler, for a Python with such extensions."""
+    shutil.copytree(ROOT / "evolve", folder / "evolve", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    module = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
+    library = folder / "evolve" / "numerics" / f"_kernels{suffix}"
+    words = [compiler, "-shared", "-fPIC", *module["extra-compile-args"], *module["sources"], "-o", library]
+    subprocess.run(words, cwd=ROOT, check=True)

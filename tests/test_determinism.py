@@ -9,7 +9,7 @@ import pytest
 from conftest import Process, environment
 from emulation import emulation_available
 from old_digest import old_digests
-from processors import MASKED, x86
+from processors import MASKED, NEHALEM, nehalem, x86
 
 from evolve import store
 from evolve.numerics import native
@@ -131,13 +131,13 @@ print(*(hashlib.sha256(y.tobytes()).hexdigest() for y in (x @ x, np.tanh(x), np.
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user: apt-get install qemu-user")
+@nehalem
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("env", ["CartPole-v1", "LunarLander-v3", "BipedalWalker-v3"])
 def test_an_emulated_old_processor_agrees(digests, tmp_path, env):
     short = ("-e", env, *SHORT[:-4], "--set", "env.max_episode_steps=40", "--set", "held_out_episodes=2")
     expected = digests(*short)
-    words = ["qemu-x86_64", "-cpu", "Nehalem", sys.executable, "-m", "evolve.run", *map(str, short), "-o", "emulated"]
+    words = [*NEHALEM, sys.executable, "-m", "evolve.run", *map(str, short), "-o", "emulated"]
     # OpenBLAS, which nothing of ours uses, takes an emulated processor for another and dies.
     emulated = Process(words, environment(OPENBLAS_CORETYPE="Nehalem"), tmp_path)
     try:

@@ -1,11 +1,17 @@
 """Exact tasks have the same bits everywhere: natively, by arrays, on several ranks, and on other processors."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
 
+import arm64
 import exact_runs
 import pytest
-from conftest import as_a_process
-from processors import MASKED, x86
+from conftest import HERE, ROOT, Process, as_a_process, environment
+from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
 from evolve.numerics import native
 
@@ -16,7 +22,7 @@ def only(golden, *sets):
 
 
 def said(done):
-    """Return the digests that a process of `exact_runs` has printed."""
+    """Return the digests that a process of `exact_runs` has printed, of each back end."""
     assert done.code == 0, done.err
     return json.loads(done.out.splitlines()[-1])
 
@@ -38,4 +44,43 @@ def test_ranks_do_not_matter(command, golden, tmp_path):
 @x86
 def test_an_older_processor_agrees(command, golden):
     done = command("run", "numpy", "dag", module="exact_runs", **MASKED)
-    assert said(done) == only(golden, "dag")
+    assert said(done) == [only(golden, "dag")]
+
+
+def play(words, folder, *path, **env):
+    """Return what a Python, started by words, finds natively and by arrays, importing from folders."""
+    env["PYTHONPATH"] = os.pathsep.join(map(str, [*path, HERE]))
+    process = Process([*words, "-m", "exact_runs", "native,numpy"], environment(**env), folder)
+    try:
+        return said(process.wait(1500))
+    finally:
+        process.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang: apt-get install clang")
+def test_another_compiler_agrees(golden, tmp_path):
+    build_package(tmp_path, "clang", sysconfig.get_config_var("EXT_SUFFIX"))
+    assert play([sys.executable], tmp_path, tmp_path) == [golden["exact_digests"]] * 2
+
+
+@pytest.mark.slow
+@nehalem
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_an_emulated_old_processor_agrees(golden, tmp_path):
+    # OpenBLAS, which nothing of ours uses, takes an emulated processor for another and dies.
+    found = play([*NEHALEM, sys.executable], tmp_path, ROOT, OPENBLAS_CORETYPE="Nehalem")
+    assert found == [golden["exact_digests"]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(bool(arm64.lacking()), reason=arm64.lacking())
+def test_an_emulated_arm64_agrees(golden, tmp_path):
+    try:
+        root = arm64.root()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no Python for ARM64 could be made here: {error}\n{error.output[-1000:]}")
+    build_package(tmp_path, arm64.COMPILER, arm64.suffix(root))
+    assert play(arm64.python(root), tmp_path, tmp_path, root / "site") == [golden["exact_digests"]] * 2
