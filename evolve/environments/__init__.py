@@ -16,7 +16,7 @@ from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.environments.repeatable import check
-from evolve.environments.task_slots import CompiledSlots, step_limit
+from evolve.environments.task_slots import CompiledSlots, step_limit, task_on_device
 
 __all__ = [
     "ENGINES",
@@ -41,6 +41,7 @@ __all__ = [
     "registered_ids",
     "replay",
     "step_limit",
+    "task_on_device",
     "without_display",
 ]
 

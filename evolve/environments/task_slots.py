@@ -7,6 +7,8 @@ import numpy as np
 
 from evolve.environments.exact import AnyTask, Draws
 from evolve.numerics import native
+from evolve.numerics.device import WIDTH
+from evolve.numerics.device_arrays import DeviceArrays
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
@@ -45,6 +47,15 @@ class TaskStructure(ctypes.Structure):
         ("states", ADDRESS), ("seeds", ADDRESS), ("steps", ADDRESS), ("outputs", ADDRESS), ("observations", ADDRESS),
         ("rewards", ADDRESS), ("ended", ADDRESS), ("options", ADDRESS),
     )  # fmt: skip
+
+
+def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
+    """Return the address of a task's structure on a device, with its own arrays for the slots of `arrays`."""
+    O, A, S = task.observation_size, task.action_size, task.state_size
+    sizes = {"states": 8 * S, "seeds": 8, "steps": 8, "outputs": 4 * A, "observations": 4 * O, "rewards": 8, "ended": 1}
+    places = (arrays.allocate(size * WIDTH * arrays.tiles).address for size in sizes.values())
+    options = arrays.constant(np.array([*task.constants, 0.0]))
+    return arrays.structure(TaskStructure(O, A, S, step_limit(task), *places, options))
 
 
 class CompiledSlots:

@@ -83,7 +83,9 @@ class CupyDevice:
         runtime.free(0)  # makes the context
         self._budget = int(runtime.memGetInfo()[1] * _SPARE) // sharing
         major, minor = (int(runtime.deviceGetAttribute(which, number)) for which in (_MAJOR, _MINOR))
-        self._module = self._driver.moduleLoadData(device_code.machine_code(f"sm_{major}{minor}"))
+        self._architecture = f"sm_{major}{minor}"
+        self._modules: dict[str, Any] = {}
+        self._load("")
         self._functions: dict[str, int] = {}
 
     def allocate(self, nbytes: int) -> "CupyMemory":
@@ -127,8 +129,15 @@ class CupyDevice:
     def function(self, kernel: str) -> int:
         """Return the handle of `evolve_<kernel>`."""
         if kernel not in self._functions:
-            self._functions[kernel] = int(self._driver.moduleGetFunction(self._module, f"evolve_{kernel}"))
+            module = self._load(device_code.unit_of(kernel))
+            self._functions[kernel] = int(self._driver.moduleGetFunction(module, f"evolve_{kernel}"))
         return self._functions[kernel]
+
+    def _load(self, unit: str) -> Any:
+        """Return the module of a compilation unit; it is compiled when it is first needed."""
+        if unit not in self._modules:
+            self._modules[unit] = self._driver.moduleLoadData(device_code.machine_code(self._architecture, unit=unit))
+        return self._modules[unit]
 
     def enter(self) -> None:
         """Let calls of this thread be for this GPU: each thread has one of its own."""

@@ -1,4 +1,4 @@
-"""What a device is to the rest of the engine: memory, queues of work, and the kernels of rollouts/kernels.cu.
+"""What a device is to the rest of the engine: memory, queues of work, and the kernels of rollouts/*.cu.
 
 A device is a machine of its own beside the host: nothing is copied unless somebody says so, every copy is counted, and
 work goes on while the host does something else. `device()` returns that of this process. It is a GPU, through CuPy
@@ -40,7 +40,7 @@ class Queue(Protocol):
         """Copy from an address of the device into an array of the host."""
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
-        """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads.
+        """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads; play_<network>_on_<task> is one, too.
 
         arguments: addresses and whole numbers, all of 64 bits.
         """

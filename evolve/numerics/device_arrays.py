@@ -179,6 +179,10 @@ class DeviceStep:
         name: Of the kernel.
         structure: Its first argument; it holds the addresses of the batch's arrays.
         sizes: O, A, and the neurons of the widest layer, among which threads are shared.
+
+    Attributes:
+        address: Of the structure's copy on the device.
+        parts: Of a block that steps a tile.
     """
 
     def __init__(
@@ -190,8 +194,8 @@ class DeviceStep:
         self.actions: Float32 = arrays.device.host_array((arrays.slots, A), np.float32)
         self.input = arrays.allocate(self.observations.nbytes).address
         self._output = arrays.allocate(self.actions.nbytes).address
-        self._name = name
-        self._structure = arrays.structure(structure)
+        self.name = name
+        self.address = arrays.structure(structure)
         self.parts = max(1, min(MOST_PARTS, -(-widest // _ABREAST)))
 
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
@@ -206,8 +210,8 @@ class DeviceStep:
 
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Run the kernel alone, on the observations that the device has."""
-        arguments = self._structure, normalization, fingerprints, self.input, self._output, n
-        self.arrays.queue.launch(self._name, -(-n // WIDTH), self.parts, *arguments)
+        arguments = self.address, normalization, fingerprints, self.input, self._output, n
+        self.arrays.queue.launch(self.name, -(-n // WIDTH), self.parts, *arguments)
 
     def finish(self, n: int) -> Float32:
         """Return [n, A]: the actions of the step that was begun, valid until the next begins."""
@@ -226,7 +230,7 @@ class DeviceStep:
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
             at = self.arrays.upload(_numbers(tiles))
-            self.arrays.queue.launch(f"{self._name}_settle", len(tiles), self.parts, self._structure, at)
+            self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.address, at)
 
 
 def _rounded(nbytes: int) -> int:

@@ -1,4 +1,4 @@
-"""Machine code for a device from rollouts/kernels.cu, by NVRTC: it needs neither a device nor a driver nor a toolkit.
+"""Machine code for a device from rollouts/*.cu, by NVRTC: it needs neither a device nor a driver nor a toolkit.
 
 NVRTC is NVIDIA's compiler as a library (https://docs.nvidia.com/cuda/nvrtc). It is called with ctypes. The flags keep
 every operation rounded on its own: a fused multiply-add, a flushed denormal or an approximate division changes bits.
@@ -8,6 +8,7 @@ import ctypes
 import ctypes.util
 import hashlib
 import os
+import re
 import site
 import sys
 import tempfile
@@ -19,31 +20,40 @@ from typing import Any, Literal
 from evolve.errors import InputError
 
 _PACKAGE = Path(__file__).parents[1]
-_SOURCE = _PACKAGE / "rollouts" / "kernels.cu"
-_HEADERS = tuple(_PACKAGE / place / "kernels" for place in ("numerics", "networks"))
+_UNITS = _PACKAGE / "rollouts"
+_HEADERS = tuple(_PACKAGE / place / "kernels" for place in ("numerics", "networks", "environments", "rollouts"))
+_PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The options that keep bits."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN"]
 
 
-def source() -> dict[str, str]:
-    """Return the compilation unit, `kernels.cu`, and the headers that it includes, by name."""
+def unit_of(kernel: str) -> str:
+    """Return the compilation unit that has a kernel: "network, task" for one that plays, "" for all others."""
+    played = _PLAYS.fullmatch(kernel)
+    return ", ".join(played.groups()) if played else ""
+
+
+def source(unit: str = "") -> dict[str, str]:
+    """Return a compilation unit, see `unit_of`, and the headers that it may include, by name."""
+    name, more = ("play.cu", f"PLAY({unit})\n") if unit else ("kernels.cu", "")
     headers = {path.name: path.read_text() for folder in _HEADERS for path in sorted(folder.glob("*.h"))}
-    return {_SOURCE.name: _SOURCE.read_text(), **headers}
+    return {name: (_UNITS / name).read_text() + more, **headers}
 
 
-def machine_code(architecture: str, cache_folder: Path | None = None) -> bytes:
-    """Return the machine code of all kernels (CUBIN), compiled or from the cache on disk.
+def machine_code(architecture: str, cache_folder: Path | None = None, unit: str = "") -> bytes:
+    """Return the machine code of a unit's kernels (CUBIN), compiled or from the cache on disk.
 
     Args:
         architecture: Of the device, such as "sm_90".
         cache_folder: Where compiled code is kept, by source, options and architecture; None for the user's cache.
+        unit: See `unit_of`.
 
     Raises:
         InputError: NVRTC is missing, or cannot compile for this architecture.
     """
-    files = source()
+    files = source(unit)
     key = hashlib.sha256(repr((files, EXACT, architecture, _version())).encode()).hexdigest()
     kept = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
     code = _kept(kept)

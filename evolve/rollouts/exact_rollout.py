@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from evolve.environments import AnyTask
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
-from evolve.rollouts.play import Feed, NativePlay
+from evolve.rollouts.feeds import Feed, Play
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Int64
@@ -29,22 +28,19 @@ class ExactRollout:
     """Plays episodes of an exact task. None of them can fail, or take for ever.
 
     Args:
-        task: What is played.
-        batch: Of the network's slots, one tile.
+        play: The slots, of the task and the batch.
+        batch: Of the network's slots.
         waiting: How many episodes are prepared at a time.
         max_episode_seconds: What messages of this rollout's workers say; no episode takes that long.
-        normalize: Whether networks see normalized observations.
     """
 
-    def __init__(
-        self, task: AnyTask, batch: SlotArrays, waiting: int, max_episode_seconds: float, normalize: bool = False
-    ) -> None:
+    def __init__(self, play: Play, batch: SlotArrays, waiting: int, max_episode_seconds: float) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """How long episodes were played: environments and networks, which nothing tells apart."""
         self._batch = batch
         self._waiting = waiting
-        self._play = NativePlay(task, batch, waiting, normalize)
+        self._play = play
         self._queue = EpisodeQueue()
         self._traces = "none"
         self._steps = 64  # of a call
@@ -67,7 +63,7 @@ class ExactRollout:
 
     def tick(self) -> EpisodeResults | None:
         """Play on for some milliseconds; return the results of all episodes that ended, None for none, or for now."""
-        if not self._play.waiting and len(self._queue):
+        if self._play.ready and len(self._queue):
             self._feed()
         begin = time.perf_counter()
         self._made += self._play.run(self._steps, more=len(self._queue) > 0)

@@ -1,8 +1,7 @@
 """The native call that plays a tile of episodes, and the arrays that it works on; kernels/play.h is the other side."""
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,41 +11,7 @@ from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
-
-
-@dataclass(frozen=True)
-class Feed:
-    """n episodes that may begin.
-
-    columns: what a slot of the network holds at first, [n, rows] for each of the columns held, None for zeros.
-    seeds: [n], of the environments. keys: [n], which come back with the results. normalizers: [n, 2, O], O = 0 where
-    observations are not normalized. mask: [n, T], the connections whose traces are wanted; T = 0 for none.
-    """
-
-    columns: tuple[Float32 | None, ...]
-    seeds: Int64
-    keys: Int64
-    normalizers: Float32
-    mask: Bool
-
-
-class Played(NamedTuple):
-    """N episodes that have ended, in that order; see `EpisodeResults` for the quantities."""
-
-    keys: Int64
-    returns: Float64
-    lengths: Int32
-    fingerprints: UInt64
-    step_hashes: UInt8
-    moments: Float64
-    traces: Int64
-
-
-class _Columns(ctypes.Structure):
-    """`initial_columns` of kernels/play.h."""
-
-    _fields_ = (("columns", ADDRESS), ("rows", INT64), ("values", ADDRESS))
+from evolve.rollouts.feeds import Feed, InitialColumns, Played
 
 
 class _Structure(ctypes.Structure):
@@ -81,7 +46,7 @@ class NativePlay:
         traces = batch.kept_traces
         self._num_traces = 0 if traces is None else traces.rows
         self._slots = CompiledSlots(task, native.lanes())
-        self._columns = (_Columns * len(batch.held))(*(_Columns(c.address, c.rows) for c in batch.held))
+        self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
         self._alive = batch, coefficients(max(O, A))
         self._kept: dict[str, NDArray[Any]] = {}
         self._fed: Feed | None = None
@@ -101,6 +66,11 @@ class NativePlay:
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
     @property
+    def ready(self) -> bool:
+        """Whether the next feed may come."""
+        return not self.waiting
+
+    @property
     def waiting(self) -> int:
         """Episodes of the feed that have not begun."""
         return int(self._structure.fed - self._structure.next)
@@ -117,26 +87,17 @@ class NativePlay:
 
     def feed(self, feed: Feed) -> None:
         """Let episodes wait, where none does."""
-        arrays = [None if values is None else np.ascontiguousarray(values, np.float32) for values in feed.columns]
-        mask = np.ascontiguousarray(feed.mask)
-        self._fed = Feed(
-            tuple(arrays),
-            np.ascontiguousarray(feed.seeds),
-            np.ascontiguousarray(feed.keys),
-            np.ascontiguousarray(feed.normalizers),
-            mask,
-        )
-        for column, values in zip(self._columns, arrays, strict=True):
+        self._fed = fed = feed.contiguous()
+        for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
-        fed = self._fed
         self._set(
             next=0,
             fed=len(fed.seeds),
-            num_traces=mask.shape[1] and self._num_traces,
+            num_traces=fed.mask.shape[1] and self._num_traces,
             seeds=fed.seeds.ctypes.data,
             keys=fed.keys.ctypes.data,
             normalizers=fed.normalizers.ctypes.data,
-            masks=mask.ctypes.data,
+            masks=fed.mask.ctypes.data,
         )
 
     def run(self, steps: int, more: bool) -> int:

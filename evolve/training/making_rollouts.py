@@ -7,11 +7,17 @@ from evolve import environments, networks
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import backend, native
+from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import WIDTH, DeviceMemoryError, device
 from evolve.rollouts import AnyRollout, EpisodeQueue, ExactRollout, Rollout, RolloutInHalves
+from evolve.rollouts.device_play import DevicePlay
+from evolve.rollouts.feeds import Play
 from evolve.rollouts.inference import make_inference
+from evolve.rollouts.play import NativePlay
 from evolve.training.experiment import Experiment, load_config
+
+_FEED = 4
+"""Episodes for each slot of a device that are played in one go, so that few slots wait for the longest."""
 
 
 def make_rollout(text: str) -> AnyRollout:
@@ -23,13 +29,12 @@ def rollout_of(config: Config) -> AnyRollout:
     """Return the rollout of a configuration. Raises InputError when it cannot be made here."""
     slots = config.compute.slots or 1
     chosen = backend(config.compute.backend)
-    if chosen == "native" and config.env.engine == "exact":
-        return _exact_rollout(config, slots) or _rollout(config, slots)
-    if chosen != "cupy":
-        return _rollout(config, slots)
     try:
-        if slots == 1:
-            return _rollout(config, 1)
+        whole = _exact_rollout(config, slots, chosen)
+        if whole is not None:
+            return whole
+        if chosen != "cupy" or slots == 1:
+            return _rollout(config, slots)
         return RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
     except DeviceMemoryError:
         came = device().free_memory()
@@ -75,14 +80,23 @@ def _needed(experiment: Experiment, slots: int) -> int:
     return needed
 
 
-def _exact_rollout(config: Config, slots: int) -> ExactRollout | None:
-    """Return the rollout that plays whole episodes natively, None for a network that has no kernel."""
+def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | None:
+    """Return the rollout that plays whole episodes of an exact task; None where array operations or others play."""
+    if config.env.engine != "exact" or chosen == "numpy":
+        return None
     task = environments.exact_task(config.env)
     network = networks.make(config.network, task.observation_size, task.action_size)
-    batch = network.batch(native.lanes(), "native")
+    batch = network.batch(native.lanes() if chosen == "native" else slots, chosen)
     if not isinstance(batch, SlotArrays):
         return None
-    return ExactRollout(task, batch, slots, config.env.max_episode_seconds, config.normalize_observations)
+    normalize = config.normalize_observations
+    play: Play
+    if chosen == "native":
+        waiting, play = slots, NativePlay(task, batch, slots, normalize)
+    else:
+        waiting = _FEED * slots
+        play = DevicePlay(task, batch, network.num_weights, waiting, normalize)
+    return ExactRollout(play, batch, waiting, config.env.max_episode_seconds)
 
 
 def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:

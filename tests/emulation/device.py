@@ -21,7 +21,7 @@ from emulation import compiled
 from emulation.instructions import Form
 from emulation.ptx import translate
 from evolve.errors import RunError
-from evolve.numerics import device
+from evolve.numerics import device, device_code
 from evolve.numerics.device import MOST_PARTS, DeviceMemoryError, Transfers
 
 _POISON = 0xFE
@@ -43,6 +43,19 @@ class EmulatedMemory:
     def __init__(self, address: int, nbytes: int) -> None:
         self.address = address
         self.nbytes = nbytes
+
+
+class _Unit:
+    """The kernels of a compilation unit, in C, by name."""
+
+    def __init__(self, kernels: Mapping[str, str]) -> None:
+        self.kernels = kernels
+        self._small = "\n".join(function for function in kernels.values() if len(function) < _SMALL)
+
+    def library(self, name: str) -> ctypes.PyDLL:
+        """Return a library that has a kernel."""
+        function = self.kernels[name]
+        return compiled.library(self._small if len(function) < _SMALL else function)
 
 
 class EmulatedDevice:
@@ -77,8 +90,7 @@ class EmulatedDevice:
         seed: int = 0,
     ) -> None:
         self.ptx = compiled.ptx(architecture, dict(files) if files else None, options)
-        self._kernels = _translated(self.ptx) if allow is None else translate(self.ptx, allow)
-        self._small = "\n".join(function for function in self._kernels.values() if len(function) < _SMALL)
+        self._units = {"": _Unit(_translated(self.ptx) if allow is None else translate(self.ptx, allow))}
         self.architecture = architecture
         self.check_races = check_races
         self._seeds = itertools.count(seed * 2**32)
@@ -160,8 +172,14 @@ class EmulatedDevice:
             raise KernelError(f"evolve_{kernel}: {failure.decode()}")
 
     def _library(self, kernel: str) -> ctypes.PyDLL:
-        function = self._kernels[f"evolve_{kernel}"]
-        return compiled.library(self._small if len(function) < _SMALL else function)
+        """Return the library of a kernel: of the sources that were given or, if they lack it, of the engine's own."""
+        name = f"evolve_{kernel}"
+        unit = device_code.unit_of(kernel)
+        if name in self._units[""].kernels:
+            unit = ""
+        elif unit not in self._units:
+            self._units[unit] = _Unit(_translated(compiled.ptx(self.architecture, device_code.source(unit))))
+        return self._units[unit].library(name)
 
     def _free(self, held: Any, span: tuple[int, int]) -> None:
         self._alive.remove(span)

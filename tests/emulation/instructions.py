@@ -2,7 +2,8 @@
 
 All of them give the same bits on every device and on the host. What rounds twice or not at all (fma, .approx), flushes
 denormals (.ftz), treats NaN in a way of its own (min, max), saturates (from floats to integers) or has no order
-(atomics) is missing here, and so is refused.
+(atomics) is missing here, and so is refused. But doubles may become integers that can hold them, which `runtime.c`
+looks after; and `ptx.py` lets threads count together in integers, whose sums no order changes.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ C_TYPES = {"pred": "int", "f32": "float", "f64": "double"} | {
 }
 """Types of PTX in C. Those of kind b are just bits."""
 _FLOATS = ("f32", "f64")
+_WIDEST = {"u": "unsigned __int128", "s": "__int128"}
 _WIDER = {16: 32, 32: 64}
 _COMPARISONS = {"eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b"}
 _UNSIGNED = {"lo": "a < b", "ls": "a <= b", "hi": "a > b", "hs": "a >= b"}
@@ -61,6 +63,7 @@ def _integer_forms() -> Iterator[tuple[str, Form]]:
             yield f"add.{t}", Form(u, (u, u), "a + b")
             yield f"sub.{t}", Form(u, (u, u), "a - b")
             yield f"mul.lo.{t}", Form(u, (u, u), "(uint64_t)a * b")
+            yield f"mul.hi.{t}", Form(t, (t, t), f"({_WIDEST[t[0]]})a * b >> {bits}")
             yield f"mad.lo.{t}", Form(u, (u, u, u), "(uint64_t)a * b + c")
             yield f"neg.{t}", Form(u, (u,), "-a")
             yield f"div.{t}", Form(t, (t, t), "b ? a / b : undefined()")
@@ -105,6 +108,7 @@ def _conversions() -> Iterator[tuple[str, Form]]:
             yield f"cvt.{t}.{source}", Form(t, (source,), "a")
         for result in _FLOATS:
             yield f"cvt.rn.{result}.{t}", Form(result, (t,), "a")
+    yield "cvt.rzi.s64.f64", Form("s64", ("f64",), "whole_part(a)")  # where it fits
     yield "cvt.f64.f32", Form("f64", ("f32",), "a")
     yield "cvt.rn.f32.f64", Form("f32", ("f64",), "a")
 

@@ -18,6 +18,7 @@ _GUARDED = re.compile(r"(?:@(!?)%(\w+)\s+)?(\S+)\s*(.*)")
 _OPERANDS = re.compile(r"\{[^}]*\}|\[[^]]*\]|[^,\s]+")
 _ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]")
 _MEMORY = re.compile(r"(ld|st)(?:\.(global|local|param))?(?:\.nc)?(?:\.v([24]))?\.([busf]\d+)")
+_COUNT = re.compile(r"atom(?:\.global)?\.add\.u64")
 _BARRIER = re.compile(r"(?:bar|barrier)\.(sync|red\.or\.pred)")
 _PLACES = {"%tid.x": "self->x", "%tid.y": "self->y", "%ntid.x": "WIDTH", "%ntid.y": "parts", "%ctaid.x": "block"}
 
@@ -86,6 +87,8 @@ class _Kernel:
             return self._move(statement, operands, *found.groups())
         if found := _BARRIER.fullmatch(opcode):
             return self._barrier(operands)
+        if _COUNT.fullmatch(opcode):
+            return self._count(statement, *operands)
         if opcode in ("bra", "bra.uni"):
             return f"goto {_label(operands[0])};"
         if opcode == "ret":
@@ -118,6 +121,12 @@ class _Kernel:
         else:
             moves = (self._set(number, t, f"m[{i}]") for i, number in enumerate(several))
         return f"{C_TYPES[t]} *m = (void *)({place}); {' '.join(moves)}"
+
+    def _count(self, statement: str, result: str, address: str, value: str) -> str:
+        """Add to a number, of which several threads may be taking."""
+        place = f'ACCESS({self._address(address)}, 8, COUNTS, "{statement}")'
+        number = f"uint64_t *m = (void *)({place}); const uint64_t before = *m; *m += {self._value(value, 'u64')};"
+        return f"{number} {self._set(result, 'u64', 'before')}"
 
     def _barrier(self, operands: list[str]) -> str:
         """Wait at a barrier, which has a name, a small number. One with three operands also tells who has voted."""

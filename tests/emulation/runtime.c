@@ -47,6 +47,14 @@ static __attribute__((noreturn)) void fail(const char *what, const char *instruc
 
 static int undefined(void) { fail("a division by zero", ""); }
 
+/* A double without its fraction. */
+static inline int64_t whole_part(double x)
+{
+    if (!(fabs(x) < 9223372036854775808.0))
+        fail("a double that no integer holds", "");
+    return (int64_t)x;
+}
+
 /* Let the next thread run, up to its next barrier. */
 static __attribute__((noinline)) void wait_at(int barrier)
 {
@@ -193,11 +201,14 @@ static __attribute__((noinline, cold)) void look_up(memo *m, uint64_t address, u
                 number};
 }
 
+/* How an access `writes`, besides 0 and 1: an addition that nobody can come between. */
+#define COUNTS 2
+
 static inline void *access_memory(memo *m, uint64_t address, uint32_t size, int writes, const char *instruction)
 {
     if (__builtin_expect(m->launch != launches || address - m->begin > m->most || address % size, 0))
         look_up(m, address, size, instruction);
-    if (__builtin_expect(trails != NULL, 0) && m->launch)
+    if (__builtin_expect(trails != NULL, 0) && m->launch && writes != COUNTS)
         leave_trail(m->number, address - m->begin, size, writes, instruction);
     return (void *)(uintptr_t)address;
 }

@@ -1,0 +1,222 @@
+"""The launch that plays a feed of episodes on a device, and the arrays that it works on; play.cu is the other side.
+
+A feed goes up as a whole, and its results come down when its last episode has ended: in between nothing is copied but
+three counts.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.environments import AnyTask, step_limit, task_on_device
+from evolve.networks.slot_arrays import SlotArrays
+from evolve.numerics.device import WIDTH, Memory
+from evolve.numerics.device_arrays import DeviceArrays, DeviceStep
+from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, end_to_end
+from evolve.numerics.native import ADDRESS, INT64
+from evolve.rollouts.feeds import Feed, InitialColumns, Played
+from evolve.rollouts.results import quantize_traces
+from evolve.shapes import Int64
+
+
+class _Structure(ctypes.Structure):
+    """`device_play` of play.cu."""
+
+    _fields_ = (
+        ("at", ADDRESS), ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64),
+        ("fed", INT64), ("num_columns", INT64),
+        *((name, ADDRESS) for name in ("columns", "seeds", "normalizers", "begun", "over", "made")),
+        *((name, ADDRESS) for name in ("episodes", "returns", "prints", "slot_normalizers", "moments")),
+        ("num_traces", INT64), ("traces", ADDRESS),
+        *((f"result_{name}", ADDRESS) for name in ("returns", "lengths", "prints", "hashes", "moments", "traces")),
+    )  # fmt: skip
+
+
+class DevicePlay:
+    """Slots that play episodes of a task on the device of this process. See `feeds.Play`.
+
+    Args:
+        task: What is played.
+        batch: Of the network's slots, with a step on the device.
+        num_weights: W, of a genome.
+        episodes: How many a feed has at most.
+        normalize: Whether networks see normalized observations.
+
+    Raises:
+        DeviceMemoryError: There is too little memory.
+    """
+
+    def __init__(self, task: AnyTask, batch: SlotArrays, num_weights: int, episodes: int, normalize: bool) -> None:
+        assert isinstance(batch.kernel, DeviceStep)
+        self._step = batch.kernel
+        self._kernel = f"play_{self._step.name}_on_{task.kernel}"
+        self._arrays = DeviceArrays(episodes)
+        self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
+        self._fed: Feed | None = None
+        self._counts = self._arrays.allocate(24)  # episodes begun, episodes over, and steps made
+        self._counted: Int64 = self._arrays.device.host_array((3,), np.int64)
+        O = task.observation_size if normalize else 0
+        self._memory = _FeedMemory(self._arrays, batch, num_weights, O)
+        self._results = _Results(self._arrays, min(step_limit(task), MAX_HASHED_STEPS), O, self._num_traces)
+        self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
+        self._place = self._arrays.allocate(ctypes.sizeof(_Structure))
+        self._structure = _Structure(
+            at=task_on_device(task, self._step.arrays),
+            coefficients=self._arrays.constant(coefficients(max(task.observation_size, task.action_size))),
+            room=self._results.room,
+            normalize=normalize,
+            num_columns=len(batch.held),
+            traces=0 if batch.kept_traces is None else batch.kept_traces.address,
+            **{name: self._counts.address + 8 * i for i, name in enumerate(("begun", "over", "made"))},
+            **self._slots(2 * O),
+            **self._memory.addresses,
+            **self._results.addresses,
+        )
+        self._step.arrays.wait()
+
+    def _slots(self, numbers: int) -> dict[str, int]:
+        """Return the addresses of what slots have beside the network and the task."""
+        arrays, slots = self._step.arrays, len(self._free)
+        sizes = {"episodes": 8, "returns": 8, "prints": 16, "slot_normalizers": 4 * numbers, "moments": 8 * numbers}
+        return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next feed may come: all of the last one was taken."""
+        return self._fed is None
+
+    @property
+    def waiting(self) -> int:
+        """Episodes of the feed that have not begun."""
+        return max(0, self._size - int(self._counted[0]))
+
+    @property
+    def running(self) -> int:
+        """Episodes that have begun, and are not among those that `take` would return."""
+        return self._size - self.waiting - self.over
+
+    @property
+    def over(self) -> int:
+        """Episodes that `take` would return: all of the feed, when all have ended."""
+        return self._size if self._counted[1] == self._size else 0
+
+    @property
+    def _size(self) -> int:
+        return 0 if self._fed is None else len(self._fed.seeds)
+
+    def feed(self, feed: Feed) -> None:
+        """Let episodes wait, where none does."""
+        self._fed = fed = feed.contiguous()
+        self._counted[:] = 0
+        self._structure.fed = len(fed.seeds)
+        self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
+        queue = self._arrays.queue
+        queue.upload(self._counts.address, np.zeros(3, np.int64))
+        queue.upload(self._structure.episodes, self._free)
+        queue.upload(self._place.address, np.frombuffer(bytes(self._structure), np.uint8))
+        self._memory.upload(fed)
+
+    def run(self, steps: int, more: bool) -> int:
+        """Play for so many steps of all slots at most; return how many steps of episodes were made."""
+        before = int(self._counted[2])
+        if self._fed is not None:
+            blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
+            arguments = self._step.address, self._place.address, steps
+            self._arrays.queue.launch(self._kernel, blocks, self._step.parts, *arguments)
+            self._arrays.queue.download(self._counts.address, self._counted)
+            self._arrays.wait()
+        return int(self._counted[2]) - before
+
+    def take(self) -> Played:
+        """Return the episodes of the feed, all of which have ended."""
+        fed = self._fed
+        assert fed is not None
+        played = self._results.of(fed, traces=bool(self._structure.num_traces))
+        self.clear()
+        return played
+
+    def clear(self) -> None:
+        """Forget every episode."""
+        self._fed = None
+        self._counted[:] = 0
+
+
+class _FeedMemory:
+    """Where a feed lies on a device: for so many episodes as `arrays` have slots.
+
+    numbers: O where observations are normalized, else 0.
+    """
+
+    def __init__(self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int) -> None:
+        self._arrays = arrays
+        self._held = [(columns.address, columns.rows) for columns in batch.held]
+        genome = np.zeros((1, num_weights), np.float32)
+        initial = batch.initial(genome, genome == 0, np.zeros(1, np.int64))
+        self._values = [None if values is None else self._room_for(values.shape[1], 4) for values in initial]
+        self._seeds = self._room_for(1, 8)
+        self._normalizers = self._room_for(2 * numbers, 4)
+        self._columns = arrays.allocate(ctypes.sizeof(InitialColumns) * len(self._held))
+        self.addresses = {
+            "columns": self._columns.address,
+            "seeds": self._seeds.address,
+            "normalizers": self._normalizers.address,
+        }
+
+    def _room_for(self, n: int, size: int) -> Memory:
+        return self._arrays.allocate(self._arrays.slots * n * size)
+
+    def upload(self, feed: Feed) -> None:
+        """Copy a feed to the device."""
+        queue = self._arrays.queue
+        places = [0 if memory is None else memory.address for memory in self._values]
+        pairs = zip(self._held, places, strict=True)
+        columns = (InitialColumns * len(places))(*(InitialColumns(*held, place) for held, place in pairs))
+        queue.upload(self._columns.address, np.frombuffer(bytes(columns), np.uint8))
+        queue.upload(self._seeds.address, feed.seeds)
+        queue.upload(self._normalizers.address, feed.normalizers)
+        for place, values in zip(places, feed.columns, strict=True):
+            if values is not None:
+                queue.upload(place, values)
+        self._arrays.wait()
+
+
+class _Results:
+    """The results of a feed on a device.
+
+    room: How many steps have a hash. numbers: O where observations are normalized, else 0.
+    """
+
+    def __init__(self, arrays: DeviceArrays, room: int, numbers: int, num_traces: int) -> None:
+        self.room = room
+        self._columns = {
+            "returns": arrays.columns(1, np.float64),
+            "lengths": arrays.columns(1, np.int32),
+            "prints": arrays.columns(2, np.uint64),
+            "hashes": arrays.columns(room, np.uint16),
+            "moments": arrays.columns(2 * numbers, np.float64),
+            "traces": arrays.columns(num_traces),
+        }
+        self.addresses = {f"result_{name}": columns.address for name, columns in self._columns.items()}
+
+    def of(self, feed: Feed, traces: bool) -> Played:
+        """Return those of a feed."""
+        n = len(feed.seeds)
+        lengths = self._taken("lengths", n)[:, 0]
+        kept = np.minimum(lengths, self.room)
+        return Played(
+            feed.keys,
+            self._taken("returns", n)[:, 0],
+            lengths,
+            self._taken("prints", n),
+            end_to_end(self._taken("hashes", n, int(kept.max())), kept),
+            self._taken("moments", n).reshape(n, 2, -1) if feed.normalizers.size else np.zeros((n, 2, 0)),
+            self._traces(feed) if traces else np.zeros((n, 0), np.int64),
+        )
+
+    def _traces(self, feed: Feed) -> Int64:
+        return quantize_traces(np.where(feed.mask, self._taken("traces", len(feed.seeds)), np.float32(0)))
+
+    def _taken(self, name: str, n: int, count: int | None = None) -> NDArray[Any]:
+        return self._columns[name].take(np.arange(n), count)
