@@ -21,6 +21,8 @@ _CALL_SECONDS = 0.004
 """How long a call should take, so that a worker looks for messages often enough."""
 _RESULTS_SECONDS = 0.1
 """How long results may be held back, so that many come together: handing over few takes as long as playing them."""
+_MOST_STEPS = 2**20
+"""How many steps a call makes at most: where episodes are over soon, the clock sets no limit."""
 _KEY = np.int64(2**32)
 
 
@@ -70,7 +72,8 @@ class ExactRollout:
         seconds = time.perf_counter() - begin
         self._seconds += seconds
         self.environment_seconds += seconds
-        self._steps = max(16, min(2 * self._steps, int(self._steps * _CALL_SECONDS / max(seconds, 1e-6))))
+        wanted = int(self._steps * _CALL_SECONDS / max(seconds, 1e-6))
+        self._steps = max(16, min(2 * self._steps, wanted, _MOST_STEPS))
         due = not self._play.waiting or self._seconds > _RESULTS_SECONDS
         return self._results() if due and self._play.over else None
 

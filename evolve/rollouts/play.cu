@@ -145,7 +145,6 @@ INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t epis
         for (int64_t step = 0;; step++) {                                                                              \
             if (ANY_LANE(over)) {                                                                                      \
                 network##_settle(&net, tile);                                                                          \
-                BARRIER();                                                                                             \
                 if (over && episode >= 0)                                                                              \
                     end_episode(&p, &at, tile, episode);                                                               \
                 if (over && PART == 0)                                                                                 \

@@ -57,26 +57,27 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return for how many slots, in two halves, so many bytes are enough."""
+    """Return for how many slots, in two halves unless they play whole episodes, so many bytes are enough."""
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
     except DeviceMemoryError:
         return 0
     if one == two:  # the network runs on the host
         return math.inf
-    tiles = (free // 2 - (2 * one - two)) // (two - one)  # of a half
-    return max(0, 2 * WIDTH * tiles)
+    parts = 1 if experiment.config.env.engine == "exact" else 2
+    tiles = (free // parts - (2 * one - two)) // (two - one)  # of each
+    return max(0, parts * WIDTH * tiles)
 
 
 def _needed(experiment: Experiment, slots: int) -> int:
-    """Return the bytes that the networks of so many slots take on the device."""
+    """Return the bytes that so many slots take on the device."""
     before = device().allocated
     config = experiment.config
-    inference = make_inference(
+    made = _exact_rollout(config, slots, "cupy") or make_inference(
         experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations, check=False
     )
     needed = device().allocated - before
-    del inference
+    del made
     return needed
 
 

@@ -1,0 +1,136 @@
+"""Whole episodes of exact tasks on a device: the results of array operations, whatever refills slots or interrupts."""
+
+import numpy as np
+import pytest
+
+from evolve import environments, networks
+from evolve.config import Config, parse
+from evolve.genome import concatenate
+from evolve.numerics.streams import Purpose, Stream
+from evolve.rollouts import (
+    EPISODE_QUANTITIES,
+    EpisodeBatch,
+    ExactRollout,
+    RolloutInHalves,
+    generation_keys,
+    join,
+)
+from evolve.rollouts.device_play import DevicePlay
+from evolve.training.making_rollouts import rollout_of
+
+pytestmark = pytest.mark.usefixtures("any_device")
+LSTM = {"name": "hebbian-lstm", "hidden": [3], "update_limit": 1.0}
+ELMAN = {"name": "elman", "hidden": [3]}
+NETWORKS = [
+    {"name": "hebbian-dag", "hidden": [5, 4]},
+    {"name": "hebbian-dag", "hidden": [5], "plasticity": 0.5, "neuromodulated": True},
+    LSTM,
+    {"name": "dag", "hidden": [9]},
+    {"name": "plastic-mlp", "hidden": [5], "update_every": 2, "max_norm": True},
+]
+
+
+def setting(env, network, normalize=False, genomes=12, episodes=20, steps=25, **submitted):
+    """A function that makes rollouts, and a batch for them."""
+    table = {
+        "env": {"id": env, "engine": "exact", "max_episode_steps": steps},
+        "network": network,
+        "normalize_observations": normalize,
+    }
+
+    def rollout(slots, backend):
+        return rollout_of(parse(Config, table | {"compute": {"backend": backend, "slots": slots}}))
+
+    task = environments.exact_task(parse(Config, table).env)
+    made = networks.make(network, task.observation_size, task.action_size)
+    population = concatenate(*(made.init(Stream(1, Purpose.INIT, 0, p)) for p in range(genomes)))
+    random = np.random.Generator(np.random.Philox(1))
+    shape = (genomes, 2, task.observation_size)
+    normalizers = random.uniform(0.5, 2, shape).astype(np.float32) if normalize else None
+    keys = generation_keys(3, genomes)
+    return rollout, EpisodeBatch.of(9, Purpose.EPISODE, population, keys, range(episodes), normalizers, **submitted)
+
+
+def play(rollout, batch):
+    """What came of all episodes: by (genome, episode), the bytes of each quantity; and traces, by genome."""
+    rollout.submit(batch)
+    parts = []
+    while rollout.pending:
+        results = rollout.tick()
+        parts += [] if results is None else [results]
+    results = join(parts).check()
+    names = [name for name in EPISODE_QUANTITIES if name != "episode_seconds"]
+    hashes = np.split(results.step_hashes, np.cumsum(results.lengths)[:-1])
+    rows = {}
+    for i, key in enumerate(zip(results.genomes.tolist(), results.episodes.tolist(), strict=True)):
+        rows[key] = [getattr(results, name)[i].tobytes() for name in names] + [hashes[i].tobytes()]
+        rows[key] += [results.traces[i].tobytes()] if len(results.traces) else []
+    return rows
+
+
+def agree(case, slots, **how):
+    rollout, batch = setting(*case, **how)
+    expected = play(rollout(64, "numpy"), batch)
+    assert len(expected) == len(batch)
+    assert play(rollout(3, "native"), batch) == expected
+    ours = rollout(slots, "cupy")
+    assert isinstance(ours, ExactRollout)
+    assert isinstance(ours._play, DevicePlay)
+    assert play(ours, batch) == expected
+
+
+@pytest.mark.parametrize("case", [("CartPole-v1", LSTM, True), ("Cues-v0", ELMAN, False)], ids=str)
+def test_a_device_gives_the_results_of_the_host(case):
+    agree(case, 40, traces="each")
+    agree(case, 1, genomes=3, episodes=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: "-".join(map(str, n.values())))
+@pytest.mark.parametrize("env", environments.TASKS)
+def test_every_network_plays_every_task(env, network):
+    steps = 250 if network is LSTM else 25
+    agree((env, network, env != "TMaze-v0"), 30, genomes=7, episodes=10, steps=steps, traces="each")
+
+
+def test_no_thread_of_a_device_gets_in_the_way_of_another(emulated_device):
+    emulated_device.check_races = True
+    agree(("CartPole-v1", LSTM, True), 40, episodes=5, traces="each")
+
+
+def test_what_is_under_way_goes_on_or_is_forgotten():
+    rollout, batch = setting("CartPole-v1", LSTM, traces="each")
+    ours = rollout(40, "cupy")
+    ours.submit(batch)
+    ours._steps = 3
+    assert ours.tick() is None
+    assert (ours.pending, ours._play.running, ours._play.waiting) == (len(batch), 64, 4 * 40 - 64)
+    ours.clear()
+    assert (ours.pending, ours.tick()) == (0, None)
+    other, rest = setting("CartPole-v1", LSTM, genomes=5, traces="each")
+    ours.submit(rest)
+    for _ in range(3):
+        ours._steps = 2
+        ours.tick()
+    assert 0 < ours.pending == len(rest)
+    assert play(ours, batch) == play(rollout(7, "native"), batch) | play(other(7, "native"), rest)
+
+
+def test_between_a_feed_and_its_results_nothing_is_copied_but_counts():
+    rollout, batch = setting("CartPole-v1", LSTM, genomes=1)
+    ours = rollout(40, "cupy")
+    ours.submit(batch)
+    ours._steps = 1
+    ours.tick()
+    transfers = ours._play._arrays.queue.transfers
+    before = transfers.up, transfers.down
+    ours._steps = 1
+    assert ours.tick() is None
+    assert (transfers.up - before[0], transfers.down - before[1]) == (0, 3 * 8)
+
+
+def test_a_network_without_a_step_for_a_device_runs_on_the_host():
+    rollout, batch = setting("CartPole-v1", {"name": "leaky"}, genomes=3, episodes=3)
+    ours = rollout(6, "cupy")
+    assert isinstance(ours, RolloutInHalves)
+    assert play(ours, batch) == play(rollout(1, "numpy"), batch)
