@@ -154,8 +154,7 @@ def _ready_rollout(text: str) -> AnyRollout:
     costs a tenth of the run.
     """
     rollout = make_rollout(text)
-    if gc.get_freeze_count():  # at first there are only modules, and looking at all of them takes a while
-        gc.collect()
+    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 5)
     return rollout

@@ -20,7 +20,7 @@ class Options(BaseModel):
     aliases: the settings by other names, such as those of earlier versions: {"old": "present"}.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     aliases: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
