@@ -8,13 +8,13 @@ from evolve.cli.run import main
 from evolve.cluster import coordinator
 
 
-def fixed(_episodes, _workers, _largest, _least):
+def fixed(*_):
     """Yield the sizes for ever."""
     return itertools.cycle(map(int, os.environ["TOY_CHUNK_SIZES"].split()))
 
 
 if "TOY_CHUNK_SIZES" in os.environ:
-    coordinator.shrinking_sizes = fixed
+    coordinator.suitable_sizes = fixed
 
 if __name__ == "__main__":
     sys.exit(main())

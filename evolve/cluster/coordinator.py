@@ -9,7 +9,7 @@ import numpy as np
 from evolve.cluster import messages
 from evolve.cluster.losses import LossHandler, check_silence
 from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Note, Setup, Stop, StopRequest, WorkerError
-from evolve.cluster.pending import shrinking_sizes
+from evolve.cluster.pending import suitable_sizes
 from evolve.cluster.questions import Questions
 from evolve.cluster.reports import FailureReporter
 from evolve.cluster.scheduler import ChunkSizes, Scheduler
@@ -21,7 +21,6 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, ResultsCollector, RolloutSpec
 from evolve.shapes import Float64, Int64
 
-_LARGEST_CHUNK = 2048  # episodes, unless there are more slots
 _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is done without
 _SERIALS = itertools.count(1)  # of all coordinators of this process: workers may still answer the last one
 _SETUPS = itertools.count(1)
@@ -225,9 +224,10 @@ class Coordinator:
 
     def _shrinking_sizes(self, episodes: int, workers: int) -> Iterator[int]:
         assert self._spec is not None
-        worthwhile = int(self._spec.chunk_seconds / self._episode_seconds) if self._episode_seconds else 1
-        least = max(min(worthwhile, _LARGEST_CHUNK), self._spec.least_chunk)
-        return shrinking_sizes(episodes, workers, max(self._spec.slots, least), least)
+        spec = self._spec
+        return suitable_sizes(
+            episodes, workers, spec.slots, spec.chunk_seconds, self._episode_seconds, spec.least_chunk
+        )
 
     def _handle_message(self, message: Message, worker: int, reporter: FailureReporter | None) -> None:
         match message:

@@ -6,6 +6,10 @@ import numpy as np
 
 from evolve.shapes import Int64
 
+_MOST_EPISODES = 2048  # in a chunk, unless there are more slots
+_LONG_SECONDS, _SHARES = 0.5, 8
+"""A chunk is larger than the slots if it takes no longer, and is no more than such a part of a worker's fair share."""
+
 
 def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> Iterator[int]:
     """Yield the sizes of the chunks that some episodes are handed out in.
@@ -26,6 +30,26 @@ def shrinking_sizes(episodes: int, workers: int, largest: int, least: int) -> It
             if episodes:
                 yield min(size, episodes)
                 episodes -= min(size, episodes)
+
+
+def suitable_sizes(
+    episodes: int, workers: int, slots: int, worthwhile_seconds: float, episode_seconds: float, fewest: int = 1
+) -> Iterator[int]:
+    """Yield the sizes of the chunks of a batch: as large as is no risk, since each costs a message and an answer.
+
+    Args:
+        episodes: How many there are.
+        workers: How many take part.
+        slots: How many episodes a worker plays at a time.
+        worthwhile_seconds: Less work is not worth its handling while there is more.
+        episode_seconds: How long an episode took in the last batch; 0 where there was none.
+        fewest: How many a chunk has at least while there are more, whatever they take.
+    """
+    if not episode_seconds:
+        return shrinking_sizes(episodes, workers, max(slots, fewest), fewest)
+    least = max(min(int(worthwhile_seconds / episode_seconds), _MOST_EPISODES), fewest)
+    large = min(int(_LONG_SECONDS / episode_seconds), episodes // (_SHARES * workers), _MOST_EPISODES)
+    return shrinking_sizes(episodes, workers, max(slots, least, large), least)
 
 
 class PendingEpisodes:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.cluster.pending import PendingEpisodes, shrinking_sizes
+from evolve.cluster.pending import PendingEpisodes, shrinking_sizes, suitable_sizes
 
 many = st.integers(0, 5000)
 
@@ -53,3 +53,14 @@ def test_where_nobody_is_left_suspects_come_last_and_together():
     assert pending.suspects == 0
     assert pending.take_all().tolist() == [1, 2, 3, 4, 0]
     assert len(pending) == 0
+
+
+def test_chunks_are_large_where_that_is_no_risk():
+    assert list(suitable_sizes(20, 2, 4, 0.01, 0.0))[:2] == [4, 4]  # nothing is known of the first batch
+    assert max(suitable_sizes(6400, 4, 1, 0.01, 0.05)) == 10  # half a second
+    assert max(suitable_sizes(320, 4, 1, 0.01, 0.05)) == 10
+    assert max(suitable_sizes(160, 4, 1, 0.01, 0.05)) == 5  # an eighth of a fair share
+    assert max(suitable_sizes(6400, 4, 16, 0.01, 10.0)) == 16  # the slots of a worker
+    assert max(suitable_sizes(10**6, 4, 1, 0.01, 1e-5)) == 2048
+    for episodes in (1, 7, 6400):
+        assert sum(suitable_sizes(episodes, 4, 1, 0.01, 0.05)) == episodes

@@ -1,0 +1,183 @@
+"""How well thousands of ranks would be kept busy: a simulation of time, with the real scheduler and the real messages.
+
+    python benchmarks/simulate_ranks.py --ranks 64 256 1024 4096
+
+Workers sleep in their episodes, as those of `evolve.environments.sleeping`. Everything that rank 0 does with a message
+is done: it is decoded, booked, collected, and the next chunk encoded. How long that takes there is a constant for each
+message, MPI included (`--microseconds`; `--measure` prints what it takes here, MPI excluded), and so is a message's way
+(`--latency`). What it prints is simulated; nothing of it was measured on so many ranks.
+"""
+
+import argparse
+import heapq
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+from some_results import results  # noqa: E402
+
+from evolve.cluster import messages  # noqa: E402
+from evolve.cluster.messages import ChunkResults  # noqa: E402
+from evolve.cluster.pending import suitable_sizes  # noqa: E402
+from evolve.cluster.scheduler import Scheduler  # noqa: E402
+from evolve.genome import Genomes  # noqa: E402
+from evolve.numerics.streams import Purpose  # noqa: E402
+from evolve.rollouts import EpisodeBatch, ResultsCollector, generation_keys  # noqa: E402
+
+EPISODES = 8  # of each candidate
+CHUNK_SECONDS = 0.01  # see RolloutSpec
+
+_SHORTEST_SLEEP, _LONGEST_SLEEP, _SHARE = 2e-3, 5e-2, 0.1  # of a rank that waits, see evolve/cluster/transport.py
+
+
+class Worker:
+    """A worker rank: plays one episode after another, and sends results in parcels."""
+
+    def __init__(self) -> None:
+        self.hand: list[tuple[int, int]] = []  # (genome, episode)
+        self.finished: list[tuple[int, int]] = []
+        self.busy = False
+        self.idle_since = 0.0
+
+
+class World:
+    """Some workers, rank 0, and what is under way between them.
+
+    Args:
+        ranks: R.
+        seconds: The mean of an episode.
+        ideal: How long the batch would take if nobody ever waited.
+        each: Seconds of rank 0 for each message that it sends or receives.
+        latency: Seconds of a message's way.
+        seed: Of the times that episodes take.
+    """
+
+    def __init__(self, ranks: int, seconds: float, ideal: float, each: float, latency: float, seed: int) -> None:
+        workers = ranks - 1
+        genomes = max(1, round(workers * ideal / seconds / EPISODES))
+        made = Genomes(np.zeros((genomes, 1), np.float32), np.ones((genomes, 1), np.bool_))
+        self.batch = EpisodeBatch.of(1, Purpose.EPISODE, made, generation_keys(0, genomes), range(EPISODES))
+        self.draw = np.random.default_rng(seed)
+        self.times = seconds * self.draw.uniform(0.5, 1.5, (genomes, EPISODES))
+        self.each, self.latency, self.seconds = each, latency, seconds
+        self.workers = {rank: Worker() for rank in range(1, ranks)}
+        self.events: list[tuple[float, int, str, int, object]] = []
+        self.now = self.free = self.work = self.begun = self.spent = self.measured = 0.0
+        self.messages = self.count = 0
+        self.collector = ResultsCollector(genomes, 0, "none")
+        self.scheduler = Scheduler(self, list(self.workers), self.batch, 1, 1, self._sizes)  # type: ignore[arg-type]
+
+    def _sizes(self, episodes: int, workers: int):
+        return suitable_sizes(episodes, workers, 1, CHUNK_SECONDS, self.seconds)
+
+    def send(self, worker: int, frame: np.ndarray) -> None:
+        """As a transport: the chunk arrives when rank 0 has sent it, and a while later."""
+        self.messages += 1
+        self.spent = self.spent + self.each
+        self._event(self.begun + self.spent + self.latency, "chunk", worker, frame)
+
+    def _event(self, at: float, kind: str, worker: int, what: object = None) -> None:
+        self.count += 1
+        heapq.heappush(self.events, (at, self.count, kind, worker, what))
+
+    def run(self) -> None:
+        """Let time pass until all episodes are done."""
+        self._coordinate(0.0, self.scheduler.start)
+        while self.scheduler.unfinished:
+            self.now, _, kind, worker, what = heapq.heappop(self.events)
+            if kind == "chunk":
+                self._take(worker, what)
+            elif kind == "episode":
+                self._finish(worker)
+            else:
+                self._receive(worker, what)
+
+    def _coordinate(self, arrived: float, work) -> None:
+        """Let rank 0 do something, when it is free and has noticed; its CPU time here is its time there."""
+        if arrived > self.free:  # it slept meanwhile
+            nap = min(max(_SHARE * (arrived - self.free), _SHORTEST_SLEEP), _LONGEST_SLEEP)
+            arrived += nap * self.draw.random()
+        self.begun, self.spent = max(arrived, self.free), 0.0
+        begin = time.thread_time()
+        work()
+        self.measured += time.thread_time() - begin
+        self.work += self.spent
+        self.free = self.begun + self.spent
+
+    def _take(self, worker: int, frame: object) -> None:
+        batch = messages.decode(frame).batch  # type: ignore[arg-type, union-attr]
+        state = self.workers[worker]
+        state.hand += zip(batch.genome_ids[batch.rows].tolist(), batch.episodes.tolist(), strict=True)
+        if not state.busy:
+            nap = min(max(_SHARE * (self.now - state.idle_since), _SHORTEST_SLEEP), _LONGEST_SLEEP)
+            state.busy = True
+            self._event(self.now + nap * self.draw.random() + self.times[state.hand[0]], "episode", worker)
+
+    def _finish(self, worker: int) -> None:
+        state = self.workers[worker]
+        state.finished.append(state.hand.pop(0))
+        if len(state.finished) >= len(state.hand) // 4:
+            self._event(self.now + self.latency, "results", worker, self._frame(state.finished))
+            state.finished = []
+        state.busy = bool(state.hand)
+        state.idle_since = self.now
+        if state.hand:
+            self._event(self.now + self.times[state.hand[0]], "episode", worker)
+
+    def _frame(self, finished: list[tuple[int, int]]) -> np.ndarray:
+        genomes, episodes = np.array(finished, np.int32).T
+        lengths = np.ones(len(finished), np.int32)
+        return messages.encode(ChunkResults(1, 0.0, 0.0, results(genomes=genomes, episodes=episodes, lengths=lengths)))
+
+    def _receive(self, worker: int, frame: object) -> None:
+        def work() -> None:
+            self.messages += 1
+            self.spent += self.each
+            self.scheduler.reset_silence(worker)
+            message = messages.decode(frame)  # type: ignore[arg-type]
+            if self.scheduler.mark_done(message.results):  # type: ignore[union-attr]
+                self.collector.add(message.results)  # type: ignore[union-attr]
+            self.scheduler.refill(worker, len(message.results))  # type: ignore[union-attr]
+
+        self._coordinate(self.now, work)
+
+    def report(self) -> SimpleNamespace:
+        """Return what was simulated: efficiency, the share of a core that rank 0 takes, messages."""
+        ideal = float(self.times.sum()) / len(self.workers)
+        return SimpleNamespace(
+            efficiency=ideal / self.now,
+            share=self.work / self.now,
+            messages=self.messages,
+            each=self.measured / self.messages,
+        )
+
+
+def main() -> int:
+    """Simulate; print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[65, 257, 1024, 4096])
+    parser.add_argument("--seconds", type=float, default=0.05, help="mean of an episode")
+    parser.add_argument("--ideal", type=float, default=3.0, help="seconds that a batch takes if nobody ever waits")
+    parser.add_argument("--microseconds", type=float, default=100.0, help="of rank 0, for each message")
+    parser.add_argument("--latency", type=float, default=2e-4, help="seconds")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--measure", action="store_true", help="print the CPU time of a message here, too")
+    args = parser.parse_args()
+    print("| ranks | efficiency, simulated | rank 0, of a core | messages |\n|---|---|---|---|")
+    for ranks in args.ranks:
+        world = World(ranks, args.seconds, args.ideal, 1e-6 * args.microseconds, args.latency, args.seed)
+        world.run()
+        found = world.report()
+        print(f"| {ranks:,} | {found.efficiency:.3f} | {100 * found.share:.1f} % | {found.messages:,} |", flush=True)
+        if args.measure:
+            print(f"measured here: {1e6 * found.each:.0f} microseconds of CPU time for each message", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
