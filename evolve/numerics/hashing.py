@@ -7,6 +7,7 @@ step hashes of an episode are the top bytes of h after each step, which show in 
 """
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -95,6 +96,7 @@ class StepHashes:
         self._steps = np.zeros(slots, np.int32)
         self._coefficients = coefficients(max(observations.shape[1], action_size))
         self._longest = 0  # at least the steps of every slot
+        self._room = _FIRST_CAPACITY
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
             self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
@@ -110,9 +112,22 @@ class StepHashes:
         for array in (self._states, self._steps, self._hashes):
             array[targets] = array[sources]
 
+    def attach(self, outputs: Float32) -> Callable[[int], None]:
+        """Return the function of n that does `update` for the first n rows of these outputs [B, A], natively only."""
+        address = ADDRESS(outputs.ctypes.data)
+        kernel = self._kernel
+
+        def update(n: int) -> None:
+            if self._longest == self._room:
+                self._grow()
+            self._longest += 1
+            kernel(self._address, address, n)
+
+        return update
+
     def update(self, outputs: Float32) -> None:
         """Take in one step of the first n slots: their observations, and network outputs [n, A]."""
-        if self._longest == self._hashes.shape[1]:
+        if self._longest == self._room:
             self._grow()
         self._longest += 1
         n = len(outputs)
@@ -140,6 +155,7 @@ class StepHashes:
             return
         if capacity < MAX_HASHED_STEPS:
             self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
+            self._room = 2 * capacity
             self._bind()
         else:
             self._longest = -(2**62)  # never again

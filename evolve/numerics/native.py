@@ -8,8 +8,8 @@ was not built, array operations do the work and give the same bits.
 import ctypes
 import math
 import sysconfig
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -153,6 +153,15 @@ class NativeStep:
         actions = np.empty((len(rows), self._actions), np.float32)
         self._step(self._address, address(rows), address(actions), len(rows))
         return actions
+
+    def attach(self, observations: Float32) -> tuple[Float32, Callable[[int], None]]:
+        """Return an array [B, A], and the function of n that writes the actions of the first n slots there.
+
+        observations: [B, O], C-contiguous, what it reads; whoever calls it keeps both arrays alive.
+        """
+        actions = np.zeros((len(observations), self._actions), np.float32)
+        arguments = (ADDRESS(where) for where in (self._address, observations.ctypes.data, actions.ctypes.data))
+        return actions, partial(self._step, *arguments)
 
     def settle(self, slots: Slots) -> None:
         """Make the updates of traces that wait, in the tiles of slots."""

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from evolve.networks import Batch, Network
+from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, native
 from evolve.numerics.hashing import StepHashes
 from evolve.rollouts.normalization import ObservationNormalizer
@@ -59,7 +60,15 @@ class HostInference:
         self._batch = batch
         self._hashes = StepHashes(self.observations, action_size, backend)
         self._normalizer = ObservationNormalizer(self.observations, backend) if normalize else None
+        self._n = 0
         self._outputs = np.zeros((0, action_size), np.float32)
+        whole = getattr(type(batch), "step", None) is SlotArrays.step  # the kernel does all of a step
+        kernel = batch.kernel if whole and isinstance(batch, SlotArrays) else None
+        self._attached = isinstance(kernel, native.NativeStep)
+        if isinstance(kernel, native.NativeStep):
+            seen = self.observations if self._normalizer is None else self._normalizer.normalized
+            self._outputs, self._step = kernel.attach(seen)
+            self._hash = self._hashes.attach(self._outputs)
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
         """Begin episodes in slots [k]."""
@@ -70,13 +79,20 @@ class HostInference:
 
     def begin(self, n: int) -> None:
         """Do a step of the first n slots."""
+        self._n = n
+        if self._attached:
+            if self._normalizer is not None:
+                self._normalizer.normalize(n)
+            self._step(n)
+            self._hash(n)
+            return
         seen = self.observations[:n] if self._normalizer is None else self._normalizer.normalize(n)
         self._outputs = self._batch.step(seen)
         self._hashes.update(self._outputs)
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step."""
-        return self._outputs
+        return self._outputs[: self._n]
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Copy all that is known of slots onto others."""

@@ -79,18 +79,19 @@ class NormalizationStructure(ctypes.Structure):
 class ObservationNormalizer:
     """Normalizes the observations of B slots and adds up their moments; every back end gives the same bits.
 
-    observations: [B, O], C-contiguous, the array that `normalize` reads.
+    observations: [B, O], C-contiguous, the array that `normalize` reads. Attribute `normalized`: [B, O], the array into
+    which it writes natively.
     """
 
     def __init__(self, observations: Float32, backend: native.Backend) -> None:
         slots, O = observations.shape
         self._observations = observations
-        self._normalized = np.zeros_like(observations)
+        self.normalized = np.zeros_like(observations)
         self._normalizers = np.zeros((slots, 2, O), np.float32)
         self._moments = np.zeros((slots, 2, O))
         self._native = backend == "native"
         if self._native:
-            arrays = (observations, self._normalizers, self._moments, self._normalized)
+            arrays = (observations, self._normalizers, self._moments, self.normalized)
             self._arguments = NormalizationStructure(O, *(array.ctypes.data for array in arrays))
             self._address = ctypes.addressof(self._arguments)
             self._kernel = native.bind("normalize", [ADDRESS, INT64])
@@ -109,7 +110,7 @@ class ObservationNormalizer:
         """Return [n, O]: the observations of the first n slots, normalized; valid until the next call."""
         if self._native:
             self._kernel(self._address, n)
-            return self._normalized[:n]
+            return self.normalized[:n]
         x = self._observations[:n]
         normalizers = self._normalizers[:n]
         moments = self._moments[:n]
