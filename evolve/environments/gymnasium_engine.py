@@ -40,7 +40,7 @@ class GymnasiumEngine:
         self._make = maker(options)
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
-        self._elapsed: Int64 = np.zeros(slots, np.int64)
+        self._elapsed = [0] * slots
         first = make_or_explain(options, self._make)
         self._place(0, first)
         self.observation_size, self._encode = observation_encoder(first.observation_space)
@@ -72,28 +72,29 @@ class GymnasiumEngine:
             except FAILURES as error:
                 self._note_fault(slot, error)
                 observations[slot] = 0
-        self._elapsed[slots] = 0
+            self._elapsed[slot] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] with outputs [k, A]; writes observations [B, O]; returns rewards, and which ended, [k]."""
-        rewards = []
-        ended = []
-        step = self._step
-        encode = self._encode
-        for slot, action in zip(slots.tolist(), separate(self._actions, self._decode(outputs)), strict=True):
-            try:
-                observation, raw_reward, terminated, truncated, _ = step[slot](action)
-                encode(observation, observations[slot])
-                reward = float(raw_reward)
-                end = bool(terminated or truncated)
-            except FAILURES as error:
-                self._note_fault(slot, error)
-                reward = math.nan
-                end = True
-            rewards.append(reward)
-            ended.append(end)
-        self._elapsed[slots] += 1
-        return np.array(rewards, np.float64), np.array(ended, np.bool_) | (self._elapsed[slots] >= self._limit)
+        rewards = np.empty(len(slots))
+        ended = np.empty(len(slots), np.bool_)
+        step = self._step_slot
+        actions = separate(self._actions, self._decode(outputs))
+        for row, (slot, action) in enumerate(zip(slots.tolist(), actions, strict=True)):
+            rewards[row], ended[row] = step(slot, action, observations[slot])
+        return rewards, ended
+
+    def _step_slot(self, slot: int, action: Any, row: Float32) -> tuple[float, bool]:
+        """Do the same for one slot, which sees `row` [O]."""
+        try:
+            observation, raw_reward, terminated, truncated, _ = self._step[slot](action)
+            self._encode(observation, row)
+            reward = float(raw_reward)
+            self._elapsed[slot] = elapsed = self._elapsed[slot] + 1
+            return reward, bool(terminated or truncated) or elapsed >= self._limit
+        except FAILURES as error:
+            self._note_fault(slot, error)
+            return math.nan, True
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in an object of its own; a used one has begun another episode, if objects are reused."""
@@ -131,7 +132,7 @@ class GymnasiumEngine:
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             for objects in (self._envs, self._step):
                 objects[source], objects[target] = objects[target], objects[source]
-        self._elapsed[targets] = self._elapsed[sources]
+            self._elapsed[target] = self._elapsed[source]
 
     def close(self) -> None:
         """Close every environment."""

@@ -135,7 +135,10 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
     half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)
     if space.dtype == np.float32 and not centre.any() and (half == 1).all():
         shape = space.shape
-        return lambda outputs: (outputs + np.float32(0)).reshape(-1, *shape)  # no negative zero, as below
+        zero = np.float32(0)
+        if len(shape) == 1:
+            return lambda outputs: outputs + zero  # no negative zero, as below
+        return lambda outputs: (outputs + zero).reshape(-1, *shape)
     whole = np.issubdtype(space.dtype, np.integer)
     shape = space.shape
     dtype = space.dtype
