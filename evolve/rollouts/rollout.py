@@ -130,30 +130,45 @@ class Rollout:
 
     def finish(self) -> EpisodeResults | None:
         """Finish a tick: let environments take a step; return the results of the episodes that ended, None for none."""
-        rows = self._rows
-        n = self._span
         outputs = self._inference.finish()
         self.begun = False
-        rewards, ended = self._step_environments(outputs[rows])
-        self._lengths[rows] += 1
-        self._detector.after_step(self._live, n, rewards)
-        if self._engine.faults:
-            self._fail(rewards, ended)
-        self._returns[rows] += rewards
-        if not ended.any():
+        ended = self._advance_one(outputs) if self._span == 1 else self._advance(outputs)
+        if ended is None:
             return None
         results = self._results(self._live[ended])
         self.fill()
         return results
 
-    def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool]:
+    def _advance(self, outputs: Float32) -> Bool | None:
+        """Let environments take a step; return which of the live episodes ended [k], None for none."""
+        rows = self._rows
+        rewards, ended, seconds = self._step_environments(outputs[rows])
+        self._seconds[rows] += seconds / len(self._live)
+        self._lengths[rows] += 1
+        self._detector.after_step(self._live, self._span, rewards)
+        if self._engine.faults:
+            self._fail(rewards, ended)
+        self._returns[rows] += rewards
+        return ended if ended.any() else None
+
+    def _advance_one(self, outputs: Float32) -> Bool | None:
+        """Do the same where slot 0 is the only live one: by numbers, which are quicker than arrays of one."""
+        rewards, ended, seconds = self._step_environments(outputs)
+        self._seconds[0] += seconds
+        self._lengths[0] += 1
+        self._detector.after_one_step(rewards.item())
+        if self._engine.faults:
+            self._fail(rewards, ended)
+        self._returns[0] += rewards.item()
+        return ended if ended.item() else None
+
+    def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:
         begin = time.perf_counter()
         rewards, ended = self._engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
         self.environment_seconds += now - begin
-        self._seconds[self._rows] += (now - begin) / len(self._live)
         self._detector.advance(now)
-        return rewards, ended
+        return rewards, ended, now - begin
 
     def _fail(self, rewards: Float64, ended: Bool) -> None:
         """End the episodes in which something went wrong."""

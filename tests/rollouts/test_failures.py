@@ -34,6 +34,31 @@ def test_numbers_that_are_none_are_failures(scene):
     assert not observations[1].any()  # networks are not to see it
 
 
+@pytest.mark.parametrize("size", [2, 200])
+def test_one_slot_alone_is_looked_at_as_several_are(size):
+    largest = np.finfo(np.float32).max
+    for seen, reward in [(largest, 1.0), (-largest, 1.0), (np.inf, 1.0), (-np.inf, 1.0), (np.nan, 1.0), (0.0, np.nan)]:
+        found = []
+        for alone in (True, False):
+            engine = SimpleNamespace(faults={})
+            observations = np.full((1, size), seen, np.float32)
+            detector = FailureDetector(engine, observations, max_episode_seconds=10.0)
+            detector.after_one_step(reward) if alone else step(detector, (0,), (reward,))
+            found.append((engine.faults, observations.tolist()))
+        assert found[0] == found[1]
+        assert bool(found[0][0]) == (not np.isfinite(seen) or not np.isfinite(reward))
+
+
+def test_one_slot_alone_may_take_too_long(scene):
+    engine, _, detector = scene
+    detector.begin(np.array([0]))
+    begun = detector._looked
+    for second in range(1, 12):
+        detector.advance(begun + second)
+    detector.after_one_step(1.0)
+    assert list(engine.faults) == [0]
+
+
 def test_a_first_observation_may_fail_too(scene):
     engine, observations, detector = scene
     observations[0] = (np.inf, 0.0)
