@@ -66,19 +66,6 @@ def test_only_functions_of_the_library_can_be_bound():
 
 
 @built
-def test_a_few_slots_have_tiles_of_their_own():
-    assert [native.lanes(n) for n in (1, 2)] == [1, 1]
-    assert native.lanes(3) == native.lanes() > 1
-    assert native.bind("lanes", returns=ctypes.c_int, one_lane=True)() == 1
-
-
-def test_without_the_narrow_kernels_the_wide_ones_do_the_work(monkeypatch):
-    monkeypatch.setattr(native, "_one_lane_library", lambda: None)
-    monkeypatch.setattr(native, "bind", lambda *_args, **_options: lambda: 16)
-    assert native.lanes(1) == 16
-
-
-@built
 def test_addresses_are_those_of_numpy():
     for array in (np.zeros(3), np.zeros((2, 4), np.float32), np.broadcast_to(np.float32(1), (1,)), np.zeros(0)):
         assert native.address(array) == array.ctypes.data
