@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from argparse import Namespace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from conftest import LONG, OPENMPI, ROOT, environment, without
 from emulation import emulation_available
 
 from evolve.networks import NETWORKS
-from evolve.numerics import exp
+from evolve.numerics import exp, native
 
 
 def bench(name, *words, limit=2 * LONG, **env):
@@ -50,6 +51,24 @@ def test_fuzz():
 def test_soak():
     code, out, err = bench("soak", "--for", "100s", "--ranks", 3)
     assert code == 0, out + err
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_exact():
+    code, out, err = bench("exact", "-p", 16, "-r", 2, "--generations", 0, 5, "--json")
+    assert code == 0, out + err
+    first, later = json.loads(out)
+    assert (first["generation"], later["generation"]) == (0, 5)
+    assert first["kernel"] > first["whole"] > 0
+    assert 8 < first["length"] <= 500
+    assert first["jax"] is None
+
+
+@pytest.mark.skipif(find_spec("gymnax") is not None, reason="gymnax is installed")
+def test_what_the_comparison_lacks_is_said():
+    code, _, err = bench("exact", "-p", 8, "-r", 1, "--generations", 0, "--jax")
+    assert code == 1
+    assert err == "--jax needs jax and gymnax. Run pip install -e '.[jax]'\n"
 
 
 def test_fingerprints():
