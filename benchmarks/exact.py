@@ -7,7 +7,8 @@
 Rates are steps of episodes per CPU second, so that neighbours on the machine count little. A generation is all of it,
 from ask to record and the run file, by one process; each line is over a few generations, from the one it names on. JAX
 plays as many episodes with the genomes of the last of these: all side by side, in one compiled loop that ends when none
-is left. Steps of episodes that have ended already do not count.
+is left. Steps of episodes that have ended already do not count. With `--strategy random` episodes stay short, and are
+of all lengths.
 """
 
 import argparse
@@ -61,7 +62,7 @@ class Line:
     def __str__(self) -> str:
         last = self.generation + _TOGETHER - 1
         rates = f"kernel {self.kernel / 1e6:.1f}, generation {self.whole / 1e6:.1f} ({self.whole / self.kernel:.2f})"
-        beside = "" if self.jax is None else f", JAX {self.jax / 1e6:.2f} (1/{self.whole / self.jax:.0f})"
+        beside = "" if self.jax is None else f"; JAX {self.jax / 1e6:.2f}, {self.whole / self.jax:.1f} times less"
         steps = f"{self.length:.0f} steps per episode; million steps per CPU second"
         return f"generations {self.generation} to {last}: {steps}: {rates}{beside}"
 
@@ -101,16 +102,19 @@ def rate_of_jax(weights: np.ndarray) -> float:
         return jnp.argmax(jnp.concatenate([observation, hidden]) @ out.reshape(_INPUTS + _HIDDEN, _OUTPUTS))
 
     def advance(genomes, carry):
-        observations, states, alive, lengths = carry
+        step, observations, states, alive, lengths = carry
         actions = jax.vmap(policy)(genomes, observations)
         observations, states, _, ended, _ = jax.vmap(env.step_env, (None, 0, 0, None))(key, states, actions, params)
-        return observations, states, alive & ~ended, lengths + alive
+        return step + 1, observations, states, alive & ~ended, lengths + alive
+
+    def goes_on(carry):
+        return (carry[0] < params.max_steps_in_episode) & carry[3].any()
 
     @jax.jit
     def play(genomes, keys):
-        observations, states = jax.vmap(env.reset_env, (0, None))(keys, params)
-        begin = observations, states, jnp.ones(len(keys), bool), jnp.zeros(len(keys), jnp.int32)
-        return jax.lax.while_loop(lambda carry: carry[2].any(), lambda carry: advance(genomes, carry), begin)[3]
+        begin = jax.vmap(env.reset_env, (0, None))(keys, params)
+        alive, lengths = jnp.ones(len(keys), bool), jnp.zeros(len(keys), jnp.int32)
+        return jax.lax.while_loop(goes_on, lambda carry: advance(genomes, carry), (0, *begin, alive, lengths))[4]
 
     genomes, keys = jnp.asarray(weights), jax.random.split(key, len(weights))
     play(genomes, keys).block_until_ready()  # compiles
