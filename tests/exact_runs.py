@@ -23,9 +23,10 @@ SETS = {
 }
 
 
-def words(name):
-    """Return the arguments of `evolve run` for a set of runs, a sweep over tasks."""
-    tasks, more = SETS[name]
+def words(name, tasks=None):
+    """Return the arguments of `evolve run` for a set of runs, a sweep over tasks, by default all of the set."""
+    every, more = SETS[name]
+    tasks = tasks or every
     return [str(word) for word in ("--engine", "exact", *SHORT, "--set", f"sweep.env.id={json.dumps(tasks)}", *more)]
 
 

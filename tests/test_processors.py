@@ -35,6 +35,20 @@ def test_golden_digests_of_exact_tasks(golden, backend):
         assert exact_runs.all_digests(backend) == golden["exact_digests"]
 
 
+def test_a_device_agrees(call, golden, emulated_device, tmp_path):
+    done = call("run", *exact_runs.words("hebbian-lstm", ["CartPole-v1"]), "--backend", "cupy", "-o", "run")
+    assert done.code == 0, done.err
+    (found,) = exact_runs.digests(tmp_path / "run", "hebbian-lstm").items()
+    assert found in golden["exact_digests"].items()
+    assert "play_hebbian_lstm_on_cart_pole" in emulated_device.executed
+
+
+@pytest.mark.slow
+def test_a_device_agrees_on_all_tasks(golden, emulated_device):
+    with as_a_process():
+        assert exact_runs.all_digests("cupy") == golden["exact_digests"]
+
+
 def test_ranks_do_not_matter(command, golden, tmp_path):
     done = command("run", *exact_runs.words("hebbian-lstm"), "-o", "run", ranks=3)
     assert done.code == 0, done.err

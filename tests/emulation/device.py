@@ -73,6 +73,7 @@ class EmulatedDevice:
     Attributes:
         ptx: What it executes.
         check_races: As above.
+        executed: The kernels that have run.
         lost_barriers: The names of barriers, 0 to 63, at which nobody waits.
     """
 
@@ -98,6 +99,7 @@ class EmulatedDevice:
         self._alive: list[tuple[int, int]] = []  # [begin, end), in order
         self._buried: list[Any] = []
         self._thread = threading.get_ident()
+        self.executed: set[str] = set()
         self.lost_barriers: set[int] = set()
 
     @property
@@ -161,6 +163,7 @@ class EmulatedDevice:
 
     def run(self, kernel: str, blocks: int, parts: int, arguments: tuple[int, ...]) -> None:
         """Run a kernel. Raises KernelError when it does what it may not."""
+        self.executed.add(kernel)
         library = self._library(kernel)
         ctypes.c_uint64.in_dll(library, "lost_barriers").value = sum(1 << name for name in self.lost_barriers)
         entry = ctypes.cast(getattr(library, f"evolve_{kernel}"), ctypes.c_void_p)

@@ -28,6 +28,8 @@ KERNEL(order)(int *x) { x[1 + (*x)++] = ME; }
 KERNEL(count)(int *x) { ++*x; }
 KERNEL(uneven)(int *x) { if (ME < 5) __syncthreads(); x[ME] = 1; }
 KERNEL(any)(int *x, long long which) { x[ME] = __syncthreads_or(ME == which); }
+KERNEL(add_up)(unsigned long long *x) { x[1 + atomicAdd(x, 1ull)] = ME; }
+KERNEL(whole)(const double *x, long long *y) { y[ME] = x[ME]; }
 KERNEL(copy)(const int *x, int *y) { y[ME] = x[ME]; }
 KERNEL(wide)(const long long *x, long long *y) { y[ME] = x[ME]; }
 KERNEL(quotient)(int *x) { x[ME] = 7 / x[ME]; }
@@ -115,6 +117,30 @@ def test_races():
         run(device, "count", zeros())
     device.check_races = False
     assert run(device, "count", zeros(), blocks=3)[0] == 192
+
+
+def test_threads_may_count_together():
+    device = make(check_races=True)
+    counted = run(device, "add_up", np.zeros(193, np.int64), blocks=3)
+    assert counted[0] == 192
+    assert np.array_equal(np.sort(counted[1:]), np.repeat(np.arange(64), 3))
+
+
+def test_doubles_become_integers_that_can_hold_them(device):
+    x = np.full(32, -(2.0**53) - 2)
+    x[0] = 3.99
+    memory, queue, y = device.allocate(512), device.queue(), np.zeros(32, np.int64)
+    for wrong in (None, 2.0**63, -np.inf, np.nan):
+        x[5] = x[5] if wrong is None else wrong
+        queue.upload(memory.address, x)
+        queue.launch("whole", 1, 1, memory.address, memory.address + 256)
+        queue.download(memory.address + 256, y)
+        if wrong is not None:
+            with pytest.raises(KernelError, match=r"thread \(5, 0\): a double that no integer holds"):
+                queue.wait()
+        else:
+            queue.wait()
+            assert np.array_equal(y, x.astype(np.int64))
 
 
 def test_races_between_blocks():

@@ -35,6 +35,7 @@ TABLE = [  # instructions, the register that they leave a result in, and its bit
     ("mul.wide.u32 %rd2, -3, 5;", "rd2", (2**32 - 3) * 5),
     ("mad.wide.s32 %rd2, -3, 5, 100;", "rd2", 85),
     ("mad.lo.s64 %rd2, -3, 5, 10;", "rd2", 2**64 - 5),
+    ("mul.hi.u64 %rd2, -1, 10;", "rd2", 9),
     ("rem.s32 %r1, -7, 4;", "r1", 2**32 - 3),
     ("div.s32 %r1, -7, 4;", "r1", 2**32 - 1),
     ("div.u64 %rd2, -7, 4;", "rd2", (2**64 - 7) // 4),
@@ -68,6 +69,7 @@ TABLE = [  # instructions, the register that they leave a result in, and its bit
     ("cvt.rn.f32.f64 %f1, 0d3FF0000010000000;", "f1", 0x3F800000),  # a tie, to even
     ("cvt.f64.f32 %fd1, 0f3F800001;", "fd1", 0x3FF0000020000000),
     ("cvt.rn.f32.s32 %f1, 16777217;", "f1", 0x4B800000),
+    ("cvt.rzi.s64.f64 %rd2, 0dC00C000000000000;", "rd2", 2**64 - 3),  # of -3.5
     ("setp.lt.s32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", "r1", 5),
     ("setp.lt.u32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", "r1", 6),
     ("setp.hs.u32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", "r1", 5),

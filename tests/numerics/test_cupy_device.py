@@ -26,7 +26,7 @@ def cuda(monkeypatch):
     """A `cupy` in place, and its GPU as the device of this process."""
     made = Cuda(EmulatedDevice())
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
-    monkeypatch.setattr(device_code, "machine_code", lambda architecture: architecture.encode())
+    monkeypatch.setattr(device_code, "machine_code", lambda architecture, unit="": f"{architecture} {unit}".encode())
     for names in cupy_device._LOCAL:
         for name in names:
             monkeypatch.delenv(name, raising=False)
