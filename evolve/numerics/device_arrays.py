@@ -18,6 +18,8 @@ _COPYING_PARTS = 4  # of a block that copies columns
 _STAGING = 2**18  # bytes, at first
 _ALIGNMENT = 256  # bytes
 _AT_ONCE = 2**22  # bytes that are copied at once
+MOST_STAGING = 2 * _AT_ONCE
+"""Bytes that `DeviceArrays` may take for what is on its way, while it asks for more of them: about."""
 
 
 class DeviceColumns:

@@ -9,6 +9,7 @@ from evolve.errors import InputError
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import WIDTH, DeviceMemoryError, device
+from evolve.numerics.device_arrays import MOST_STAGING
 from evolve.rollouts import AnyRollout, EpisodeQueue, ExactRollout, Rollout, RolloutInHalves
 from evolve.rollouts.device_play import DevicePlay
 from evolve.rollouts.feeds import Play
@@ -64,7 +65,9 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
         return 0
     if one == two:  # the network runs on the host
         return math.inf
-    parts = 1 if experiment.config.env.engine == "exact" else 2
+    parts = 2
+    if experiment.config.env.engine == "exact":
+        parts, free = 1, free - 2 * MOST_STAGING  # which few slots do not show
     tiles = (free // parts - (2 * one - two)) // (two - one)  # of each
     return max(0, parts * WIDTH * tiles)
 

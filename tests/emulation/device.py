@@ -91,7 +91,8 @@ class EmulatedDevice:
         seed: int = 0,
     ) -> None:
         self.ptx = compiled.ptx(architecture, dict(files) if files else None, options)
-        self._units = {"": _Unit(_translated(self.ptx) if allow is None else translate(self.ptx, allow))}
+        self._given = _Unit(_translated(self.ptx) if allow is None else translate(self.ptx, allow))
+        self._units: dict[str, _Unit] = {}
         self.architecture = architecture
         self.check_races = check_races
         self._seeds = itertools.count(seed * 2**32)
@@ -178,9 +179,9 @@ class EmulatedDevice:
         """Return the library of a kernel: of the sources that were given or, if they lack it, of the engine's own."""
         name = f"evolve_{kernel}"
         unit = device_code.unit_of(kernel)
-        if name in self._units[""].kernels:
-            unit = ""
-        elif unit not in self._units:
+        if name in self._given.kernels:
+            return self._given.library(name)
+        if unit not in self._units:
             self._units[unit] = _Unit(_translated(compiled.ptx(self.architecture, device_code.source(unit))))
         return self._units[unit].library(name)
 

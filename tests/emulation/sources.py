@@ -7,7 +7,7 @@ from evolve.numerics.device_code import source
 _UNIT = "kernels.cu"
 _ENTRIES = re.compile(r"^(STEP|SETTLE|COLUMNS|OVER_NUMBERS)\((\w+).*\n", re.MULTILINE)
 _WAITING = re.compile(r"\b(BARRIER|ANY_LANE)\(")
-_FUNCTION = re.compile(r"(?:INLINE|#define (?=STEP|SETTLE)).*?(\w+)\(")
+_FUNCTION = re.compile(r"(?:INLINE|#define (?=STEP|SETTLE|PLAY)).*?(\w+)\(")
 _NAMED = r"""
 #define NAMED_BARRIER(name) asm volatile("bar.sync " #name ";" ::: "memory")
 template <int name> __device__ __forceinline__ int named_any_lane(int vote)

@@ -34,9 +34,9 @@ def cuda(monkeypatch):
     return made
 
 
-def rollout_tests():
-    """The tests of inference on a device, as a module."""
-    path = ROOT / "tests/rollouts/test_device_inference.py"
+def rollout_tests(name="inference"):
+    """The tests of inference, or of "play", on a device, as a module."""
+    path = ROOT / f"tests/rollouts/test_device_{name}.py"
     spec = importlib.util.spec_from_file_location("rollouts_on_a_device", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -51,6 +51,12 @@ def test_rollouts_run_through_cupy(cuda, halves):
     assert there.play(rollout(4, "cupy", halves), batch) == there.play(rollout(3, "numpy"), batch)
     assert isinstance(device.device(), CupyDevice)
     assert device.device().name == "an emulated GPU"
+
+
+def test_whole_episodes_run_through_cupy(cuda):
+    there = rollout_tests("play")
+    there.agree(("CartPole-v1", there.LSTM, True), 40, genomes=3)
+    assert list(device.device()._modules) == ["", "hebbian_lstm, cart_pole"]
 
 
 def test_memory_and_streams_are_given_back(cuda):

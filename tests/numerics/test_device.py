@@ -80,9 +80,11 @@ def test_the_command_line_refuses_it_once(call, monkeypatch):
     assert "compute.backend (--backend): expected a working CuPy" in done.err
 
 
-def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch):
-    monkeypatch.setattr(emulated_device, "_capacity", 2**24)
-    experiment = prepare(parse(Config, TABLE | {"compute": {"backend": "cupy", "slots": 4096}}))
+@pytest.mark.parametrize(("engine", "capacity"), [("gymnasium", 2**24), ("exact", 2**25)])
+def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch, engine, capacity):
+    monkeypatch.setattr(emulated_device, "_capacity", capacity)
+    env = {"id": "CartPole-v1", "engine": engine}
+    experiment = prepare(parse(Config, TABLE | {"env": env, "compute": {"backend": "cupy", "slots": 4096}}))
 
     def with_slots(slots):
         compute = experiment.config.compute.model_copy(update={"slots": slots})
@@ -97,9 +99,10 @@ def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch
     assert 64 <= fitting < 4096
     check_device_memory(with_slots(fitting))
     rollout_of(with_slots(fitting).config)
-    for refused in (check_device_memory, lambda too_many: rollout_of(too_many.config)):
-        with pytest.raises(InputError, match=r"compute\.slots"):
-            refused(with_slots(fitting + 64))
+    with pytest.raises(InputError, match=r"compute\.slots"):
+        check_device_memory(with_slots(fitting + 64))
+    with pytest.raises(InputError, match=r"compute\.slots"):
+        rollout_of(with_slots(4096).config)
 
 
 def test_the_command_line_refuses_too_many_slots_before_there_is_a_file(call, emulated_device, monkeypatch, tmp_path):

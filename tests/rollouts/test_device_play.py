@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from emulation import EmulatedDevice, KernelError
+from emulation.sources import with_named_barriers
 
 from evolve import environments, networks
 from evolve.config import Config, parse
 from evolve.genome import concatenate
+from evolve.numerics.device_code import source
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import (
     EPISODE_QUANTITIES,
@@ -96,6 +99,22 @@ def test_every_network_plays_every_task(env, network):
 def test_no_thread_of_a_device_gets_in_the_way_of_another(emulated_device):
     emulated_device.check_races = True
     agree(("CartPole-v1", LSTM, True), 40, episodes=5, traces="each")
+
+
+@pytest.mark.slow
+def test_every_barrier_is_needed():
+    files, places = with_named_barriers(source("hebbian_lstm, cart_pole"))
+    device = EmulatedDevice(files=files, check_races=True)
+    needed = set()
+    with device.in_use():
+        rollout, batch = setting("CartPole-v1", LSTM | {"hidden": [9]}, True, genomes=40, episodes=3, traces="each")
+        for device.lost_barriers in ({name} for name in places):
+            try:
+                play(rollout(64, "cupy"), batch)
+            except KernelError:
+                needed |= {places[name] for name in device.lost_barriers}
+    assert needed >= {f"PLAY {number}" for number in range(1, 6)}
+    assert "PLAY 6" not in places.values()
 
 
 def test_what_is_under_way_goes_on_or_is_forgotten():
