@@ -14,7 +14,7 @@ from evolve.errors import InputError, RunError
 from evolve.numerics import host_backend
 from evolve.numerics.device import DeviceMemoryError, device, is_open
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import AnyRollout, EpisodeBatch, Moments, generation_keys
+from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Moments, generation_keys
 from evolve.rollouts.device_inference import device_step
 from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment
@@ -147,15 +147,19 @@ def _ticking(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, alive: Ca
     steps = 0
     begin = 0.0
     ticks = 0
-    while ticks <= _WARM_UP or time.perf_counter() - begin < seconds:
+    while ticks <= _WARM_UP or not steps or time.perf_counter() - begin < seconds:
         if ticks == _WARM_UP:
             begin = time.perf_counter()
             rollout.environment_seconds = 0.0
             steps = 0
         if rollout.pending < len(batch) / 2:
             rollout.submit(batch)
-        steps += rollout.ticking
-        rollout.tick()
+        at_least = rollout.ticking
+        results = rollout.tick()
+        if not isinstance(rollout, ExactRollout):
+            steps += at_least
+        elif results is not None:  # whole episodes, of many steps
+            steps += int(results.lengths.sum())
         alive()
         ticks += 1
     took = time.perf_counter() - begin

@@ -7,6 +7,7 @@ import pytest
 from evolve.config import Config, parse
 from evolve.errors import RunError
 from evolve.numerics import device, host_backend
+from evolve.rollouts import ExactRollout
 from evolve.training import backend_trial, prepare
 from evolve.training.backend_trial import BackendTrial, choose_backend
 
@@ -52,6 +53,24 @@ def test_a_trial_measures_network_and_environment(emulated_device, quick, normal
     _, trial = choose_backend(there)
     assert trial.host_speed > 0
     assert trial.device_speed > 0
+
+
+def test_a_trial_of_whole_episodes_counts_all_of_their_steps(emulated_device, quick, monkeypatch):
+    env, network = {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 5}, {"name": "hebbian-lstm"}
+    there = prepare(parse(Config, SMALL | {"env": env, "network": network, "compute": {"slots": 8}}))
+    played = []
+    tick = ExactRollout.tick
+
+    def counted(rollout):
+        results = tick(rollout)
+        played.append((0 if results is None else int(results.lengths.sum()), rollout.environment_seconds))
+        return results
+
+    monkeypatch.setattr(ExactRollout, "tick", counted)
+    speed = backend_trial.rollout_speed(there, "cupy", 0.01)
+    steps = sum(made for made, _ in played[backend_trial._WARM_UP :])
+    assert steps >= 5 * 8
+    assert speed.environment == pytest.approx(played[-1][1] / steps)
 
 
 def test_a_device_without_memory_for_the_slots_is_not_taken(emulated_device, quick, monkeypatch):
