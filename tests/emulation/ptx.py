@@ -18,7 +18,7 @@ _GUARDED = re.compile(r"(?:@(!?)%(\w+)\s+)?(\S+)\s*(.*)")
 _OPERANDS = re.compile(r"\{[^}]*\}|\[[^]]*\]|[^,\s]+")
 _ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]")
 _MEMORY = re.compile(r"(ld|st)(?:\.(global|local|param))?(?:\.nc)?(?:\.v([24]))?\.([busf]\d+)")
-_COUNT = re.compile(r"atom(?:\.global)?\.add\.u64")
+_COUNT = re.compile(r"atom(?:\.relaxed\.gpu)?(?:\.global)?\.add\.u64")
 _BARRIER = re.compile(r"(?:bar|barrier)\.(sync|red\.or\.pred)")
 _PLACES = {"%tid.x": "self->x", "%tid.y": "self->y", "%ntid.x": "WIDTH", "%ntid.y": "parts", "%ctaid.x": "block"}
 

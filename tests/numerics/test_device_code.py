@@ -9,9 +9,10 @@ from emulation.instructions import FUSED
 from emulation.ptx import translate
 from emulation.sources import only
 
+from evolve.environments import TASKS
 from evolve.errors import InputError
 from evolve.numerics import device_code, portable
-from evolve.numerics.device_code import EXACT, compile_source, machine_code, source
+from evolve.numerics.device_code import EXACT, compile_source, machine_code, source, unit_of
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
 needs_nvrtc = pytest.mark.skipif(not device_code.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
@@ -38,6 +39,19 @@ def test_every_kernel_becomes_machine_code(architecture):
 
 def cubin(architecture):
     return compile_source(source(), architecture, "CUBIN")
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("task", sorted({task.kernel for task in TASKS.values()}))
+@pytest.mark.parametrize("network", ["hebbian_dag", "hebbian_lstm", "layered", "plastic_mlp"])
+def test_every_network_and_task_is_exact(network, task):
+    kernel = f"play_{network}_on_{task}"
+    assert unit_of(kernel) == f"{network}, {task}"
+    files = source(unit_of(kernel))
+    for architecture in ARCHITECTURES:
+        assert list(translate(ptx(architecture, files))) == [f"evolve_{kernel}"]
+    assert compile_source(files, "sm_90", "CUBIN").startswith(b"\x7fELF")
 
 
 @needs_nvrtc
