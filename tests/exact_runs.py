@@ -20,6 +20,10 @@ SETS = {
     "dag": (CLASSICAL[::2], ("-a", "dag")),
     "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
     "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *NORMALIZED)),
+    "mlp": (["Pendulum-v1"], ("-a", "mlp", "--strategy", "openai-es")),
+    "elman": (["Reversal-v0"], ("-a", "elman", "--strategy", "ga", "--set", "strategy.parents=3")),
+    "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
+    "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", "--strategy", "umda")),
 }
 
 

@@ -66,7 +66,7 @@ def play(words, folder, *path, **env):
     env["PYTHONPATH"] = os.pathsep.join(map(str, [*path, HERE]))
     process = Process([*words, "-m", "exact_runs", "native,numpy"], environment(**env), folder)
     try:
-        return said(process.wait(1500))
+        return said(process.wait(3400))
     finally:
         process.close()
 
@@ -80,7 +80,7 @@ def test_another_compiler_agrees(golden, tmp_path):
 
 @pytest.mark.slow
 @nehalem
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_an_emulated_old_processor_agrees(golden, tmp_path):
     # OpenBLAS, which nothing of ours uses, takes an emulated processor for another and dies.
@@ -89,7 +89,7 @@ def test_an_emulated_old_processor_agrees(golden, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(bool(arm64.lacking()), reason=arm64.lacking())
 def test_an_emulated_arm64_agrees(golden, tmp_path):
     try:
