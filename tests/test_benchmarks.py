@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import LONG, OPENMPI, ROOT, environment, without
 from emulation import emulation_available
+from hosts import why_not
 
 from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
@@ -34,6 +36,21 @@ def test_torture(kind):
     assert tally["faults"] >= 1
     assert tally["survived"] + tally["resumed"] == tally["faults"]
     assert tally["digests differed"] == tally["unreadable files"] == tally["generations lost"] == 0
+
+
+@pytest.mark.slow
+def test_torture_of_hosts():
+    if why_not():
+        pytest.skip(why_not())
+    code, out, err = bench("torture_hosts", "--kills", 1, "--losses", 1, "--cuts", 1, "--seed", 3)
+    assert code == 0, out + err
+    assert out.count(": right, ") == 3
+
+
+def test_many_ranks_are_simulated():
+    code, out, err = bench("simulate_ranks", "--ranks", 3, "--ideal", 0.5)
+    assert code == 0, out + err
+    assert re.search(r"^\| 3 \| 0\.\d+ \| \d+\.\d % \| \d+ \|$", out, re.M)
 
 
 def test_fuzz():

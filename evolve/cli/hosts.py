@@ -16,10 +16,10 @@ from evolve.cluster.keepalive import own_addresses
 from evolve.errors import InputError
 
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
-_CONNECT_SECONDS = 5
-_PATIENCE = 10.0
+_CONNECT_SECONDS = 8
+_PATIENCE = 12.0
 """Seconds until a host that has not said a word is taken for lost."""
-_NO_COMMAND = (126, 127)
+_MISSING = 1  # what `test` returns
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Inquiry:
                 self._complaints[host] = ""
                 continue
             self._asked[host] = subprocess.Popen(
-                [*ssh, *options, host.name, f"{shlex.quote(sys.executable)} -c ''"],
+                [*ssh, *options, host.name, f"test -x {shlex.quote(sys.executable)}"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -107,7 +107,7 @@ class Inquiry:
             process.kill()
             said = process.communicate()[1].strip().splitlines()
             code = process.returncode
-            if code in _NO_COMMAND:
+            if code == _MISSING:
                 self._complaints[host] = f"has no {sys.executable}"
             elif code:
                 self._complaints[host] = "does not answer" + (f" ({said[-1]})" if said else "")
