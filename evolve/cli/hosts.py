@@ -16,7 +16,8 @@ from evolve.cluster.keepalive import own_addresses
 from evolve.errors import InputError
 
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
-_CONNECT_SECONDS = 8
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
+"""So that ssh neither asks anything, nor waits for minutes for a host that is lost."""
 _PATIENCE = 12.0
 """Seconds until a host that has not said a word is taken for lost."""
 _MISSING = 1  # what `test` returns
@@ -83,13 +84,12 @@ class Inquiry:
         self._begun = time.monotonic()
         self._complaints: dict[Host, str] = {}
         self._asked: dict[Host, subprocess.Popen[str]] = {}
-        options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}"]
         for host in hosts:
             if host.is_here:
                 self._complaints[host] = ""
                 continue
             self._asked[host] = subprocess.Popen(
-                [*ssh, *options, host.name, f"test -x {shlex.quote(sys.executable)}"],
+                [*ssh, *SSH_OPTIONS, host.name, f"test -x {shlex.quote(sys.executable)}"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

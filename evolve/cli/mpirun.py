@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.cli.hosts import Host, write_hostfile
+from evolve.cli.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.cli.supervision import COMMAND, EXIT_CODE
 from evolve.config.extras import install
 from evolve.errors import InputError
@@ -72,12 +72,13 @@ class Launcher:
     def environment(self, ssh: Sequence[str] = ("ssh",), folder: Path | None = None) -> dict[str, str]:
         """Return the environment of the launcher: whoever is root need not ask for leave twice."""
         environment = mpirun_environment()
-        if list(ssh) == ["ssh"] or folder is None:
+        if folder is None:
             return environment
+        agent = shlex.join([*ssh, *SSH_OPTIONS])
         if self.is_open_mpi:
-            return environment | {"PRTE_MCA_plm_ssh_agent": shlex.join(ssh)}
+            return environment | {"PRTE_MCA_plm_ssh_agent": agent}
         script = folder / "ssh"  # Hydra's may have no arguments of its own
-        script.write_text(f'#!/bin/sh\nexec {shlex.join(ssh)} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec {agent} "$@"\n')
         script.chmod(0o700)
         return environment | {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}
 
