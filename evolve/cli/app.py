@@ -14,7 +14,7 @@ from evolve.cli.output import discard
 from evolve.cli.parser import Answered
 from evolve.cli.signals import StopFlag
 from evolve.cli.spelling import for_terminal
-from evolve.cli.supervision import hand_over
+from evolve.cli.supervision import hand_over, say_begun
 from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError, Stopped
@@ -104,6 +104,7 @@ def _refuse(name: str, error: EvolveError) -> int:
 
 def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     transport = app.transport
+    say_begun()
     code = _guarded(name, lambda: body(app, argv))
     code = hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
     everybody_left = dismiss(transport)

@@ -1,6 +1,7 @@
 """evolve launch: run an experiment on several hosts, and keep it going until it is complete."""
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -22,11 +23,12 @@ from evolve.cli.run import load
 from evolve.cli.supervision import COMMAND, Outcome, Supervisor
 from evolve.cli.workers import available_cores
 from evolve.cluster import check_mpi4py, started_by
-from evolve.cluster.limits import silence_seconds
+from evolve.cluster.limits import connect_seconds, silence_seconds
 from evolve.errors import InputError, pluralize
 
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 _LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end when rank 0 has
+_STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to come together
 _HERE = "localhost"
 
 
@@ -117,7 +119,8 @@ class Launch:
         command = [*words, sys.executable, "-m", "evolve.run", *self._words]
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
-        return self._supervisor.run(command, environment, self._look, _LINGER + _LINGER_PER_RANK * ranks)
+        begin = connect_seconds(ranks) + _STARTED_WITHIN if hosts and hosts[0].is_here else math.inf
+        return self._supervisor.run(command, environment, self._look, _LINGER + _LINGER_PER_RANK * ranks, begin)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return how many ranks to start: fewer where hosts are left out."""

@@ -6,6 +6,7 @@ those that are not 0.
 """
 
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -65,7 +66,8 @@ class Supervisor:
         words: list[str],
         environment: dict[str, str],
         look: Callable[[], bool] = lambda: False,
-        linger: float = 30,
+        linger: float = 30.0,
+        begin: float = math.inf,
     ) -> Outcome:
         """Run a command; return how it ended.
 
@@ -74,6 +76,7 @@ class Supervisor:
             environment: Its environment variables.
             look: Called every second; returns whether to ask the ranks to stop.
             linger: How many seconds the launcher may take to end when rank 0 has.
+            begin: After how many seconds it is killed if rank 0 has not begun, which runs on this host then.
         """
         with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
             exit_code_file = Path(folder) / "exit-code"
@@ -85,22 +88,28 @@ class Supervisor:
                 process_group=0,  # Ctrl-C then reaches this process alone
                 preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
-            code = self._wait(self._process, exit_code_file, look, linger)
+            code = self._wait(self._process, exit_code_file, look, linger, begin)
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_own=True, again=len(said) > 1)
             return Outcome(128 - code if code < 0 else code or 1)  # rank 0 did not come to its end
 
     def _wait(
-        self, process: subprocess.Popen[bytes], exit_code_file: Path, look: Callable[[], bool], linger: float
+        self,
+        process: subprocess.Popen[bytes],
+        exit_code_file: Path,
+        look: Callable[[], bool],
+        linger: float,
+        begin: float,
     ) -> int:
-        asked, ended = False, None
+        asked, ended, started = False, None, time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(_LOOK_EVERY)
-            if ended is None and exit_code_file.exists():
-                ended = time.monotonic()
-            if ended is not None and time.monotonic() - ended > linger:
+            now = time.monotonic()
+            if ended is None and _is_written(exit_code_file):
+                ended = now
+            if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
                 process.kill()  # it waits for a host that was lost
             if ended is None and not asked and look():
                 asked = True
@@ -165,6 +174,17 @@ def supervised_workers() -> int | None:
 def is_supervised() -> bool:
     """Return whether a process of ours has started this one, and waits for its exit code."""
     return EXIT_CODE in os.environ
+
+
+def _is_written(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+def say_begun() -> None:
+    """Let the process that supervises this one, if any, know that all ranks have come together."""
+    if EXIT_CODE in os.environ:
+        with suppress(OSError):  # it is on another host
+            Path(os.environ[EXIT_CODE]).touch()
 
 
 def hand_over(code: int, again: bool = False) -> int:

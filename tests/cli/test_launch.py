@@ -11,12 +11,12 @@ from conftest import LONG, environment, wait_for
 from hosts import Hosts, why_not
 
 from evolve import store
-from evolve.cli import hosts, roster
+from evolve.cli import hosts, roster, supervision
 from evolve.cli.hosts import Host, Inquiry, read_hostfile, write_hostfile
 from evolve.cli.mpirun import Launcher
 from evolve.cli.perseverance import Attempts, persevere
 from evolve.cli.roster import Roster
-from evolve.cli.supervision import Outcome
+from evolve.cli.supervision import Outcome, Supervisor
 from evolve.errors import InputError
 
 SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
@@ -216,6 +216,28 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
     digests = [[record.digest for record in store.read(store.path_of(tmp_path / name, 0)).records]
                for name in ("run", "alone")]  # fmt: skip
     assert digests[0] == digests[1]
+
+
+@pytest.fixture
+def supervisor(monkeypatch):
+    """A supervisor that leaves the signals and the other children of this process alone."""
+    monkeypatch.setattr(supervision, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(supervision.signal, "signal", lambda *_: None)
+    for name in ("_prctl", "_end_orphans"):
+        monkeypatch.setattr(supervision, name, lambda *_: None)
+    return Supervisor(print)
+
+
+@pytest.mark.parametrize(("child", "how"), [("", {"begin": 0.5}), ("touch $EVOLVE_EXIT_CODE; ", {"begin": 0.5})])
+def test_a_launcher_that_never_starts_its_ranks_is_killed(supervisor, child, how):
+    ended = supervisor.run(["sh", "-c", f"{child}sleep 2; exit 3"], dict(os.environ), **how)
+    assert ended == Outcome(3 if child else 137)
+
+
+def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
+    child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
+    ended = supervisor.run(["sh", "-c", child], dict(os.environ), linger=0.2)
+    assert ended == Outcome(75, is_own=True, again=True)
 
 
 @pytest.mark.usefixtures("brake")
