@@ -14,6 +14,8 @@ from evolve.numerics import Backend, aligned, native
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
+_LARGE = 2**12  # numbers: fewer are sooner written by an array operation
+
 
 class Columns(Protocol):
     """A column of n numbers for each slot; k slots are named by their numbers [k], all different."""
@@ -79,7 +81,7 @@ class HostColumns:
 
     def put(self, slots: Slots, values: NDArray[Any]) -> None:
         """Write the columns of slots [k], values [k, n]."""
-        if self._put is None:
+        if self._put is None or values.size < _LARGE:
             self.array[self._at(slots)] = values
         else:
             slots, values = np.ascontiguousarray(slots, np.int64), np.ascontiguousarray(values, np.float32)

@@ -113,6 +113,8 @@ class GenomeWindow:
 
     def reach(self, rows: Int32) -> int:
         """Return how many of rows [n], from the first on, are in memory, or can be made at once; at least one."""
+        if len(rows) == 1:
+            return 1
         first, stop = int(rows[0]), self._first + (0 if self._held is None else len(self._held))
         if not self._first <= first < stop:
             stop = first + self._at_once
