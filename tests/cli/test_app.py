@@ -29,7 +29,7 @@ def test_the_commands_are_listed(capfd, monkeypatch, words):
     assert said.err == ""
     assert re.findall(r"^  evolve (\w+) ", said.out, re.M) == list(COMMANDS)
     modules = {p.stem for p in Path(ROOT / "evolve").glob("*.py") if 'if __name__ == "__main__"' in p.read_text()}
-    assert modules == {*COMMANDS, "__main__"} - {"export", "completion"}
+    assert modules == {*COMMANDS, "__main__"} - {"launch", "export", "completion"}
 
 
 def test_a_command_is_run_by_its_name_or_by_its_module():
@@ -46,7 +46,7 @@ def test_an_unknown_command_is_refused(capfd, monkeypatch):
     assert ended.value.code == 2
     said = capfd.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "expected a command, got 'walk'. Known: run verify" in said.err
+    assert "expected a command, got 'walk'. Known: run launch verify" in said.err
 
 
 def test_the_version_is_printed(capfd, call, monkeypatch):
