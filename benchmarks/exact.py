@@ -24,15 +24,15 @@ import numpy as np
 
 from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, parse
-from evolve.rollouts import exact_rollout
+from evolve.rollouts.play import NativePlay
 from evolve.store import Header, create
-from evolve.training import Experiment, iterate, make_rollout, prepare
+from evolve.training import Experiment, iterate, make_rollout, making_rollouts, prepare
 
 _TOGETHER = 4  # generations, of a line
 _INPUTS, _HIDDEN, _OUTPUTS = 4, 8, 2
 
 
-class TimedPlay(exact_rollout.NativePlay):
+class TimedPlay(NativePlay):
     """Notes how long the kernel played, and which weights [n, W]."""
 
     seconds = 0.0
@@ -69,7 +69,7 @@ class Line:
 
 def measure(experiment: Experiment, generations: list[int], with_jax: bool) -> Iterator[Line]:
     """Yield a line for each of the generations."""
-    exact_rollout.NativePlay = TimedPlay
+    making_rollouts.NativePlay = TimedPlay
     with tempfile.TemporaryDirectory() as folder:
         log = create(Path(folder) / "seed-0.h5", Header(experiment.config.to_toml(), {}, 0, "CartPole-v1"))
         evolving = iterate(experiment, Coordinator(Transport(), make_rollout), log)

@@ -138,7 +138,7 @@ def test_other_sources_or_another_compiler_need_other_code(tmp_path, compilation
     machine_code("sm_90", tmp_path)
     changed = source() | {"exact.h": "/* nothing */"}
     with monkeypatch.context() as patch:
-        patch.setattr(device_code, "source", lambda: changed)
+        patch.setattr(device_code, "source", lambda unit="": changed)
         machine_code("sm_90", tmp_path)
     monkeypatch.setattr(device_code, "_version", lambda: (13, 1))
     machine_code("sm_90", tmp_path)
