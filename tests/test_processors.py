@@ -31,8 +31,15 @@ def said(done):
 def test_golden_digests_of_exact_tasks(golden, backend):
     if backend == "native" and not native.available():
         pytest.skip("the native kernels were not built")
+    names = tuple(exact_runs.SETS) if backend == "native" else ("dag", "hebbian-lstm", "elman", "plastic-mlp")
     with as_a_process():
-        assert exact_runs.all_digests(backend) == golden["exact_digests"]
+        assert exact_runs.all_digests(backend, names) == only(golden, *names)
+
+
+@pytest.mark.slow
+def test_golden_digests_of_all_exact_tasks_by_arrays(golden):
+    with as_a_process():
+        assert exact_runs.all_digests("numpy") == golden["exact_digests"]
 
 
 def test_a_device_agrees(call, golden, emulated_device, tmp_path):

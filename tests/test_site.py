@@ -97,10 +97,12 @@ def test_code_leaves_no_markdown_behind(pages):
             assert remnant not in page.text, path.name
 
 
-WRONG = ["[a page](nowhere.md)", "[a part](promise.md#nowhere)", "::: evolve.api.nothing", '--8<-- "nowhere.md"']
+WRONG = ["[a page](nowhere.md)", "[a part](promise.md#nowhere)"]
+WRONG_CODE = ["::: evolve.api.nothing", '--8<-- "nowhere.md"']
 
 
-def test_a_wrong_page_is_refused(tmp_path):
+@pytest.mark.parametrize("pages", [WRONG, pytest.param(WRONG_CODE, marks=pytest.mark.slow)], ids=["links", "code"])
+def test_a_wrong_page_is_refused(tmp_path, pages):
     copy(tmp_path)
     shutil.rmtree(tmp_path / "docs")
     (tmp_path / "docs").mkdir()
@@ -111,6 +113,6 @@ def test_a_wrong_page_is_refused(tmp_path):
     )
     (tmp_path / "zensical.toml").write_text(text.replace('["assets/extra.css"]', "[]"))
     assert build(tmp_path).returncode == 0
-    for wrong in WRONG:
+    for wrong in pages:
         (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{wrong}\n")
         assert build(tmp_path).returncode != 0, wrong

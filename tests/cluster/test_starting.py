@@ -125,7 +125,7 @@ def test_a_worker_killed_right_after_mpi_started_is_done_without(command):
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
 def test_a_rank_that_never_comes_ends_the_start_after_the_limit(command, mpi):
     done = command("run", "late", 1, ranks=3, mpi=mpi, module="toy_start", EVOLVE_CONNECT_SECONDS="2")
     assert done.code != 0

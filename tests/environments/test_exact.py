@@ -62,10 +62,11 @@ def returns(name, act, seeds, **kwargs):
 @pytest.mark.parametrize(("name", "kwargs"), CASES, ids=str)
 def test_the_kernels_equal_the_array_reference(name, kwargs):
     seeds = [3 + 7919 * slot for slot in range(SLOTS)]
-    players = [Player(engine_of(name, kwargs, compiled), seeds) for compiled in (True, False)]
+    engines = [engine_of(name, kwargs, compiled, max_episode_steps=90) for compiled in (True, False)]
+    players = [Player(engine, seeds) for engine in engines]
     random = np.random.Generator(np.random.Philox(1))
     actions = players[0].engine.action_size
-    for step in range(250):
+    for step in range(130):
         outputs = np.tanh(3 * random.standard_normal((SLOTS, actions))).astype(np.float32)
         outputs[step % SLOTS] = [math.nan, math.inf, -math.inf, -0.0][step % 4]
         if name == "MountainCarContinuous-v0":  # so that it arrives
@@ -74,7 +75,7 @@ def test_the_kernels_equal_the_array_reference(name, kwargs):
         seen = [player.observations for player in players]
         for ours, theirs in (*zip(*found, strict=True), seen):
             assert ours.tobytes() == theirs.tobytes(), step
-    assert (players[0].seeds > seeds[-1]).any() or name in ("Acrobot-v1", "MountainCar-v0", "TMaze-v0")
+    assert (players[0].seeds > np.array(seeds)).all()
 
 
 @pytest.mark.parametrize("name", [name for name in environments.TASKS if has_picture(name)])

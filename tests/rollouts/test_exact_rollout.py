@@ -13,7 +13,7 @@ from evolve.rollouts.episodes import QUANTITIES
 from evolve.training.making_rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-P, E = 13, 4
+P, E = 9, 3
 NETWORKS = [
     {"name": "hebbian-dag", "hidden": [5]},
     {"name": "hebbian-dag", "hidden": [5], "plasticity": 1.0, "neuromodulated": True},
