@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics import native
 from evolve.numerics.many_streams import Streams, normal_rows
 from evolve.numerics.streams import Purpose, Stream
 
@@ -14,18 +13,7 @@ parts = st.lists(part, max_size=3)
 sizes = st.integers(0, 600)
 
 
-@pytest.fixture(scope="module", params=["native", "arrays"])
-def _way(request):
-    """With and without kernels."""
-    if request.param == "native" and not native.available():
-        pytest.skip("the native kernels were not built")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "arrays":
-            patch.setattr(native, "available", lambda: False)
-        yield
-
-
-pytestmark = pytest.mark.usefixtures("_way")
+pytestmark = pytest.mark.usefixtures("with_and_without_kernels")
 
 
 def opened(seed, candidates):

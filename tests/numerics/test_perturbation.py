@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics import native
 from evolve.numerics.perturbation import add_noise, around, difference_sums
 from evolve.numerics.streams import Purpose, Stream
 
@@ -26,18 +25,7 @@ def masks(*shape):
     return np.random.Generator(np.random.Philox(5)).random(shape) < 0.8
 
 
-@pytest.fixture(scope="module", params=["native", "arrays"])
-def _way(request):
-    """With and without kernels."""
-    if request.param == "native" and not native.available():
-        pytest.skip("the native kernels were not built")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "arrays":
-            patch.setattr(native, "available", lambda: False)
-        yield
-
-
-pytestmark = pytest.mark.usefixtures("_way")
+pytestmark = pytest.mark.usefixtures("with_and_without_kernels")
 
 
 @given(sizes, streams)
