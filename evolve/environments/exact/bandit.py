@@ -11,14 +11,14 @@ import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.environments.exact.task import MOST_OBSERVATIONS, Draws, ExactTask, Moved, largest
+from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, largest
 from evolve.shapes import Float32, Float64
 
 
 class BanditOptions(Options):
     """Settings: the arms, and how often the network pulls one."""
 
-    arms: int = Field(5, ge=2, le=MOST_OBSERVATIONS - 3)
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
     pulls: int = Field(100, ge=1, le=100_000)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.environments.exact.task import MOST_OBSERVATIONS, Draws, ExactTask, Moved
+from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved
 from evolve.shapes import Float32, Float64
 
 _FIRST_CUE = 63  # the number of its draw
@@ -22,7 +22,7 @@ _FIRST_CUE = 63  # the number of its draw
 class CuesOptions(Options):
     """Settings: the cues, and how often each is shown."""
 
-    cues: int = Field(6, ge=1, le=MOST_OBSERVATIONS - 2)
+    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)
     presentations: int = Field(8, ge=1, le=10_000)
 
 

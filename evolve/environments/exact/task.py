@@ -13,9 +13,8 @@ from evolve.config import Options
 from evolve.numerics.draws import draws
 from evolve.shapes import Bool, Float32, Float64, Int64
 
-MOST_OBSERVATIONS = 64
-"""Of the kernels."""
-_FIRST_OF_STEPS = 64
+DRAWS_TO_BEGIN = 64
+"""How many random numbers an episode has for its beginning; those of its steps follow."""
 
 
 class NoOptions(Options):
@@ -41,7 +40,7 @@ class Draws:
     steps: Int64
 
     def number(self, number: int) -> Float64:
-        """Return [k]: number `number` (below 64) of those for the beginning of an episode."""
+        """Return [k]: number `number` (below DRAWS_TO_BEGIN) of those for the beginning of an episode."""
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
@@ -50,7 +49,7 @@ class Draws:
 
     def in_step(self) -> Float64:
         """Return [k]: the numbers that belong to the step that is being taken."""
-        return draws(self.seeds, _FIRST_OF_STEPS + self.steps)
+        return draws(self.seeds, DRAWS_TO_BEGIN + self.steps)
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
