@@ -71,7 +71,7 @@ INLINE void update_columns(const float *RESTRICT x, const float *RESTRICT z, flo
 }
 
 /* Make the updates of a tile that are due after `age` steps. */
-INLINE void settle_tile(const hebbian_dag *dag, int64_t tile, int64_t age)
+INLINE void hebbian_dag_due(const hebbian_dag *dag, int64_t tile, int64_t age)
 {
     const int64_t steps = steps_due(dag, age), next_x = dag->node_rows * WIDTH, next_z = dag->sum_rows * WIDTH;
     const float *nodes = nodes_of(dag, tile, age - steps), *sums = sums_of(dag, tile, age - steps);
@@ -188,7 +188,7 @@ INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
                  sums_of(dag, tile, before), age > 0);
     age++;
     if (!dag->gains && age == dag->history) {
-        settle_tile(dag, tile, age);
+        hebbian_dag_due(dag, tile, age);
         age = 0;
     }
     if (PART == 0)
@@ -196,15 +196,5 @@ INLINE void hebbian_dag_advance(const hebbian_dag *dag, int64_t tile)
 }
 
 NETWORK(hebbian_dag, net->sizes[0], net->sizes[net->layers] - 1)
-
-/* Bring the traces of a tile up to date. */
-INLINE void hebbian_dag_settle(const hebbian_dag *dag, int64_t tile)
-{
-    int64_t *age = dag->age + tile * (WIDTH / LANES) + LANE;
-    settle_tile(dag, tile, *age);
-    BARRIER();
-    if (PART == 0)
-        *age = 0;
-}
 
 SETTLES(hebbian_dag)

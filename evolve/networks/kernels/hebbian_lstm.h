@@ -155,7 +155,7 @@ INLINE void hebbian_lstm_advance(const hebbian_lstm *net, int64_t tile)
 NETWORK(hebbian_lstm, net->observations, net->actions)
 
 /* Make the update of a tile that is due after `age` steps. */
-INLINE void settle_lstm_tile(const hebbian_lstm *net, int64_t tile, int64_t age)
+INLINE void hebbian_lstm_due(const hebbian_lstm *net, int64_t tile, int64_t age)
 {
     const int64_t O = net->observations, H = net->num_cells;
     const lstm_nodes before = lstm_nodes_of(net, tile, age + 1);
@@ -166,16 +166,6 @@ INLINE void settle_lstm_tile(const hebbian_lstm *net, int64_t tile, int64_t age)
             const float *gate = before.gates + (row / (O + H) * H + k) * WIDTH;
             lstm_update(net->traces + at, net->left + at, m, before.x + row % (O + H) * WIDTH, gate, net->update_limit);
         }
-}
-
-/* Bring the traces of a tile up to date. */
-INLINE void hebbian_lstm_settle(const hebbian_lstm *net, int64_t tile)
-{
-    int64_t *age = net->age + tile * (WIDTH / LANES) + LANE;
-    settle_lstm_tile(net, tile, *age);
-    BARRIER();
-    if (PART == 0)
-        *age = 0;
 }
 
 SETTLES(hebbian_lstm)

@@ -16,9 +16,20 @@
 #define NOTHING_WAITS(name) \
     INLINE void name##_settle(const name *net, int64_t tile) {}
 
+/* Bring the traces of a tile up to date: make what NAME_due makes of the updates of its last steps. */
+#define TILE_SETTLE(name)                                                                                              \
+    INLINE void name##_settle(const name *net, int64_t tile)                                                           \
+    {                                                                                                                  \
+        int64_t *age = net->age + tile * (WIDTH / LANES) + LANE;                                                       \
+        name##_due(net, tile, *age);                                                                                   \
+        BARRIER();                                                                                                     \
+        if (PART == 0)                                                                                                 \
+            *age = 0;                                                                                                  \
+    }
+
 #ifdef __CUDACC__
 #define NETWORK(name, O, A) TILE_STEP(name, O, A)
-#define SETTLES(name)
+#define SETTLES(name) TILE_SETTLE(name)
 #else
 /* The functions of a network on a CPU; the first advances `slots` slots, observations [slots, O] -> actions [slots, A]. */
 #define NETWORK(name, O, A)                                                                                            \
@@ -40,6 +51,7 @@
     }
 /* Bring the traces of tiles up to date. */
 #define SETTLES(name)                                                                                                  \
+    TILE_SETTLE(name)                                                                                                  \
     DISPATCH void evolve_##name##_settle(const name *net, const int64_t *tiles, int64_t count)                         \
     {                                                                                                                  \
         for (int64_t i = 0; i < count; i++)                                                                            \
