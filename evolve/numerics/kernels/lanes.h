@@ -28,6 +28,7 @@ typedef unsigned long long uint64_t;
 #define INLINE __device__ static __forceinline__
 #define RESTRICT __restrict__
 #define HIGH_WORD(a, b) __umul64hi(a, b)
+#define AS_VECTORS
 #else
 #include <math.h>
 #include <stdint.h>
@@ -51,8 +52,18 @@ typedef unsigned long long uint64_t;
 #define DISPATCH
 #endif
 
+#if defined(__clang__)
+#define AS_VECTORS
+#else
+/* gcc would write such a loop out before it looks for vectors, and then find few. */
+#define AS_VECTORS _Pragma("GCC unroll 1")
+#endif
+
 int evolve_lanes(void) { return LANES; }
 #endif
+
+/* For each lane t. */
+#define FOR_LANES AS_VECTORS for (int t = 0; t < LANES; t++)
 
 /* The place of a tile's first row for the caller, in an array of `rows` rows per tile. */
 #define TILE(tile, rows) ((tile) * (rows) * WIDTH + LANE)
