@@ -18,8 +18,10 @@ from evolve.shapes import Bool, Float32, Float64, Int64
 StreamsKey = tuple[int, Purpose | str, int]
 
 
-def around(centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams: Int64) -> Float32:
-    """Return [n, W]: row i is centre + steps[i] · the deviates of stream streams[i]; 0 where the mask is False.
+def around(
+    centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams: Int64, scale: Float64 | None = None
+) -> Float32:
+    """Return [n, W]: row i is centre + steps[i] · scale · the deviates of stream streams[i]; 0 where the mask is False.
 
     Args:
         centre: [W].
@@ -27,16 +29,49 @@ def around(centre: Float64, mask: Bool, steps: Float64, key: StreamsKey, streams
         steps: [n].
         key: That of the streams.
         streams: [n], their numbers. Neighbours with the same one, as on both sides of a centre, share its deviates.
+        scale: [W], by default 1.
     """
     rows = np.empty((len(streams), len(centre)), np.float32)
     if native.available():
         arrays = *map(np.ascontiguousarray, (centre, mask, philox_keys(*key, streams), steps)), rows
-        _around()(*(array.ctypes.data for array in arrays), *rows.shape)
+        scales = None if scale is None else np.ascontiguousarray(scale)
+        addresses = (array.ctypes.data for array in arrays)
+        _around()(*addresses, *rows.shape, None if scales is None else scales.ctypes.data)
         return rows
     for row, step, stream in zip(rows, steps, streams, strict=True):
-        row[:] = centre + step * normal_rows(*key, stream[None], len(centre))[0].astype(np.float64)
+        row[:] = centre + step * _scaled(key, stream, scale, 0, len(centre))
     rows[:, ~mask] = 0
     return rows
+
+
+def moments_around(
+    centre: Float64, scale: Float64, steps: Float64, key: StreamsKey, streams: Int64, shares: Float64, first: int
+) -> Float64:
+    """Return [n, 2]: the sums over all rows i, in their order, of shares[i] · d and of shares[i] · d².
+
+    d is what lies between the centre and row i of `around`: centre + steps[i] · scale · deviates, as float32, - centre.
+
+    Args:
+        centre: [n].
+        scale: [n].
+        steps: One for each row.
+        key: That of the streams.
+        streams: Their numbers, one for each row. Neighbours with the same one share its deviates.
+        shares: One for each row.
+        first: The place in each stream of the first deviate.
+    """
+    if native.available():
+        moments = np.empty((len(centre), 2))
+        arrays = *map(np.ascontiguousarray, (centre, scale, philox_keys(*key, streams), steps, shares)), moments
+        _moments_around()(*(array.ctypes.data for array in arrays), first, len(centre), len(streams))
+        return moments
+    sums = np.zeros((2, len(centre)))
+    for step, stream, share in zip(steps, streams, shares, strict=True):
+        moved = (centre + step * _scaled(key, stream, scale, first, len(centre))).astype(np.float32)
+        d = moved.astype(np.float64) - centre
+        sums[0] += share * d
+        sums[1] += share * (d * d)
+    return np.ascontiguousarray(sums.T)
 
 
 def difference_sums(centre: Float64, step: float, key: StreamsKey, shares: Float64, first: int) -> Float64:
@@ -77,9 +112,21 @@ def add_noise(weights: Float32, mask: Bool, scale: float, key: StreamsKey, strea
     weights[~mask] = 0
 
 
+def _scaled(key: StreamsKey, stream: Any, scale: Float64 | None, first: int, n: int) -> Float64:
+    """Return [n]: the deviates of a stream from number `first` on, times their scale [n]."""
+    noise = normal_rows(*key, stream[None], first + n, first)[0].astype(np.float64)
+    scaled: Float64 = noise if scale is None else scale * noise
+    return scaled
+
+
 @cache
 def _around() -> Any:
-    return native.bind("around", [ADDRESS] * 5 + [INT64] * 2)
+    return native.bind("around", [ADDRESS] * 5 + [INT64] * 2 + [ADDRESS])
+
+
+@cache
+def _moments_around() -> Any:
+    return native.bind("moments_around", [ADDRESS] * 6 + [INT64] * 3)
 
 
 @cache

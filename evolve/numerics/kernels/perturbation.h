@@ -1,11 +1,20 @@
 /* Weights moved by the normal deviates of keyed streams, in one pass over memory, on a CPU; perturbation.py is their
  * definition. Each stream has a key of two words. */
 
-/* Rows [n, W]: the centre [W] plus steps[i] times the deviates of keys[i], 0 where the mask [W] is. */
+/* Deviates times their scale, if there is one. */
+INLINE void scaled(const float *noise, const double *scale, double *moves, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        moves[k] = scale ? scale[k] * noise[k] : noise[k];
+}
+
+/* Rows [n, W]: the centre [W] plus steps[i] times the deviates of keys[i], 0 where the mask [W] is. Deviates are multiplied
+ * by the scale [W] first, if there is one. */
 DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uint64_t *keys, const double *steps,
-                            float *rows, int64_t n, int64_t W)
+                            float *rows, int64_t n, int64_t W, const double *scale)
 {
     float noise[AT_ONCE];
+    double moves[AT_ONCE];
     for (int64_t row = 0, next; row < n; row = next) {
         const uint64_t *key = keys + 2 * row;
         for (next = row + 1; next < n && keys[2 * next] == key[0] && keys[2 * next + 1] == key[1]; next++)
@@ -13,11 +22,42 @@ DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uin
         FOR_PARTS(0, W)
         {
             normal_part(key, i, noise, part);
+            scaled(noise, scale ? scale + i : NULL, moves, part);
             for (int64_t same = row; same < next; same++)
                 for (int64_t k = 0; k < part; k++) {
-                    float moved = (float)(centre[i + k] + steps[same] * noise[k]);
+                    float moved = (float)(centre[i + k] + steps[same] * moves[k]);
                     rows[same * W + i + k] = mask[i + k] ? moved : 0.0f;
                 }
+        }
+    }
+}
+
+/* Moments [n, 2] of rows around the centre: the sums, over all rows and in their order, of their share times d, and of their
+ * share times d squared. d is what lies between the centre and the row, as a float; the deviates of row i are those of
+ * keys[i] from number `start` on. */
+DISPATCH void evolve_moments_around(const double *centre, const double *scale, const uint64_t *keys, const double *steps,
+                                    const double *shares, double *moments, int64_t start, int64_t n, int64_t rows)
+{
+    float noise[AT_ONCE];
+    double moves[AT_ONCE];
+    FOR_PARTS(0, n)
+    {
+        double first[AT_ONCE] = {0}, second[AT_ONCE] = {0};
+        for (int64_t row = 0; row < rows; row++) {
+            const uint64_t *key = keys + 2 * row;
+            if (!row || key[0] != key[-2] || key[1] != key[-1]) {
+                normal_part(key, start + i, noise, part);
+                scaled(noise, scale + i, moves, part);
+            }
+            for (int64_t k = 0; k < part; k++) {
+                double d = (double)(float)(centre[i + k] + steps[row] * moves[k]) - centre[i + k];
+                first[k] = first[k] + shares[row] * d;
+                second[k] = second[k] + shares[row] * (d * d);
+            }
+        }
+        for (int64_t k = 0; k < part; k++) {
+            moments[2 * (i + k)] = first[k];
+            moments[2 * (i + k) + 1] = second[k];
         }
     }
 }
