@@ -29,6 +29,7 @@ from evolve.strategies.strategy import (
     initial_genomes,
     is_made_anywhere,
     ranking,
+    sums_shape,
     wanted_traces,
 )
 from evolve.strategies.umda import Umda, UmdaOptions
@@ -49,6 +50,7 @@ __all__ = [
     "portable",
     "ranking",
     "shared_mask",
+    "sums_shape",
     "wanted_traces",
 ]
 

@@ -31,7 +31,7 @@ class Results:
     fitness: [P] float64, higher is better, NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the same averaged over all candidates, for strategies that need no more; by default not known.
-    sums: [W], what the strategy's `sums` returned, its columns computed anywhere; by default not known.
+    sums: [W], or [W, k], what the strategy's `sums` returned, its columns computed anywhere; by default not known.
 
     Raises ValueError for other shapes or types.
     """
@@ -64,7 +64,8 @@ class Strategy(Protocol[State]):
       By default it is "none" for a layout without traces, else "each";
     - a method `sums(state, generation, fitness, columns) -> [n]`: some columns of what `tell` adds up over candidates.
       `columns` is a slice of range(W). Each rank computes some of them, for all candidates; as a column depends on no
-      other one, the bits are the same however they are shared out. `tell` finds all of them in `results.sums`.
+      other one, the bits are the same however they are shared out. `tell` finds all of them in `results.sums`;
+    - an attribute `sums_per_weight` = k, where there are k sums of each weight: `sums` returns [n, k] then.
     """
 
     portable: ClassVar[bool]
@@ -137,6 +138,12 @@ def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "
     """Return whose traces a strategy needs in `tell`, where an episode leaves T of them."""
     wanted: Literal["each", "mean", "none"] = getattr(strategy, "traces", "each") if num_traces else "none"
     return wanted
+
+
+def sums_shape(strategy: Strategy[Any]) -> tuple[int, ...]:
+    """Return (k,) for a strategy that adds up k numbers of each weight, () for one that adds up one."""
+    per_weight = getattr(strategy, "sums_per_weight", None)
+    return () if per_weight is None else (per_weight,)
 
 
 def takes_candidates(strategy: Strategy[Any]) -> bool:

@@ -21,7 +21,7 @@ from evolve.cluster.messages import frame_of, record_of
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
-from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, wanted_traces
+from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, sums_shape, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
 _FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
@@ -133,7 +133,7 @@ class SharedStrategy:
         self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums))
 
     def _add_up(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
-        """Return the sums [W] over all candidates, if the strategy has any; workers are sent all that they need."""
+        """Return the sums [W], or [W, k], over all candidates, if there are any; workers are sent what they need."""
         W = self._experiment.network.num_weights
         workers = self._coordinator.workers
         knowing = workers and self._coordinator.noted == (self._token, generation)
@@ -162,7 +162,7 @@ class SharedStrategy:
             if answer is None:  # no worker is left
                 parts.append((0, place, add_up(self.strategy, self.state, generation, fitness, place)))
             else:
-                parts.append((answer[0], place, answer[1].view(np.float64)))
+                parts.append((answer[0], place, sums_in(answer[1], self.strategy)))
         return parts
 
     def _alone(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
@@ -180,7 +180,7 @@ class StrategyReplica:
         """Hold no state: notes were missed."""
         self._held: HoldState | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
-        self._sums = np.zeros(0)
+        self._sums: Float64 = np.zeros(0)
         self._made_of: AskedGenomes[Any] | None = None
 
     def note(self, content: UInt8) -> None:
@@ -204,7 +204,7 @@ class StrategyReplica:
         place = slice(asked.start, asked.stop)
         of = self._candidates
         self._sums[place] = add_up(of.strategy, of.state, of.generation, asked.fitness, place)
-        return self._sums[place].view(np.uint8)
+        return self._sums[place].reshape(-1).view(np.uint8)
 
     def genomes(self) -> GenomeSource:
         """Return the candidates of the generation that is played. Raises RuntimeError where no state is held."""
@@ -225,7 +225,7 @@ class StrategyReplica:
         strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
         state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
         self._made_of = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
-        self._sums = np.zeros(network.num_weights if hasattr(strategy, "sums") else 0)
+        self._sums = np.zeros((network.num_weights if hasattr(strategy, "sums") else 0, *sums_shape(strategy)))
         self._held, self._arrays = None, {}
 
     def _tell(self, results: TellResults) -> None:
@@ -237,7 +237,12 @@ class StrategyReplica:
 
 
 def add_up(strategy: Any, state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
-    """Return the sums [n] of some columns, a few at a time."""
+    """Return the sums [n] or [n, k] of some columns, a few at a time."""
     starts = range(place.start, place.stop, _COLUMNS)
     parts = [slice(start, min(start + _COLUMNS, place.stop)) for start in starts]
     return np.concatenate([strategy.sums(state, generation, fitness, part) for part in parts])
+
+
+def sums_in(content: UInt8, strategy: Any) -> Float64:
+    """Return the sums [n] or [n, k] that an answer is."""
+    return content.view(np.float64).reshape(-1, *sums_shape(strategy))
