@@ -19,6 +19,7 @@ from evolve.genome import GenomeLayout
 from evolve.strategies.cma import Cma, CmaOptions, SepCma
 from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
+from evolve.strategies.pgpe import Pgpe, PgpeOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
 from evolve.strategies.strategy import (
@@ -61,6 +62,7 @@ STRATEGIES = Registry(
         "ga": (GaOptions, Ga),
         "umda": (UmdaOptions, Umda),
         "openai-es": (OpenAiEsOptions, OpenAiEs),
+        "pgpe": (PgpeOptions, Pgpe),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),
         "sep-cma-es": (CmaOptions, SepCma),

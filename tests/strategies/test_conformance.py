@@ -1,12 +1,19 @@
 """Every strategy of the registry keeps the contract."""
 
+import json
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import strategy_digests
+from conftest import environment
+from processors import MASKED, x86
 
 from evolve import networks, strategies
 from evolve.errors import InputError
+from evolve.numerics import native
 from evolve.strategies import AskedGenomes, Results, ranking
 
 VARIANTS = [
@@ -18,6 +25,8 @@ VARIANTS = [
     {"name": "openai-es", "sigma": 0.3, "sigma_decay": 0.9, "learning_rate_decay": 0.99, "weight_decay": 0.0},
     {"name": "openai-es", "pruning": 0.3, "pruning_generations": 4},
     {"name": "openai-es", "pruning": 0.3, "pruning_generations": 5, "pruning_by": "trace"},
+    {"name": "pgpe"},
+    {"name": "pgpe", "max_speed": 0.5, "initial_radius": 2.0, "sigma_learning_rate": 0.5},
     {"name": "cma-es"},
     {"name": "sep-cma-es", "sigma": 0.3},
     {"name": "umda"},
@@ -203,6 +212,21 @@ def test_the_mean_of_the_traces_is_enough_where_no_more_is_wanted(table):
     }
     whole, less = (made.to_arrays(made.tell(state, genomes, results)) for results in (all_of_them, reduced[wants]))
     assert all(np.array_equal(whole[name], less[name]) for name in whole)
+
+
+@pytest.mark.parametrize("backend", ["native", "arrays"])
+def test_portable_strategies_have_their_golden_digests(golden, monkeypatch, backend):
+    if backend == "arrays":
+        monkeypatch.setattr(native, "available", lambda: False)
+    elif not native.available():
+        pytest.skip("the native kernels were not built")
+    assert strategy_digests.all_digests() == golden["strategy_digests"]
+
+
+@x86
+def test_an_older_processor_agrees(golden):
+    words = [sys.executable, "-m", "strategy_digests"]
+    assert json.loads(subprocess.check_output(words, env=environment(**MASKED))) == golden["strategy_digests"]
 
 
 class NoGenomes:

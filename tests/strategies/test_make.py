@@ -16,6 +16,7 @@ FEW = {  # options that make 60 generations of 40 candidates enough for 10 numbe
     "cma-es": {"sigma": 0.3},
     "sep-cma-es": {"sigma": 0.3},
     "openai-es": {"sigma": 0.1, "learning_rate": 0.1},
+    "pgpe": {"max_speed": 0.2},
     "ga": {"weight_noise": 0.1},
     "prune": {"weight_noise": 0.1, "survivors": 3, "uniform_pruning": 0.0},
     "umda": {"weight_noise": 0.1, "min_probability": 0.0, "mask_noise": 0.0},

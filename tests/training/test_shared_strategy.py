@@ -22,13 +22,14 @@ P = 12
 STRATEGIES = {
     "openai-es": {"name": "openai-es"},
     "traces": {"name": "openai-es", "pruning": 0.5, "pruning_generations": 2, "pruning_by": "trace"},
+    "pgpe": {"name": "pgpe"},
     "ga": {"name": "ga", "parents": 3},
     "umda": {"name": "umda"},
     "random": {"name": "random"},
     "prune": {"name": "prune"},
     "sep-cma-es": {"name": "sep-cma-es"},
 }
-MADE_ANYWHERE = {"openai-es", "traces", "ga", "umda", "random"}  # and prune, where networks leave no traces
+MADE_ANYWHERE = {"openai-es", "traces", "pgpe", "ga", "umda", "random"}  # and prune, where networks leave no traces
 
 
 @pytest.fixture

@@ -1,0 +1,177 @@
+"""pgpe: policy gradients with parameter-based exploration, symmetric sampling, and ClipUp.
+
+Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling; Toklu, Liskowski & Srivastava,
+"ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer (`clip_up`),
+the centred ranks, the limit on what σ may change, and the usual settings. Every weight has a σ of its own. θ is an
+initial genome at first, and its mask is everybody's; σ is r/sqrt(C) at first, for C connections and the radius r. With
+n = floor(P/2) pairs and ε_i ~ N(0, σ²):
+
+    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; where P is odd, the last is θ itself, to be seen in the log
+    u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others
+    ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i
+    ∇σ           1/n Σ_i (u_2i + u_{2i+1})/2 (ε_i² - σ²)/σ; the mean of u, which is the baseline, is 0
+    θ            θ + v, v the velocity that ClipUp makes of ∇θ
+    σ            σ + α_σ ∇σ, α_σ the learning rate of σ; but no σ changes by more than a share of itself at once
+
+Both gradients are added up over candidates, from the weights w_c as they were evaluated: ∇θ is 1/2n Σ_c u_c (w_c - θ),
+and ∇σ is 1/2n Σ_c u_c (w_c - θ)²/σ, as Σ u = 0. θ, v and σ are float64. The champion is θ, so no candidate's lucky
+fitness can make it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.errors import InputError
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.numerics.perturbation import StreamsKey, around, moments_around
+from evolve.numerics.streams import Purpose
+from evolve.shapes import Bool, Float64, Int64
+from evolve.strategies.clip_up import clip_up
+from evolve.strategies.scored_genomes import stored_array
+from evolve.strategies.shaping import centred_ranks
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, need_weights
+
+_LARGEST = 1e6  # of a σ
+
+
+class PgpeOptions(Options):
+    """Settings of `[strategy]` for pgpe.
+
+    max_speed: v_max, how far the centre moves in a generation at most.
+    learning_rate: α, how long the step of a gradient is; by default half of max_speed.
+    momentum: μ, which share of the velocity stays from one generation to the next.
+    initial_radius: r, how far candidates are from the first centre, about; by default 15 times max_speed.
+    sigma_learning_rate: α_σ, of the standard deviations; with 0 they stay as they are.
+    max_sigma_change: the share of itself that a standard deviation changes by at most in a generation.
+    smallest_sigma: where standard deviations stop to fall.
+    """
+
+    max_speed: float = Field(0.15, gt=0, le=1e6)
+    learning_rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    momentum: float = Field(0.9, ge=0, lt=1)
+    initial_radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    sigma_learning_rate: float = Field(0.1, ge=0, le=1e6)
+    max_sigma_change: float = Field(0.2, gt=0, lt=1)
+    smallest_sigma: float = Field(1e-5, ge=1e-6, le=1e6)
+
+
+@dataclass(frozen=True)
+class PgpeState:
+    """θ, v and σ: [W] float64; θ and v are zero where the mask [W] is False."""
+
+    centre: Float64
+    velocity: Float64
+    sigma: Float64
+    mask: Bool
+
+
+def _first_sigma(options: PgpeOptions, connections: int) -> float:
+    """Return the σ that C connections have at first."""
+    radius = options.initial_radius or 15 * options.max_speed
+    return min(radius / math.sqrt(max(connections, 1)), _LARGEST)
+
+
+class Pgpe:
+    """The evolution strategy for P = `population` candidates of a layout."""
+
+    portable = True
+    shared_mask = True
+    traces = "none"
+    sums_per_weight = 2
+
+    def __init__(self, options: PgpeOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        self._options = options
+        self._learning_rate = options.learning_rate or options.max_speed / 2
+        self._W = layout.num_weights
+        self._P = population
+        self._pairs = population // 2
+        self._seed = seed
+        self._initial = initial_genomes(layout, seed, 0, range(1))
+
+    @staticmethod
+    def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, or a σ that could not fall."""
+        need_weights(layout, "pgpe")
+        first = _first_sigma(options, layout.num_weights)
+        if options.sigma_learning_rate and options.smallest_sigma >= first:
+            expected = f"below the first standard deviation, about {first:g}"
+            raise InputError("strategy.smallest_sigma", expected, options.smallest_sigma)
+
+    def start(self) -> PgpeState:
+        """Return the state before generation 0: θ is an initial genome."""
+        mask = self._initial.mask[0]
+        sigma = _first_sigma(self._options, int(np.count_nonzero(mask)))
+        centre = self._initial.weights[0].astype(np.float64)
+        return PgpeState(centre, np.zeros(self._W), np.full(self._W, sigma), mask)
+
+    def ask(self, state: PgpeState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: pairs on both sides of the centre, and the centre where P is odd."""
+        candidates = everyone(self._P, candidates)
+        key = self._key(generation)
+        weights = around(state.centre, state.mask, self._steps(candidates), key, candidates // 2, state.sigma)
+        return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
+
+    def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return [n, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in some columns, which depend on no others.
+
+        fitness: [P]. columns: a slice of range(W).
+        """
+        centre, sigma = state.centre[columns], state.sigma[columns]
+        paired = np.arange(2 * self._pairs)
+        u, key = self._shaped(fitness), self._key(generation)
+        total = moments_around(centre, sigma, self._steps(paired), key, paired // 2, u, first=columns.start)
+        return np.where(state.mask[columns, None], total, 0.0)
+
+    def tell(self, state: PgpeState, genomes: GenomeSource, results: Results) -> PgpeState:
+        """Move the centre along its gradient, and the standard deviations along theirs."""
+        o = self._options
+        check_population(genomes, results, self._P, self._W)
+        total = self._added_up(state, genomes, results.fitness) if results.sums is None else results.sums
+        total = total / (2 * self._pairs)
+        velocity = clip_up(state.velocity, total[:, 0], self._learning_rate, o.momentum, o.max_speed)
+        most = o.max_sigma_change * state.sigma
+        change = np.clip(o.sigma_learning_rate * (total[:, 1] / state.sigma), -most, most)
+        sigma = np.clip(state.sigma + change, o.smallest_sigma, _LARGEST)
+        return PgpeState(state.centre + velocity, velocity, sigma, state.mask)
+
+    def champion(self, state: PgpeState) -> Genomes:
+        """Return the centre."""
+        return pruned(state.centre[None].astype(np.float32), state.mask[None])
+
+    def to_arrays(self, state: PgpeState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        return dict(vars(state))
+
+    def from_arrays(self, arrays: Arrays) -> PgpeState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        found = {
+            name: stored_array(arrays, name, "W", np.float64, W=self._W) for name in ("centre", "velocity", "sigma")
+        }
+        return PgpeState(**found, mask=stored_array(arrays, "mask", "W", np.bool_, W=self._W))
+
+    def _key(self, generation: int) -> StreamsKey:
+        """Return the key of the streams of ε_i, which are numbered as pairs are."""
+        return self._seed, Purpose.WEIGHT_NOISE, generation
+
+    def _steps(self, candidates: Int64) -> Float64:
+        """Return [n]: on which side of the centre candidates are, 1 or -1; or 0, where the centre itself is."""
+        return np.where(candidates == 2 * self._pairs, 0.0, np.where(candidates % 2, -1.0, 1.0))
+
+    def _shaped(self, fitness: Float64) -> Float64:
+        """Return u [2n], for the fitness [P]."""
+        return centred_ranks(fitness[: 2 * self._pairs])
+
+    def _added_up(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
+        """Return what `sums` returns, of genomes at hand."""
+        total = np.zeros((self._W, 2))
+        for candidate, u in enumerate(self._shaped(fitness)):
+            d = genomes.take(np.array([candidate])).weights[0].astype(np.float64) - state.centre
+            total[:, 0] += u * d
+            total[:, 1] += u * (d * d)
+        return total

@@ -1,0 +1,43 @@
+"""Digests of what portable strategies ask for and hold, as tests/golden.json has them: `python -m strategy_digests`."""
+
+import hashlib
+import json
+
+import numpy as np
+
+from evolve import networks, strategies
+from evolve.numerics import ordered_sum
+from evolve.strategies import STRATEGIES, Results
+
+SETS = {
+    "pgpe": {"name": "pgpe", "sigma_learning_rate": 0.5},
+}
+P = 11
+GENERATIONS = 6
+
+
+def digest(table):
+    """Return the digest of the candidates of a few generations and of the states after them, on a sphere."""
+    network = networks.make({"name": "hebbian-dag", "hidden": [9], "init_sparsity": 0.2}, 20, 3)
+    strategy = strategies.from_table(table, network, P, 3)
+    state = strategy.start()
+    found = hashlib.sha256()
+    for generation in range(GENERATIONS):
+        genomes = strategy.ask(state, generation)
+        found.update(genomes.weights.tobytes())
+        found.update(genomes.mask.tobytes())
+        distances = genomes.weights.astype(np.float64) - 0.5
+        state = strategy.tell(state, genomes, Results(-ordered_sum(distances * distances)))
+        for _, array in sorted(strategy.to_arrays(state).items()):
+            found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def all_digests():
+    """Return the digest of each set of options."""
+    assert all(STRATEGIES.kind(table).portable for table in SETS.values())
+    return {name: digest(table) for name, table in SETS.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(all_digests(), indent=2))
