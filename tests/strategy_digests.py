@@ -11,6 +11,7 @@ from evolve.strategies import STRATEGIES, Results
 
 SETS = {
     "pgpe": {"name": "pgpe", "sigma_learning_rate": 0.5},
+    "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
 }
 P = 11
 GENERATIONS = 6

@@ -16,12 +16,13 @@ from typing import Any
 from evolve.config import Registry, Section
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout
-from evolve.strategies.cma import Cma, CmaOptions, SepCma
+from evolve.strategies.cma import Cma, CmaOptions
 from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.pgpe import Pgpe, PgpeOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
+from evolve.strategies.sep_cma import SepCma, SepCmaOptions
 from evolve.strategies.strategy import (
     AskedGenomes,
     Results,
@@ -65,7 +66,7 @@ STRATEGIES = Registry(
         "pgpe": (PgpeOptions, Pgpe),
         "prune": (PruneOptions, Prune),
         "random": (RandomOptions, Random),
-        "sep-cma-es": (CmaOptions, SepCma),
+        "sep-cma-es": (SepCmaOptions, SepCma),
     },
     Strategy,
     aliases={"mk2": "umda"},  # its name in runs of earlier versions

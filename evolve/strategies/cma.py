@@ -1,24 +1,22 @@
-"""cma-es and sep-cma-es: covariance matrix adaptation. Sole importer of cmaes, which comes with the extra `cma`.
+"""cma-es: covariance matrix adaptation. Sole importer of cmaes, which comes with the extra `cma`.
 
-Hansen, "The CMA Evolution Strategy: A Tutorial" (2016), and Ros & Hansen, "A Simple Modification in CMA-ES Achieving
-Linear Time and Space Complexity" (2008), whose covariance is a diagonal. Both search the n connections of an initial
-genome, which is the first mean m and whose mask all candidates share:
+Hansen, "The CMA Evolution Strategy: A Tutorial" (2016). It searches the n connections of an initial genome, which is
+the first mean m and whose mask all candidates share:
 
-    candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ; B is the identity for sep-cma-es
+    candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ
     update       cmaes gets the candidates in order of fitness, NaN last, and updates m, σ and C
 
 The champion is m: an average over many candidates of all generations, so a lucky fitness cannot make it. Weights are
 float32, so no standard deviation may fall below the distance to the next float32: candidates would be equal, fitness
 would be noise, and σ would follow it to zero or beyond all bounds. The learning rates of the covariance are limited to
-1 in sum; in cmaes those of the diagonal exceed it where P is much larger than n.
+1 in sum.
 
 The state is kept as plain arrays, from which an optimizer of cmaes is restored for each tell. cmaes has no public way
 for that, so parts of it are used that may change: `__getstate__` and `__setstate__`, what they hold (`_sigma`,
-`_p_sigma`, `_pc`, `_g`, `_C`, `_c_1d`), `_c1`, `_cmu` and `_eigen_decomposition`. A portable sep-cma-es of our own
-would need none of this, but would change results, so both stay on the library for now.
+`_p_sigma`, `_pc`, `_g`, `_c_1d`), `_c1`, `_cmu` and `_eigen_decomposition`.
 
 The library's arithmetic is not portable: eigenvectors and norms come from BLAS. On one kind of machine they repeat
-themselves as long as BLAS keeps to one thread, whatever the launcher allows.
+themselves as long as BLAS keeps to one thread, whatever the launcher allows. `sep-cma-es` is portable.
 """
 
 import math
@@ -38,27 +36,19 @@ from evolve.numerics.many_streams import normal_rows
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import (
-    Arrays,
-    Results,
-    check_population,
-    everyone,
-    initial_genomes,
-    need_weights,
-    ranking,
-)
+from evolve.strategies.searched_connections import searched_connections
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
 
-_FEWEST = 4  # candidates: with fewer, one parent only
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
 _MOST_CONNECTIONS = 2_000
-"""The largest n of cma-es."""
+"""The largest n."""
 _MOST_PRODUCTS = 2**28
-"""The largest P·n² of cma-es; cmaes holds as many float64 twice."""
+"""The largest P·n²; cmaes holds as many float64 twice."""
 
 
 class CmaOptions(Options):
-    """Settings of `[strategy]` for cma-es and sep-cma-es.
+    """Settings of `[strategy]` for cma-es.
 
     sigma: the first σ, the standard deviation of candidates around the mean.
     """
@@ -70,7 +60,7 @@ class CmaOptions(Options):
 class CmaState:
     """The state of cmaes, float64.
 
-    mean, p_sigma, p_c: [n], the mean and the evolution paths. covariance: [n], or its upper half, row by row.
+    mean, p_sigma, p_c: [n], the mean and the evolution paths. covariance: its upper half, row by row.
     progress: [2], σ and the number of completed generations.
     """
 
@@ -91,41 +81,36 @@ def _controller(threadpoolctl: Any) -> Any:
     return threadpoolctl.ThreadpoolController()
 
 
-class SepCma:
-    """Separable CMA-ES for P = `population` candidates of a layout."""
+class Cma:
+    """CMA-ES with a full covariance for P = `population` candidates of a layout."""
 
     portable = False
     shared_mask = True
     traces = "none"
-    _name = "sep-cma-es"
-    _kind = "SepCMA"
-    _covariance = "_C"
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._cmaes = _import("cmaes")
         self._threads = _controller(_import("threadpoolctl"))
-        if population < _FEWEST:
-            raise InputError("population", f"at least {_FEWEST} for {self._name}", population)
+        self._connections = searched_connections(layout, population, seed, "cma-es")
+        self._n = len(self._connections)
+        most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
+        if self._n > most:
+            expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
+            cure = 'Use strategy.name="sep-cma-es", whose covariance is a diagonal.'
+            raise InputError("strategy.name", expected, pluralize(self._n, "connection"), cure)
         self._options = options
         self._W = layout.num_weights
         self._P = population
         self._seed = seed
-        self._initial = initial_genomes(layout, seed, 0, range(1))
-        self._mask = self._initial.mask[0]
-        self._n = int(np.count_nonzero(self._mask))
-        if self._n < 2:
-            expected = f"genomes of at least 2 connections with {self._name}"
-            raise InputError("strategy.name", expected, pluralize(self._n, "connection"))
 
-    @classmethod
-    def validate(cls, _options: CmaOptions, layout: GenomeLayout) -> None:
+    @staticmethod
+    def validate(_options: CmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search."""
-        need_weights(layout, cls._name)
+        need_weights(layout, "cma-es")
 
     def start(self) -> CmaState:
         """Return the state before generation 0: the mean is an initial genome."""
-        mean = self._initial.weights[0, self._mask].astype(np.float64)
-        return self._state(self._optimizer(mean, self._options.sigma))
+        return self._state(self._optimizer(self._connections.weights(), self._options.sigma))
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
@@ -136,7 +121,7 @@ class SepCma:
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
         """Let cmaes adapt mean, step size and covariance: it wants all candidates at once."""
         check_population(genomes, results, self._P, self._W)
-        x = genomes.take(np.arange(self._P)).weights[:, self._mask].astype(np.float64)
+        x = genomes.take(np.arange(self._P)).weights[:, self._connections.places].astype(np.float64)
         with self._one_thread():
             optimizer = self._restored(state)
             order = ranking(results.fitness)
@@ -154,29 +139,27 @@ class SepCma:
     def from_arrays(self, arrays: Arrays) -> CmaState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         spelled = {"mean": "n", "p_sigma": "n", "p_c": "n", "covariance": "c", "progress": "2"}
-        sizes = {"n": self._n, "c": self._entries}
+        sizes = {"n": self._n, "c": self._n * (self._n + 1) // 2}
         return CmaState(*(stored_array(arrays, name, spelled[name], np.float64, **sizes) for name in spelled))
 
     @property
-    def _entries(self) -> int:
-        """How many numbers the covariance of a state has."""
-        return self._n
-
-    @property
     def _diagonal(self) -> Int64:
-        """[n]: where in them the diagonal is."""
-        return np.arange(self._n)
+        """[n]: where in the upper half of the covariance the diagonal is."""
+        rows = np.arange(self._n)
+        return rows * self._n - rows * (rows - 1) // 2
 
     def _shaped(self, state: CmaState, z: Float64) -> Float64:
         """Return B D z for each row of z [P, n]."""
-        shaped: Float64 = np.sqrt(state.covariance) * z
+        with self._one_thread():
+            B, D = self._restored(state)._eigen_decomposition()
+        shaped = np.zeros_like(z)
+        for column, scale, along in zip(np.ascontiguousarray(B.T), D, z.T, strict=True):
+            shaped += (scale * along)[:, None] * column
         return shaped
 
     def _genomes(self, x: Float64) -> Genomes:
         """Return the genomes of connections [N, n]."""
-        weights = np.zeros((len(x), self._W), np.float32)
-        weights[:, self._mask] = np.clip(x, -_LARGEST, _LARGEST)
-        return Genomes(weights, np.repeat(self._initial.mask, len(x), axis=0))
+        return self._connections.genomes(np.clip(x, -_LARGEST, _LARGEST).astype(np.float32))
 
     def _one_thread(self) -> AbstractContextManager[Any]:
         limited: AbstractContextManager[Any] = self._threads.limit(limits=1, user_api="blas")
@@ -184,57 +167,23 @@ class SepCma:
 
     def _optimizer(self, mean: Float64, sigma: float) -> Any:
         """Return a new optimizer of cmaes."""
-        optimizer = getattr(self._cmaes, self._kind)(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
+        optimizer = self._cmaes.CMA(mean=mean.copy(), sigma=sigma, population_size=self._P, seed=0)
         optimizer._cmu = min(optimizer._cmu, 1 - optimizer._c1)
         return optimizer
 
     def _restored(self, state: CmaState) -> Any:
         """Return an optimizer that continues from a state."""
-        sigma = float(state.progress[0])
+        optimizer = self._optimizer(state.mean, float(state.progress[0]))
         generations = int(state.progress[1])
-        optimizer = self._optimizer(state.mean, sigma)
-        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": generations, self._covariance: state.covariance}
+        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": generations, "_c_1d": state.covariance}
         optimizer.__setstate__(optimizer.__getstate__() | parts)
         return optimizer
 
     def _state(self, optimizer: Any) -> CmaState:
         """Return the state of an optimizer, its standard deviations kept above the resolution of float32."""
         parts = optimizer.__getstate__()
-        covariance = parts[self._covariance].copy()
+        covariance = parts["_c_1d"].copy()
         progress = np.array([max(parts["_sigma"], _SMALLEST), parts["_g"]], np.float64)
         resolution = np.spacing(np.minimum(np.abs(optimizer.mean), _LARGEST).astype(np.float32)) / progress[0]
         covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
         return CmaState(optimizer.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)
-
-
-class Cma(SepCma):
-    """CMA-ES with a full covariance for P = `population` candidates of a layout."""
-
-    _name = "cma-es"
-    _kind = "CMA"
-    _covariance = "_c_1d"
-
-    def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        super().__init__(options, layout, population, seed)
-        most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
-        if self._n > most:
-            expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
-            cure = 'Use strategy.name="sep-cma-es", whose covariance is a diagonal.'
-            raise InputError("strategy.name", expected, pluralize(self._n, "connection"), cure)
-
-    @property
-    def _entries(self) -> int:
-        return self._n * (self._n + 1) // 2
-
-    @property
-    def _diagonal(self) -> Int64:
-        rows = np.arange(self._n)
-        return rows * self._n - rows * (rows - 1) // 2
-
-    def _shaped(self, state: CmaState, z: Float64) -> Float64:
-        with self._one_thread():
-            B, D = self._restored(state)._eigen_decomposition()
-        shaped = np.zeros_like(z)
-        for column, scale, along in zip(np.ascontiguousarray(B.T), D, z.T, strict=True):
-            shaped += (scale * along)[:, None] * column
-        return shaped

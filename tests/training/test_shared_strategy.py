@@ -28,8 +28,17 @@ STRATEGIES = {
     "random": {"name": "random"},
     "prune": {"name": "prune"},
     "sep-cma-es": {"name": "sep-cma-es"},
+    "cma-es": {"name": "cma-es"},
 }
-MADE_ANYWHERE = {"openai-es", "traces", "pgpe", "ga", "umda", "random"}  # and prune, where networks leave no traces
+MADE_ANYWHERE = {
+    "openai-es",
+    "traces",
+    "pgpe",
+    "sep-cma-es",
+    "ga",
+    "umda",
+    "random",
+}  # and prune, where networks leave no traces
 
 
 @pytest.fixture

@@ -71,9 +71,9 @@ def test_two_configurations_are_both_played_here(call, verdict, runs):
 @pytest.mark.parametrize(
     ("strategy", "generation", "cpu", "cause"),
     [
-        ("sep-cma-es", 2, "another", "strategy"),
-        ("sep-cma-es", 2, None, "random stream"),  # on one machine the strategy repeats itself
-        ("sep-cma-es", 0, "another", "random stream"),  # no generation is complete yet
+        ("cma-es", 2, "another", "strategy"),
+        ("cma-es", 2, None, "random stream"),  # on one machine the strategy repeats itself
+        ("cma-es", 0, "another", "random stream"),  # no generation is complete yet
         ("openai-es", 2, "another", "random stream"),  # its arithmetic is ours
     ],
 )

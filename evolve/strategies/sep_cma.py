@@ -1,0 +1,234 @@
+"""sep-cma-es: covariance matrix adaptation with a diagonal covariance, in portable arithmetic.
+
+Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity" (2008), with the parameters
+of Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772). It searches the n connections of an
+initial genome, which is the first mean m and whose mask all candidates share. With C = 1 at first, mu = floor(P/2), x_i
+the i-th best candidate, NaN last, and all operations elementwise:
+
+    candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
+    w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
+    y            Σ_i w_i (x_i - m)/σ, and y² is short for Σ_i w_i ((x_i - m)/σ)²
+    m            m + σ y
+    p_σ          (1 - c_σ) p_σ + sqrt(c_σ (2 - c_σ) mu_eff) y/sqrt(C), c_σ = (mu_eff + 2)/(n + mu_eff + 3)
+    σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
+                 d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
+    h            1 where ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0
+    p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
+    C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
+                 c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
+
+c_1 + c_mu is 1 at most, which that formula exceeds where P is much larger than n. The sums over candidates go from the
+best to the mu-th, from the weights as they were evaluated. Weights are float32, so no standard deviation may fall below
+the distance to the next float32: candidates would be equal, fitness would be noise, and σ would follow it to zero or
+beyond all bounds. The champion is m: an average over many candidates of all generations, so a lucky fitness cannot make
+it. The exponential function is that of float32, which changes σ by less than 1e-7 of itself.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.numerics import exp, ordered_sum
+from evolve.numerics.lengths import length
+from evolve.numerics.perturbation import StreamsKey, around, moments_around
+from evolve.numerics.portable import log
+from evolve.numerics.streams import Purpose
+from evolve.shapes import Float64, Int64
+from evolve.strategies.scored_genomes import stored_array
+from evolve.strategies.searched_connections import searched_connections
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
+
+_LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
+_SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
+
+
+class SepCmaOptions(Options):
+    """Settings of `[strategy]` for sep-cma-es.
+
+    sigma: the first σ, the standard deviation of candidates around the mean.
+    """
+
+    sigma: float = Field(0.5, gt=0, le=1e6)
+
+
+@dataclass(frozen=True)
+class SepCmaState:
+    """m, p_σ, p_c and C: [n] float64; progress: [2] float64, σ and t, the number of completed generations."""
+
+    mean: Float64
+    p_sigma: Float64
+    p_c: Float64
+    covariance: Float64
+    progress: Float64
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """The parameters of the docstring above; weights: [mu]."""
+
+    weights: Float64
+    mu_eff: float
+    c_sigma: float
+    d_sigma: float
+    c_c: float
+    c_1: float
+    c_mu: float
+    chi: float
+
+
+def _rates(n: int, population: int) -> _Rates:
+    mu = population // 2
+    falling = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
+    weights = falling / ordered_sum(falling)
+    mu_eff = 1 / float(ordered_sum(weights * weights))
+    c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
+    c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
+    far = n + math.sqrt(2)
+    c_mu = 2 / mu_eff / (far * far) + (1 - 1 / mu_eff) * min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
+    return _Rates(
+        weights,
+        mu_eff,
+        c_sigma,
+        d_sigma=1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma,
+        c_c=4 / (n + 4),
+        c_1=c_1,
+        c_mu=min((n + 2) / 3 * c_mu, 1 - c_1),
+        chi=math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)),
+    )
+
+
+class SepCma:
+    """Separable CMA-ES for P = `population` candidates of a layout."""
+
+    portable = True
+    shared_mask = True
+    traces = "none"
+    sums_per_weight = 2
+
+    def __init__(self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        self._connections = searched_connections(layout, population, seed, "sep-cma-es")
+        self._n = len(self._connections)
+        self._rates = _rates(self._n, population)
+        self._options = options
+        self._W = layout.num_weights
+        self._P = population
+        self._seed = seed
+
+    @staticmethod
+    def validate(_options: SepCmaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search."""
+        need_weights(layout, "sep-cma-es")
+
+    def start(self) -> SepCmaState:
+        """Return the state before generation 0: the mean is an initial genome."""
+        zeros = np.zeros(self._n)
+        progress = np.array([self._options.sigma, 0.0])
+        return _bounded(SepCmaState(self._connections.weights(), zeros, zeros, np.ones(self._n), progress))
+
+    def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates, drawn around the mean."""
+        candidates = everyone(self._P, candidates)
+        steps = np.full(len(candidates), state.progress[0])
+        every = np.ones(self._n, np.bool_)
+        deviations = np.sqrt(state.covariance)
+        return self._connections.genomes(
+            around(state.mean, every, steps, self._key(generation), candidates, deviations)
+        )
+
+    def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return [n, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in some columns, which depend on no others.
+
+        fitness: [P]. columns: a slice of range(W); those without a connection have 0.
+        """
+        there, which = self._connections.within(columns)
+        best = self._best(fitness)
+        total = np.zeros((columns.stop - columns.start, 2))
+        total[there] = moments_around(
+            state.mean[which],
+            np.sqrt(state.covariance[which]),
+            np.full(len(best), state.progress[0]),
+            self._key(generation),
+            best,
+            self._rates.weights,
+            first=which.start,
+        )
+        return total
+
+    def tell(self, state: SepCmaState, genomes: GenomeSource, results: Results) -> SepCmaState:
+        """Adapt mean, step size and covariance."""
+        check_population(genomes, results, self._P, self._W)
+        if results.sums is None:
+            moved, squares = self._added_up(state, genomes, results.fitness).T
+        else:
+            moved, squares = results.sums[self._connections.places].T
+        r = self._rates
+        sigma, generations = float(state.progress[0]), int(state.progress[1]) + 1
+        y = moved / sigma
+        towards = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
+        p_sigma = (1 - r.c_sigma) * state.p_sigma + towards
+        ratio = length(p_sigma) / r.chi
+        usual = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
+        h = 1.0 if ratio / usual < 1.4 + 2 / (self._n + 1) else 0.0
+        p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
+        kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
+        covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
+        factor = exp(np.array([r.c_sigma / r.d_sigma * (ratio - 1)], np.float32))[0]
+        progress = np.array([sigma * float(factor), generations], np.float64)
+        return _bounded(SepCmaState(state.mean + moved, p_sigma, p_c, covariance, progress))
+
+    def champion(self, state: SepCmaState) -> Genomes:
+        """Return the mean."""
+        return self._connections.genomes(state.mean[None].astype(np.float32))
+
+    def to_arrays(self, state: SepCmaState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        return dict(vars(state))
+
+    def from_arrays(self, arrays: Arrays) -> SepCmaState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        spelled = {"mean": "n", "p_sigma": "n", "p_c": "n", "covariance": "n", "progress": "2"}
+        return SepCmaState(*(stored_array(arrays, name, spelled[name], np.float64, n=self._n) for name in spelled))
+
+    def _key(self, generation: int) -> StreamsKey:
+        """Return the key of the streams of z, which are numbered as candidates are."""
+        return self._seed, Purpose.WEIGHT_NOISE, generation
+
+    def _best(self, fitness: Float64) -> Int64:
+        """Return [mu]: the best candidates, best first."""
+        return ranking(fitness)[: len(self._rates.weights)]
+
+    def _added_up(self, state: SepCmaState, genomes: GenomeSource, fitness: Float64) -> Float64:
+        """Return [n, 2]: what `sums` returns where there are connections, of genomes at hand."""
+        total = np.zeros((self._n, 2))
+        for candidate, weight in zip(self._best(fitness), self._rates.weights, strict=True):
+            d = genomes.take(candidate[None]).weights[0, self._connections.places].astype(np.float64) - state.mean
+            total[:, 0] += weight * d
+            total[:, 1] += weight * (d * d)
+        return total
+
+
+def _bounded(state: SepCmaState) -> SepCmaState:
+    """Return a state, its standard deviations above the resolution of float32, and all candidates finite."""
+    mean = np.clip(state.mean, -_LARGEST, _LARGEST)
+    sigma = min(max(float(state.progress[0]), _SMALLEST), _LARGEST)
+    least = np.spacing(np.abs(mean).astype(np.float32)) / sigma
+    most = _LARGEST / sigma
+    covariance = np.clip(state.covariance, least * least, most * most)
+    return SepCmaState(mean, state.p_sigma, state.p_c, covariance, np.array([sigma, state.progress[1]]))
+
+
+def _power(x: float, exponent: int) -> float:
+    """Return x^exponent by squaring; `**` is libm's."""
+    power = 1.0
+    while exponent:
+        if exponent & 1:
+            power *= x
+        x *= x
+        exponent >>= 1
+    return power
