@@ -12,6 +12,8 @@ from evolve.strategies import STRATEGIES, Results
 SETS = {
     "pgpe": {"name": "pgpe", "sigma_learning_rate": 0.5},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
+    "restarts": {"name": "openai-es", "restart_after": 1},
+    "restarts anew": {"name": "pgpe", "restart_after": 1, "restart_from": "anew"},
 }
 P = 11
 GENERATIONS = 6

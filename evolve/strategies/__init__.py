@@ -22,6 +22,7 @@ from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.pgpe import Pgpe, PgpeOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.random_search import Random, RandomOptions
+from evolve.strategies.restarts import with_restarts
 from evolve.strategies.sep_cma import SepCma, SepCmaOptions
 from evolve.strategies.strategy import (
     AskedGenomes,
@@ -103,7 +104,8 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
     Raises:
         InputError: The table has a wrong name or option.
     """
-    strategy: Strategy[Any] = STRATEGIES.make(table, layout, population, seed)
+    choice = STRATEGIES.parse(table)
+    strategy: Strategy[Any] = with_restarts(STRATEGIES.make(choice, layout, population, seed), choice.options)
     return strategy
 
 

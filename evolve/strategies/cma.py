@@ -29,15 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evolve.config import Options, import_extra
+from evolve.config import import_extra
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.many_streams import normal_rows
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
+from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.searched_connections import searched_connections
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, other_weights, ranking
 
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -47,7 +48,7 @@ _MOST_PRODUCTS = 2**28
 """The largest P·n²; cmaes holds as many float64 twice."""
 
 
-class CmaOptions(Options):
+class CmaOptions(RestartOptions):
     """Settings of `[strategy]` for cma-es.
 
     sigma: the first σ, the standard deviation of candidates around the mean.
@@ -99,18 +100,27 @@ class Cma:
             cure = 'Use strategy.name="sep-cma-es", whose covariance is a diagonal.'
             raise InputError("strategy.name", expected, pluralize(self._n, "connection"), cure)
         self._options = options
+        self._layout = layout
         self._W = layout.num_weights
         self._P = population
         self._seed = seed
 
     @staticmethod
-    def validate(_options: CmaOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search."""
+    def validate(options: CmaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "cma-es")
+        validate_restarts(options)
 
     def start(self) -> CmaState:
         """Return the state before generation 0: the mean is an initial genome."""
-        return self._state(self._optimizer(self._connections.weights(), self._options.sigma))
+        return self._started(self._connections.initial)
+
+    def start_anew(self, generation: int) -> CmaState:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+        return self._started(other_weights(self._layout, self._seed, generation, self._connections.initial))
+
+    def _started(self, initial: Genomes) -> CmaState:
+        return self._state(self._optimizer(self._connections.weights(initial), self._options.sigma))
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""

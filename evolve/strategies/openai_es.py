@@ -30,22 +30,30 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import StreamsKey, around, difference_sums
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64, check_shape
+from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, need_weights
+from evolve.strategies.strategy import (
+    Arrays,
+    Results,
+    check_population,
+    everyone,
+    initial_genomes,
+    need_weights,
+    other_weights,
+)
 
 _EPSILON = 1e-8
 _AT_ONCE = 2**16  # numbers, so that they stay in a cache
 
 
-class OpenAiEsOptions(Options):
+class OpenAiEsOptions(RestartOptions):
     """Settings of `[strategy]` for openai-es.
 
     sigma: σ, the standard deviation of candidates around the centre.
@@ -112,6 +120,7 @@ class OpenAiEs:
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         _check(options, layout)
         self._options = options
+        self._layout = layout
         self._W = layout.num_weights
         self._blocks = layout.blocks
         self._P = population
@@ -128,6 +137,7 @@ class OpenAiEs:
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
         """Raise InputError for settings that have no effect, or make learning impossible."""
         need_weights(layout, "openai-es")
+        validate_restarts(options)
         if options.learning_rate * options.weight_decay >= 1:
             expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, for more takes all weights away"
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
@@ -139,10 +149,17 @@ class OpenAiEs:
 
     def start(self) -> OpenAiEsState:
         """Return the state before generation 0: θ is an initial genome."""
+        return self._started(self._initial)
+
+    def start_anew(self, generation: int) -> OpenAiEsState:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+        return self._started(other_weights(self._layout, self._seed, generation, self._initial))
+
+    def _started(self, initial: Genomes) -> OpenAiEsState:
         zeros = np.zeros(self._W)
-        centre = self._initial.weights[0].astype(np.float64)
+        centre = initial.weights[0].astype(np.float64)
         schedule = np.array([1.0, 1.0, self._options.sigma, self._options.learning_rate, 0.0])
-        return OpenAiEsState(centre, average=centre, m=zeros, v=zeros, schedule=schedule, mask=self._initial.mask[0])
+        return OpenAiEsState(centre, average=centre, m=zeros, v=zeros, schedule=schedule, mask=initial.mask[0])
 
     def ask(self, state: OpenAiEsState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre where P is odd."""

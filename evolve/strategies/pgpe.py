@@ -26,21 +26,29 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import StreamsKey, around, moments_around
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.clip_up import clip_up
+from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, need_weights
+from evolve.strategies.strategy import (
+    Arrays,
+    Results,
+    check_population,
+    everyone,
+    initial_genomes,
+    need_weights,
+    other_weights,
+)
 
 _LARGEST = 1e6  # of a σ
 
 
-class PgpeOptions(Options):
+class PgpeOptions(RestartOptions):
     """Settings of `[strategy]` for pgpe.
 
     max_speed: v_max, how far the centre moves in a generation at most.
@@ -88,6 +96,7 @@ class Pgpe:
     def __init__(self, options: PgpeOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._options = options
         self._learning_rate = options.learning_rate or options.max_speed / 2
+        self._layout = layout
         self._W = layout.num_weights
         self._P = population
         self._pairs = population // 2
@@ -98,6 +107,7 @@ class Pgpe:
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, or a σ that could not fall."""
         need_weights(layout, "pgpe")
+        validate_restarts(options)
         first = _first_sigma(options, layout.num_weights)
         if options.sigma_learning_rate and options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
@@ -105,9 +115,16 @@ class Pgpe:
 
     def start(self) -> PgpeState:
         """Return the state before generation 0: θ is an initial genome."""
-        mask = self._initial.mask[0]
+        return self._started(self._initial)
+
+    def start_anew(self, generation: int) -> PgpeState:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+        return self._started(other_weights(self._layout, self._seed, generation, self._initial))
+
+    def _started(self, initial: Genomes) -> PgpeState:
+        mask = initial.mask[0]
         sigma = _first_sigma(self._options, int(np.count_nonzero(mask)))
-        centre = self._initial.weights[0].astype(np.float64)
+        centre = initial.weights[0].astype(np.float64)
         return PgpeState(centre, np.zeros(self._W), np.full(self._W, sigma), mask)
 
     def ask(self, state: PgpeState, generation: int, candidates: Int64 | None = None) -> Genomes:

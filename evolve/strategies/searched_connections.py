@@ -25,9 +25,9 @@ class SearchedConnections:
     def __len__(self) -> int:
         return len(self.places)
 
-    def weights(self) -> Float64:
-        """Return [n]: those of the initial genome."""
-        weights: Float64 = self.initial.weights[0, self.places].astype(np.float64)
+    def weights(self, genome: Genomes) -> Float64:
+        """Return [n]: those of a genome (P = 1)."""
+        weights: Float64 = genome.weights[0, self.places].astype(np.float64)
         return weights
 
     def within(self, columns: slice) -> tuple[Int64, slice]:

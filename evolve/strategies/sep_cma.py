@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.lengths import length
@@ -40,15 +39,16 @@ from evolve.numerics.perturbation import StreamsKey, around, moments_around
 from evolve.numerics.portable import log
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
+from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.searched_connections import searched_connections
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, other_weights, ranking
 
 _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
 
 
-class SepCmaOptions(Options):
+class SepCmaOptions(RestartOptions):
     """Settings of `[strategy]` for sep-cma-es.
 
     sigma: the first σ, the standard deviation of candidates around the mean.
@@ -116,20 +116,29 @@ class SepCma:
         self._n = len(self._connections)
         self._rates = _rates(self._n, population)
         self._options = options
+        self._layout = layout
         self._W = layout.num_weights
         self._P = population
         self._seed = seed
 
     @staticmethod
-    def validate(_options: SepCmaOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search."""
+    def validate(options: SepCmaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "sep-cma-es")
+        validate_restarts(options)
 
     def start(self) -> SepCmaState:
         """Return the state before generation 0: the mean is an initial genome."""
-        zeros = np.zeros(self._n)
+        return self._started(self._connections.initial)
+
+    def start_anew(self, generation: int) -> SepCmaState:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+        return self._started(other_weights(self._layout, self._seed, generation, self._connections.initial))
+
+    def _started(self, initial: Genomes) -> SepCmaState:
+        mean, zeros = self._connections.weights(initial), np.zeros(self._n)
         progress = np.array([self._options.sigma, 0.0])
-        return _bounded(SepCmaState(self._connections.weights(), zeros, zeros, np.ones(self._n), progress))
+        return _bounded(SepCmaState(mean, zeros, zeros, np.ones(self._n), progress))
 
     def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, pruned
 from evolve.numerics.many_streams import Streams
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float32, Float64, Int64, check_shape
@@ -209,3 +209,12 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
     return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))
+
+
+def other_weights(layout: GenomeLayout, seed: int, generation: int, initial: Genomes) -> Genomes:
+    """Return another initial genome (P = 1) with the connections of a first one; one that it lacks has the weight 0.
+
+    generation: That of the key of its stream; above 0, for the first one is that of generation 0.
+    """
+    other = initial_genomes(layout, seed, generation, range(1))
+    return pruned(other.weights, initial.mask)

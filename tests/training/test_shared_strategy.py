@@ -29,12 +29,16 @@ STRATEGIES = {
     "prune": {"name": "prune"},
     "sep-cma-es": {"name": "sep-cma-es"},
     "cma-es": {"name": "cma-es"},
+    "restarts": {"name": "pgpe", "restart_after": 1},
+    "restarts anew": {"name": "sep-cma-es", "restart_after": 1, "restart_from": "anew"},
 }
 MADE_ANYWHERE = {
     "openai-es",
     "traces",
     "pgpe",
     "sep-cma-es",
+    "restarts",
+    "restarts anew",
     "ga",
     "umda",
     "random",

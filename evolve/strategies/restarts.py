@@ -1,0 +1,148 @@
+"""Restarts of an evolution strategy whose search has stalled: back to the best centre, or from anew.
+
+Ha's estool (2017) goes back to its best parameters after a stall; Auger & Hansen, "A Restart CMA Evolution Strategy
+with Increasing Population Size" (2005), begin anew, here with the population as it was. A generation's score is the
+mean fitness of its candidates, which estimates what an evolution strategy climbs: the expected fitness around its
+centre.
+
+    stall     `restart_after` generations in a row whose score is not above the best one since the last restart; since
+              the first generation, where the search goes back to the best
+    best      everything is again as it was before the generation with the best score. Random streams are keyed by
+              generation, so other candidates are drawn now
+    anew      the search begins with another initial genome, of the same connections; one that it lacks starts at 0
+
+The champion is that of the state before the generation with the best score, and not of the newest, which may have begun
+anew a moment ago. NaN and infinite fitness count as the smallest finite one.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from evolve.config import Options
+from evolve.errors import InputError
+from evolve.genome import Genomes, GenomeSource
+from evolve.numerics import ordered_sum
+from evolve.shapes import Float64, Int64
+from evolve.strategies.scored_genomes import stored_array
+from evolve.strategies.strategy import Arrays, Results, Strategy
+
+_BEST = "best_"
+
+
+class RestartOptions(Options):
+    """Settings of `[strategy]` that all evolution strategies share.
+
+    restart_after: after how many generations without progress in the mean fitness the search restarts; with 0, never.
+    restart_from: where from: the "best" centre so far, or "anew", from other initial weights.
+    """
+
+    restart_after: int = Field(0, ge=0)
+    restart_from: Literal["best", "anew"] = "best"
+
+
+class Restartable(Strategy[Any], Protocol):
+    """A strategy that can begin anew."""
+
+    def start_anew(self, generation: int) -> Any:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+
+
+@dataclass(frozen=True)
+class RestartState:
+    """The state of a strategy that restarts.
+
+    now: That of the strategy. best: The same before the generation with the best score.
+    record: [5] float64, the best score, the best one since the last restart, how many generations in a row were not
+        above that, the number of restarts, and of completed generations.
+    """
+
+    now: Any
+    best: Any
+    record: Float64
+
+
+class Restarting:
+    """An evolution strategy that restarts, see `RestartOptions`; it can do what the strategy can do."""
+
+    def __init__(self, strategy: Restartable, options: RestartOptions) -> None:
+        self._strategy = strategy
+        self._after = options.restart_after
+        self._anew = options.restart_from == "anew"
+        for name in ("portable", "shared_mask", "traces", "sums_per_weight"):
+            if hasattr(strategy, name):
+                setattr(self, name, getattr(strategy, name))
+        if hasattr(strategy, "sums"):
+            self.sums = self._sums
+
+    def start(self) -> RestartState:
+        """Return the state before generation 0."""
+        state = self._strategy.start()
+        return RestartState(state, state, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]))
+
+    def ask(self, state: RestartState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates."""
+        return self._strategy.ask(state.now, generation, candidates)
+
+    def tell(self, state: RestartState, genomes: GenomeSource, results: Results) -> RestartState:
+        """Take in a generation; after a stall, restart."""
+        now = self._strategy.tell(state.now, genomes, results)
+        score = _mean(results.fitness)
+        best = state.best
+        best_score, since_restart, stalled, restarts, generations = (float(value) for value in state.record)
+        stalled += 1
+        generations += 1
+        if score > best_score:
+            best, best_score = state.now, score
+        if score > since_restart:
+            since_restart, stalled = score, 0.0
+        if stalled >= self._after:
+            now = self._strategy.start_anew(int(generations)) if self._anew else best
+            since_restart = -np.inf if self._anew else best_score
+            stalled = 0.0
+            restarts += 1
+        return RestartState(now, best, np.array([best_score, since_restart, stalled, restarts, generations]))
+
+    def champion(self, state: RestartState) -> Genomes:
+        """Return the champion of the best state so far."""
+        return self._strategy.champion(state.best)
+
+    def to_arrays(self, state: RestartState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        best = {f"{_BEST}{name}": array for name, array in self._strategy.to_arrays(state.best).items()}
+        return self._strategy.to_arrays(state.now) | best | {"restarts": state.record}
+
+    def from_arrays(self, arrays: Arrays) -> RestartState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        best = {name.removeprefix(_BEST): array for name, array in arrays.items() if name.startswith(_BEST)}
+        record = stored_array(arrays, "restarts", "5", np.float64)
+        return RestartState(self._strategy.from_arrays(arrays), self._strategy.from_arrays(best), record)
+
+    def _sums(self, state: RestartState, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return some columns of what the strategy adds up."""
+        sums: Float64 = self._strategy.sums(state.now, generation, fitness, columns)  # type: ignore[attr-defined]
+        return sums
+
+
+def with_restarts(strategy: Any, options: Options) -> Any:
+    """Return a strategy that restarts as its options say; the strategy itself, where they say nothing of it."""
+    if isinstance(options, RestartOptions) and options.restart_after:
+        return Restarting(strategy, options)
+    return strategy
+
+
+def validate_restarts(options: RestartOptions) -> None:
+    """Raise InputError where it is said from what to restart, but not when."""
+    if options.restart_from != "best" and not options.restart_after:
+        raise InputError("strategy.restart_after", f"1 or more, to restart from {options.restart_from}", 0)
+
+
+def _mean(fitness: Float64) -> float:
+    """Return the mean of [P], with the smallest finite fitness in place of what is not finite; -∞ of nothing finite."""
+    finite = np.isfinite(fitness)
+    if not finite.any():
+        return -np.inf
+    return float(ordered_sum(np.where(finite, fitness, fitness[finite].min()))) / len(fitness)

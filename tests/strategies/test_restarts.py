@@ -1,0 +1,139 @@
+"""Restarts: after which generations, to what, and who is the champion."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve import networks, store, strategies
+from evolve.errors import InputError
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import STRATEGIES, Results
+from evolve.strategies.restarts import Restarting
+
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
+P = 8
+ES = ["openai-es", "pgpe", "sep-cma-es", "cma-es"]
+
+
+def made(name="pgpe", **options):
+    return strategies.from_table({"name": name} | options, NETWORK, P, 5)
+
+
+def tell(strategy, state, generation, score):
+    """Return the state after a generation whose fitness has a mean."""
+    fitness = np.arange(P) - (P - 1) / 2 + score
+    return strategy.tell(state, strategy.ask(state, generation), Results(fitness))
+
+
+def equal(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(other).values(), strict=True))
+
+
+@pytest.mark.parametrize("name", ES)
+def test_without_restarts_a_strategy_is_itself(name):
+    assert not isinstance(made(name), Restarting)
+    assert isinstance(made(name, restart_after=1), Restarting)
+
+
+@pytest.mark.parametrize("name", ES)
+def test_after_a_stall_it_goes_back_to_before_the_best_generation(name):
+    strategy = made(name, restart_after=3)
+    state, states = strategy.start(), []
+    for generation, score in enumerate([1.0, 2.0, 1.5, 2.0, 0.0]):
+        states.append(state)
+        state = tell(strategy, state, generation, score)
+    assert state.record.tolist() == [2.0, 2.0, 0.0, 1.0, 5.0]
+    assert equal(state.now, states[1].now)
+    there = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
+    asked, before = (strategy.ask(state, generation).weights[:, there] for generation in (5, 1))
+    assert not (asked == before).any(axis=0).all()  # other candidates around it
+    assert np.array_equal(strategy.champion(state).weights, made(name).champion(states[1].now).weights)
+
+
+@pytest.mark.parametrize("name", ES)
+def test_after_a_stall_it_begins_anew(name):
+    strategy, inner = made(name, restart_after=2, restart_from="anew"), made(name)
+    state, states = strategy.start(), []
+    for generation, score in enumerate([5.0, 4.0, 3.0]):
+        states.append(state)
+        state = tell(strategy, state, generation, score)
+    assert state.record.tolist() == [5.0, -np.inf, 0.0, 1.0, 3.0]
+    first, other = (NETWORK.init(Stream(5, Purpose.INIT, generation, 0)) for generation in (0, 3))
+    began = inner.champion(state.now)  # the centre
+    assert not np.array_equal(first.mask, other.mask)
+    assert np.array_equal(began.mask, first.mask)
+    assert np.array_equal(began.weights, np.where(first.mask, other.weights, 0))
+    arrays, fresh = inner.to_arrays(state.now), inner.to_arrays(inner.start())
+    same = [array for array in arrays if array not in ("centre", "average", "mean")]
+    assert all(np.array_equal(arrays[array], fresh[array]) for array in same)
+    state = tell(strategy, state, 3, 1.0)  # a new search is compared with itself alone
+    assert state.record.tolist() == [5.0, 1.0, 0.0, 1.0, 4.0]
+    assert np.array_equal(strategy.champion(state).weights, inner.champion(states[0].now).weights)
+    better = tell(strategy, state, 4, 6.0)
+    assert better.record.tolist() == [6.0, 6.0, 0.0, 1.0, 5.0]
+    assert np.array_equal(strategy.champion(better).weights, inner.champion(state.now).weights)
+
+
+def by_hand(scores, after, anew):
+    """Return the record after so many scores."""
+    best = own = -np.inf
+    waited = restarts = 0
+    for score in scores:
+        best, waited = max(best, score), 0 if score > own else waited + 1
+        own = max(own, score)
+        if waited == after:
+            own, waited, restarts = -np.inf if anew else best, 0, restarts + 1
+    return [best, own, waited, restarts, len(scores)]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=20), st.integers(1, 4), st.sampled_from(["best", "anew"]))
+def test_it_restarts_whenever_there_was_no_progress_for_so_long(scores, after, where):
+    strategy = made(restart_after=after, restart_from=where)
+    state = strategy.start()
+    for generation, score in enumerate(scores):
+        state = tell(strategy, state, generation, score)
+    assert state.record.tolist() == by_hand(scores, after, where == "anew")
+
+
+@pytest.mark.parametrize(
+    ("fitness", "score"),
+    [
+        ([1.0, 2.0, 3.0, 6.0], 3.0),
+        ([np.nan, 2.0, -np.inf, 6.0], 3.0),  # the worst finite one in their place
+        ([np.inf, 2.0, 2.0, 2.0], 2.0),
+        ([np.nan, np.nan, np.nan, np.nan], -np.inf),
+    ],
+)
+def test_the_score_is_the_mean_of_what_is_finite(fitness, score):
+    strategy = strategies.from_table({"name": "pgpe", "restart_after": 3}, NETWORK, 4, 5)
+    state = strategy.start()
+    state = strategy.tell(state, strategy.ask(state, 0), Results(np.array(fitness)))
+    assert state.record[0] == score
+
+
+@pytest.mark.parametrize("name", ES)
+def test_to_say_from_where_but_not_when_is_refused(name):
+    with pytest.raises(InputError, match=r"strategy\.restart_after: expected 1 or more, to restart from anew, got 0"):
+        STRATEGIES.validate({"name": name, "restart_from": "anew"}, NETWORK)
+    STRATEGIES.validate({"name": name, "restart_from": "anew", "restart_after": 9}, NETWORK)
+
+
+@pytest.mark.parametrize("name", ["openai-es", "sep-cma-es"])
+def test_a_run_with_restarts_resumes_and_verifies(call, tmp_path, name):
+    words = ("-e", "Pendulum-v1", "--engine", "exact", "-p", 6, "-r", 1, "-d", 3, "-s", 4, "--strategy", name)
+    more = ("strategy.restart_after=1", "strategy.restart_from=anew", "held_out_episodes=2")
+    words += tuple(word for setting in more for word in ("--set", setting))
+    for done in (
+        call("run", *words, "-g", 8, "-o", "whole"),
+        call("run", *words, "-g", 5, "-o", "parts"),
+        call("run", *words, "-g", 8, "-o", "parts", "--resume"),
+    ):
+        assert done.code == 0, done.err
+    whole, parts = (store.read(store.path_of(tmp_path / at, 4)) for at in ("whole", "parts"))
+    assert whole.checkpoint["restarts"][3] > 1
+    assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
+    assert whole.held_out.returns.tolist() == parts.held_out.returns.tolist()
+    done = call("verify", parts.path, "--full")
+    assert done.code == 0, done.out + done.err
