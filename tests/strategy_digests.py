@@ -30,7 +30,8 @@ def digest(table):
         found.update(genomes.weights.tobytes())
         found.update(genomes.mask.tobytes())
         distances = genomes.weights.astype(np.float64) - 0.5
-        state = strategy.tell(state, genomes, Results(-ordered_sum(distances * distances)))
+        fitness = -ordered_sum(distances * distances) - 100.0 * (generation % 3)  # stalls, for those that restart then
+        state = strategy.tell(state, genomes, Results(fitness))
         for _, array in sorted(strategy.to_arrays(state).items()):
             found.update(array.tobytes())
     return found.hexdigest()
