@@ -1,4 +1,4 @@
-"""openai-es: a gradient estimated from antithetic pairs, followed by Adam.
+"""openai-es: a gradient estimated from antithetic pairs, followed by Adam, or by ClipUp.
 
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
 mirrored sampling and fitness shaping of its section 2; Kingma & Ba, "Adam" (2015), algorithm 1; Loshchilov & Hutter,
@@ -8,7 +8,8 @@ The centre θ is an initial genome at first, and its mask is everybody's. With n
     candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; where P is odd, the last is θ itself, to be seen in the log
     u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others
     g            1/(2nσ) Σ_i (u_2i - u_{2i+1}) ε_i
-    m, v         β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise
+    m, v         β1 m + (1 - β1) g and β2 v + (1 - β2) g², elementwise. With ClipUp (`clip_up`, its momentum is β1) m is
+                 its velocity, for which only the direction of g counts, and θ is θ + m - α λ θ
     θ            θ + α (m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8) - λ θ) after t generations, λ the weight decay; as a
                  part of g it would become steps of size α wherever fitness is flat. With `constant_weight_decay` λ is
                  times α_0/α, so that it takes the same share of θ in all generations, whatever becomes of α
@@ -24,7 +25,7 @@ pair to pair. The champion is θ̄, an exponential average of θ with weight `av
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import StreamsKey, around, difference_sums
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64, check_shape
+from evolve.strategies.clip_up import clip_up
 from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
@@ -59,11 +61,13 @@ class OpenAiEsOptions(RestartOptions):
     sigma: σ, the standard deviation of candidates around the centre.
     sigma_decay: what σ is multiplied by after a generation.
     smallest_sigma: where σ stops to fall.
-    learning_rate: α, Adam's step size.
+    optimizer: who makes steps of gradients: "adam", or "clipup", which trusts their direction only.
+    learning_rate: α, Adam's step size for each weight; or the length of a gradient's step of ClipUp, for all of them.
+    max_speed: how far ClipUp moves the centre in a generation at most; by default twice the learning rate.
     learning_rate_decay: what α is multiplied by after a generation.
     smallest_learning_rate: where α stops to fall.
     constant_generations: for how many generations σ and α stay as they are at first.
-    beta1: β1, the weight of the past in Adam's mean of gradients.
+    beta1: β1, the weight of the past in Adam's mean of gradients, or in ClipUp's velocity.
     beta2: β2, the weight of the past in Adam's mean of their squares.
     weight_decay: λ, the share of the centre that a step of size 1 would take away.
     constant_weight_decay: whether the centre loses the same share in all generations, whatever becomes of α.
@@ -76,7 +80,9 @@ class OpenAiEsOptions(RestartOptions):
     sigma: float = Field(0.1, ge=1e-6, le=1e6)
     sigma_decay: float = Field(1.0, gt=0, le=1)
     smallest_sigma: float = Field(0.01, ge=1e-6, le=1e6)
+    optimizer: Literal["adam", "clipup"] = "adam"
     learning_rate: float = Field(0.05, gt=0, le=1e6)
+    max_speed: Annotated[float, Field(gt=0, le=1e6)] | None = None
     learning_rate_decay: float = Field(1.0, gt=0, le=1)
     smallest_learning_rate: float = Field(0.001, ge=0, le=1e6)
     constant_generations: int = Field(0, ge=0)
@@ -141,6 +147,8 @@ class OpenAiEs:
         if options.learning_rate * options.weight_decay >= 1:
             expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, for more takes all weights away"
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
+        if options.max_speed is not None and options.optimizer != "clipup":
+            raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
         for name in ("sigma", "learning_rate"):
             start = getattr(options, name)
             least = getattr(options, f"smallest_{name}")
@@ -190,12 +198,18 @@ class OpenAiEs:
         power2 *= o.beta2
         decay = o.weight_decay * (o.learning_rate / rate if o.constant_weight_decay else 1)
         centre, average, m, v = (np.empty(self._W) for _ in range(4))
+        velocity = self._velocity(state, total, rate)
         for start in range(0, self._W, _AT_ONCE):
             to = slice(start, start + _AT_ONCE)
-            g = total[to] / (4 * self._pairs * sigma * sigma)
-            m[to] = o.beta1 * state.m[to] + (1 - o.beta1) * g
-            v[to] = o.beta2 * state.v[to] + (1 - o.beta2) * (g * g)
-            step = (m[to] / (1 - power1)) / (np.sqrt(v[to] / (1 - power2)) + _EPSILON)
+            if velocity is None:
+                g = total[to] / (4 * self._pairs * sigma * sigma)
+                m[to] = o.beta1 * state.m[to] + (1 - o.beta1) * g
+                v[to] = o.beta2 * state.v[to] + (1 - o.beta2) * (g * g)
+                step = (m[to] / (1 - power1)) / (np.sqrt(v[to] / (1 - power2)) + _EPSILON)
+            else:
+                m[to] = velocity[to]
+                v[to] = state.v[to]
+                step = velocity[to] / rate
             centre[to] = state.centre[to] + rate * (step - decay * state.centre[to])
             average[to] = o.averaging * state.average[to] + (1 - o.averaging) * centre[to]
         if generations >= o.constant_generations:
@@ -220,6 +234,13 @@ class OpenAiEs:
         spelled = {"centre": "W", "average": "W", "m": "W", "v": "W", "schedule": "5"}
         found = {name: stored_array(arrays, name, spelled[name], np.float64, W=self._W) for name in spelled}
         return OpenAiEsState(**found, mask=stored_array(arrays, "mask", "W", np.bool_, W=self._W))
+
+    def _velocity(self, state: OpenAiEsState, total: Float64, rate: float) -> Float64 | None:
+        """Return that of ClipUp [W], None for Adam. total: [W], of the gradient's direction."""
+        o = self._options
+        if o.optimizer == "adam":
+            return None
+        return clip_up(state.m, total, rate, o.beta1, o.max_speed or 2 * rate)
 
     def _prune(self, mask: Bool, centre: Float64, results: Results, generations: float) -> Bool:
         """Return the mask [W] after so many generations."""

@@ -109,6 +109,26 @@ def test_the_first_step_of_adam_is_the_learning_rate():
     assert moved == pytest.approx(0.03 * towards, rel=1e-6)
 
 
+def test_clip_up_takes_steps_of_one_length_along_the_gradient():
+    es = made(6, optimizer="clipup", learning_rate=0.3, max_speed=0.33, beta1=0.5, weight_decay=0.1, sigma=0.2)
+    state, velocity = es.start(), np.zeros(W)
+    draw = np.random.Generator(np.random.Philox(2))
+    speeds = []
+    for t in range(4):
+        fitness = draw.normal(size=6)
+        weights = es.ask(state, t).weights.astype(float)
+        u = centred_ranks(fitness)
+        g = ((u[::2] - u[1::2])[:, None] * (weights[::2] - weights[1::2])).sum(axis=0)
+        velocity = 0.5 * velocity + 0.3 * g / np.linalg.norm(g)
+        speeds.append(np.linalg.norm(velocity))
+        velocity *= min(1, 0.33 / speeds[-1])
+        after = tell(es, state, t, fitness)
+        assert after.centre == pytest.approx(state.centre + velocity - 0.3 * 0.1 * state.centre, rel=1e-9, abs=1e-12)
+        assert after.m == pytest.approx(velocity, rel=1e-9, abs=1e-12)
+        state = after
+    assert min(speeds) < 0.33 < max(speeds)
+
+
 def test_equal_fitness_moves_the_centre_by_weight_decay_only():
     still = made(8, weight_decay=0.0)
     assert np.array_equal(tell(still, still.start(), 0, [3.0] * 8).centre, still.start().centre)
@@ -246,6 +266,7 @@ def test_it_climbs_a_sphere():
     ("options", "message"),
     [
         ({"learning_rate": 1000.0, "weight_decay": 0.001}, r"weight_decay: expected below 1/learning_rate, 0\.001, "),
+        ({"max_speed": 0.3}, r"strategy.max_speed: expected none with the optimizer adam, got 0\.3"),
         ({"sigma": 0.005, "sigma_decay": 0.9}, r"smallest_sigma: expected below sigma, 0\.005, .* got 0\.01"),
         ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),
     ],
