@@ -1,18 +1,19 @@
 """Restarts of an evolution strategy whose search has stalled: back to the best centre, or from anew.
 
 Ha's estool (2017) goes back to its best parameters after a stall; Auger & Hansen, "A Restart CMA Evolution Strategy
-with Increasing Population Size" (2005), begin anew, here with the population as it was. A generation's score is the
-mean fitness of its candidates, which estimates what an evolution strategy climbs: the expected fitness around its
-centre.
+with Increasing Population Size" (2005), begin anew, here with the population as it was. The score is the mean fitness
+of all candidates of the last k = ceil(`restart_after`/4) generations, which estimates what an evolution strategy
+climbs: the expected fitness around its centre. That of one generation would be luck where all candidates meet the same
+episodes. There is no score in the first k - 1 generations, nor in as many after a restart.
 
-    stall     `restart_after` generations in a row whose score is not above the best one since the last restart; since
-              the first generation, where the search goes back to the best
-    best      everything is again as it was before the generation with the best score. Random streams are keyed by
-              generation, so other candidates are drawn now
+    stall     `restart_after` generations in a row without a score above the best one since the last restart; since the
+              first generation, where the search goes back to the best
+    best      everything is again as it was before the generation in which the score was best. Random streams are keyed
+              by generation, so other candidates are drawn now
     anew      the search begins with another initial genome, of the same connections; one that it lacks starts at 0
 
-The champion is that of the state before the generation with the best score, and not of the newest, which may have begun
-anew a moment ago. NaN and infinite fitness count as the smallest finite one.
+The champion is that of the state before the generation in which the score was best, and not of the newest state, which
+may have begun anew a moment ago. NaN and infinite fitness count as the smallest finite one.
 """
 
 from dataclasses import dataclass
@@ -55,13 +56,15 @@ class Restartable(Strategy[Any], Protocol):
 class RestartState:
     """The state of a strategy that restarts.
 
-    now: That of the strategy. best: The same before the generation with the best score.
-    record: [5] float64, the best score, the best one since the last restart, how many generations in a row were not
-        above that, the number of restarts, and of completed generations.
+    now: That of the strategy. best: The same before the generation in which the score was best.
+    means: [k] float64, the mean fitness of the last generations since the last restart, NaN where there were fewer.
+    record: [5] float64, the best score, the best one since the last restart, how many generations in a row were without
+        a better one, the number of restarts, and of completed generations.
     """
 
     now: Any
     best: Any
+    means: Float64
     record: Float64
 
 
@@ -71,6 +74,7 @@ class Restarting:
     def __init__(self, strategy: Restartable, options: RestartOptions) -> None:
         self._strategy = strategy
         self._after = options.restart_after
+        self._none = np.full(-(-self._after // 4), np.nan)
         self._anew = options.restart_from == "anew"
         for name in ("portable", "shared_mask", "traces", "sums_per_weight"):
             if hasattr(strategy, name):
@@ -81,7 +85,7 @@ class Restarting:
     def start(self) -> RestartState:
         """Return the state before generation 0."""
         state = self._strategy.start()
-        return RestartState(state, state, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]))
+        return RestartState(state, state, self._none, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]))
 
     def ask(self, state: RestartState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates."""
@@ -90,7 +94,8 @@ class Restarting:
     def tell(self, state: RestartState, genomes: GenomeSource, results: Results) -> RestartState:
         """Take in a generation; after a stall, restart."""
         now = self._strategy.tell(state.now, genomes, results)
-        score = _mean(results.fitness)
+        means = np.append(state.means[1:], _mean(results.fitness))
+        score = float(ordered_sum(means)) / len(means)  # NaN while there are fewer than k
         best = state.best
         best_score, since_restart, stalled, restarts, generations = (float(value) for value in state.record)
         stalled += 1
@@ -102,9 +107,9 @@ class Restarting:
         if stalled >= self._after:
             now = self._strategy.start_anew(int(generations)) if self._anew else best
             since_restart = -np.inf if self._anew else best_score
-            stalled = 0.0
+            means, stalled = self._none, 0.0
             restarts += 1
-        return RestartState(now, best, np.array([best_score, since_restart, stalled, restarts, generations]))
+        return RestartState(now, best, means, np.array([best_score, since_restart, stalled, restarts, generations]))
 
     def champion(self, state: RestartState) -> Genomes:
         """Return the champion of the best state so far."""
@@ -113,13 +118,14 @@ class Restarting:
     def to_arrays(self, state: RestartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
         best = {f"{_BEST}{name}": array for name, array in self._strategy.to_arrays(state.best).items()}
-        return self._strategy.to_arrays(state.now) | best | {"restarts": state.record}
+        return self._strategy.to_arrays(state.now) | best | {"restart_means": state.means, "restarts": state.record}
 
     def from_arrays(self, arrays: Arrays) -> RestartState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         best = {name.removeprefix(_BEST): array for name, array in arrays.items() if name.startswith(_BEST)}
+        means = stored_array(arrays, "restart_means", "k", np.float64, k=len(self._none))
         record = stored_array(arrays, "restarts", "5", np.float64)
-        return RestartState(self._strategy.from_arrays(arrays), self._strategy.from_arrays(best), record)
+        return RestartState(self._strategy.from_arrays(arrays), self._strategy.from_arrays(best), means, record)
 
     def _sums(self, state: RestartState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return some columns of what the strategy adds up."""
