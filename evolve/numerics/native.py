@@ -80,6 +80,15 @@ def lanes() -> int:
     return int(bind("lanes", returns=ctypes.c_int)())
 
 
+def build() -> str:
+    """Return how the library was built, as its compiler said: "GCC 12.2.0; optimized; …"; "" where that is unknown."""
+    library = _library()
+    if library is None or not exists("build"):
+        return ""
+    first = _BYTE.in_dll(library, "evolve_build")
+    return ctypes.string_at(ctypes.addressof(first)).decode("ascii", "replace")
+
+
 def backend(name: str) -> Backend:
     """Return the back end that `compute.backend` names; "auto" is native where it was built.
 

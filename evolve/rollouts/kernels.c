@@ -5,6 +5,7 @@
  * where it is loaded. It is one unit so that the generic functions are inlined into the step of each network and task.
  */
 #include "../numerics/kernels/lanes.h"
+#include "../numerics/kernels/build.h"
 #include "../numerics/kernels/exact.h"
 #include "../numerics/kernels/normal.h"
 #include "../numerics/kernels/philox.h"

@@ -87,3 +87,16 @@ def test_the_back_end_is_chosen_by_what_was_built(monkeypatch):
     assert numerics.backend("auto") == "numpy"
     with pytest.raises(InputError, match=r"compute\.backend.*C compiler"):
         numerics.backend("native")
+
+
+@built
+def test_the_library_says_how_it_was_built():
+    compiler, *said = native.build().split("; ")
+    assert compiler.split()[0] in ("GCC", "Debian", "Ubuntu", "Apple", "Clang", "clang", "Homebrew")
+    assert len(said) == 4
+    assert "no fast-math" in said
+
+
+def test_a_library_that_says_nothing_is_unknown(monkeypatch):
+    monkeypatch.setattr(native, "_library", lambda: None)
+    assert native.build() == ""

@@ -47,6 +47,7 @@ typedef unsigned long long uint64_t;
 #define HIGH_WORD(a, b) ((uint64_t)((unsigned __int128)(a) * (b) >> 64))
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__GLIBC__) && !(defined(__clang__) && __clang_major__ < 18)
 /* One copy per instruction set, chosen when the library is loaded. Older clangs give the choice another name. */
+#define CLONES
 #define DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define DISPATCH

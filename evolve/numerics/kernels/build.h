@@ -1,0 +1,34 @@
+/* How this library was built, as its compiler's macros say; no kernel uses it, and whoever measures writes it down.
+ *
+ * The words are separated by "; ": the compiler, then what decides speed or bits. "clones" means that each kernel has one
+ * copy per instruction set, see lanes.h.
+ */
+#ifndef __CUDACC__
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+#ifdef __OPTIMIZE__
+#define OPTIMIZED "; optimized"
+#else
+#define OPTIMIZED "; not optimized"
+#endif
+#ifdef __FAST_MATH__
+#define FAST_MATH "; fast-math"
+#else
+#define FAST_MATH "; no fast-math"
+#endif
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define FUSED "; has fused multiply-add"
+#else
+#define FUSED "; no fused multiply-add"
+#endif
+#ifdef CLONES
+#define COPIES "; clones"
+#else
+#define COPIES "; no clones"
+#endif
+
+const char evolve_build[] = COMPILER OPTIMIZED FAST_MATH FUSED COPIES;
+#endif
