@@ -42,6 +42,30 @@ def interval(sample: Float64) -> tuple[float, float] | None:
     return mean(sample) - half, mean(sample) + half
 
 
+def typical_ratio(one: Float64, other: Float64) -> float:
+    """Return the ratio of the geometric means of two samples [n] and [m] of positive values."""
+    return math.exp(float(np.log(one).mean() - np.log(other).mean()))
+
+
+def ratio_interval(one: Float64, other: Float64) -> tuple[float, float] | None:
+    """Return the 95 % interval of the ratio of the geometric means of positive values, from samples [n] and [m].
+
+    It is Welch's (1947), of the difference of the mean logarithms, with the degrees of freedom rounded down. None for
+    fewer than two values on either side.
+    """
+    if min(len(one), len(other)) < 2:
+        return None
+    logs = np.log(one), np.log(other)
+    centre = math.log(typical_ratio(one, other))
+    variances = [float(log.var(ddof=1)) / len(log) for log in logs]
+    both = sum(variances)
+    if not both:
+        return math.exp(centre), math.exp(centre)
+    parts = sum(variance**2 / (len(log) - 1) for variance, log in zip(variances, logs, strict=True))
+    half = _student(max(1, int(both**2 / parts))) * math.sqrt(both)
+    return math.exp(centre - half), math.exp(centre + half)
+
+
 def cut(found: tuple[float, float] | None, low: float, high: float) -> tuple[float, float] | None:
     """Return the part of an interval that lies between two values: no mean is where no value can be."""
     return None if found is None else (max(found[0], low), min(found[1], high))

@@ -76,3 +76,22 @@ def test_holm_s_correction():
     assert statistics.holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
     assert statistics.holm([0.9, 0.8]) == [1.0, 1.0]
     assert statistics.holm([]) == []
+
+
+def test_the_interval_of_a_ratio_is_welch_s():
+    from scipy import stats  # takes a second, so only here
+
+    draw = np.random.Generator(np.random.Philox(4))
+    one, other = np.exp(draw.normal(2.0, 0.1, 20)), np.exp(draw.normal(1.0, 0.3, 5))
+    exact = stats.ttest_ind(np.log(one), np.log(other), equal_var=False).confidence_interval()
+    low, high = statistics.ratio_interval(one, other)
+    assert low * high == pytest.approx(math.exp(exact.low + exact.high))
+    assert low == pytest.approx(math.exp(exact.low), rel=0.1)
+    assert low <= math.exp(exact.low)  # the degrees of freedom are rounded down
+    assert low < statistics.typical_ratio(one, other) < high
+
+
+def test_the_interval_of_a_ratio_of_few_values():
+    two = np.array([2.0, 2.0])
+    assert statistics.ratio_interval(two, two / 2) == (pytest.approx(2.0), pytest.approx(2.0))
+    assert statistics.ratio_interval(two, two[:1]) is None
