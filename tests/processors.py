@@ -20,10 +20,13 @@ NEHALEM = ("qemu-x86_64", "-cpu", "Nehalem")
 """What executes a program as a processor of 2008 would, without AVX and FMA."""
 
 
-def build_package(folder, compiler, suffix):
-    """Copy the package into a folder, with native kernels of another compiler, for a Python with such extensions."""
+def build_package(folder, compiler, suffix, more=()):
+    """Copy the package into a folder, with native kernels of another compiler, for a Python with such extensions.
+
+    more: flags behind those of the package.
+    """
     shutil.copytree(ROOT / "evolve", folder / "evolve", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     module = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
     library = folder / "evolve" / "numerics" / f"_kernels{suffix}"
-    words = [compiler, "-shared", "-fPIC", *module["extra-compile-args"], *module["sources"], "-o", library]
+    words = [compiler, "-shared", "-fPIC", *module["extra-compile-args"], *more, *module["sources"], "-o", library]
     subprocess.run(words, cwd=ROOT, check=True)

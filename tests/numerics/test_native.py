@@ -92,7 +92,7 @@ def test_the_back_end_is_chosen_by_what_was_built(monkeypatch):
 @built
 def test_the_library_says_how_it_was_built():
     compiler, *said = native.build().split("; ")
-    assert compiler.split()[0] in ("GCC", "Debian", "Ubuntu", "Apple", "Clang", "clang", "Homebrew")
+    assert "GCC" in compiler or "lang" in compiler
     assert len(said) == 4
     assert "no fast-math" in said
 
