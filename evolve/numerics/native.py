@@ -31,11 +31,15 @@ _ALIGNMENT = 64
 _BYTE = ctypes.c_char
 
 
+def path() -> Path:
+    """Return where the library is, if it was built."""
+    return Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
+
+
 @cache
 def _library() -> ctypes.CDLL | None:
-    path = Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
     try:
-        return ctypes.CDLL(str(path))
+        return ctypes.CDLL(str(path()))
     except OSError:
         return None
 

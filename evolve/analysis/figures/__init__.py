@@ -1,4 +1,5 @@
-"""Figures: curves, comparisons, load, the spread of returns, networks of champions, speed of devices, growth of costs.
+"""Figures: curves, comparisons, load, the spread of returns, networks of champions, speed of devices, growth of
+costs, machines.
 
 Each `draw_…` function returns a matplotlib figure; `save` writes it, `to_svg` puts it into a page. Only this package
 imports matplotlib (in `style`), which comes with the extra `plot`.
@@ -6,6 +7,7 @@ imports matplotlib (in `style`), which comes with the extra `plot`.
 
 from evolve.analysis.figures.comparison_figure import draw_comparison
 from evolve.analysis.figures.connections import Connections, connections_of
+from evolve.analysis.figures.contest_figure import draw_contest
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
 from evolve.analysis.figures.device_speed import draw_device_speed
 from evolve.analysis.figures.growth_figure import draw_growth
@@ -24,6 +26,7 @@ __all__ = [
     "costs_connections",
     "draw_champion",
     "draw_comparison",
+    "draw_contest",
     "draw_curves",
     "draw_device_speed",
     "draw_growth",

@@ -1,0 +1,139 @@
+"""What the contest plays: five experiments on exact tasks, the same for everybody who holds the same version of it.
+
+Nothing outside this package does arithmetic here, so that equal digests prove equal work. Each leg weighs something
+else that a run waits for:
+
+    pole    CartPole, a small dag, prune            short steps: the loop over whole episodes, and its branches
+    swing   Acrobot, a plastic dag, openai-es       sines, tanh and traces: plain floating-point arithmetic
+    memory  Cues, a plastic LSTM, ga, normalized    networks that do not fit into registers; moments of observations
+    wide    one step of a pendulum, mlp 256 256     genomes: deviates, sums over candidates, centres that travel
+    short   a bandit of two steps, elman, ga        messages and bookkeeping: many episodes that are over at once
+
+Whoever changes anything here changes the work, and has to raise `VERSION` and to make `golden.json` anew.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.config import Config, parse
+from evolve.training import Experiment, prepare
+
+VERSION = 1
+
+LEGS: Mapping[str, Mapping[str, Any]] = {
+    "pole": {
+        "population": 2048,
+        "episodes": 4,
+        "generations": 50,
+        "env": {"id": "CartPole-v1"},
+        "network": {"name": "dag", "hidden": [8]},
+        "strategy": {"name": "prune"},
+    },
+    "swing": {
+        "population": 1024,
+        "episodes": 2,
+        "generations": 100,
+        "env": {"id": "Acrobot-v1"},
+        "network": {"name": "hebbian-dag", "hidden": [8, 8], "plasticity": 0.2},
+        "strategy": {"name": "openai-es"},
+    },
+    "memory": {
+        "population": 1024,
+        "episodes": 4,
+        "generations": 50,
+        "normalize_observations": True,
+        "env": {"id": "Cues-v0"},
+        "network": {"name": "hebbian-lstm"},
+        "strategy": {"name": "ga"},
+    },
+    "wide": {
+        "population": 256,
+        "episodes": 1,
+        "generations": 30,
+        "env": {"id": "Pendulum-v1", "max_episode_steps": 1},
+        "network": {"name": "mlp", "hidden": [256, 256]},
+        "strategy": {"name": "openai-es"},
+    },
+    "short": {
+        "population": 16384,
+        "episodes": 1,
+        "generations": 65,
+        "env": {"id": "Bandit-v0", "kwargs": {"pulls": 1}},
+        "network": {"name": "elman", "hidden": [4]},
+        "strategy": {"name": "ga"},
+    },
+}
+"""The legs of the size "small"; all else of an experiment has its default."""
+
+_KNOWN = {"population": 24, "episodes": 2, "generations": 3}
+_KNOWN_STEPS = 100
+"""Steps of an episode at most, in the short run whose digest is known; all else is that of the score."""
+
+
+@dataclass(frozen=True)
+class ContestSize:
+    """A size of the contest.
+
+    Attributes:
+        name: What it is called.
+        candidates: How many times as many as in "small".
+        generations: Likewise.
+        seed: Of the score.
+        known_seed: Of the run whose digest is known.
+        least_seconds: How long a timed repeat lasts at least.
+        takes: How long one takes on two cores, in words.
+    """
+
+    name: str
+    candidates: float
+    generations: float
+    seed: int
+    known_seed: int
+    least_seconds: float
+    takes: str
+
+
+SIZES = {
+    size.name: size
+    for size in (
+        ContestSize("trial", 1 / 64, 1 / 25, 100, 200, 0.0, "a second: to see that all works, and no more"),
+        ContestSize("small", 1, 1, 101, 201, 10.0, "half a minute"),
+        ContestSize("medium", 2, 5, 102, 202, 10.0, "five minutes"),
+        ContestSize("large", 4, 15, 103, 203, 10.0, "half an hour"),
+    )
+}
+
+
+def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
+    """Return what a leg plays for the score."""
+    table = LEGS[leg]
+    factors = {"population": size.candidates, "generations": size.generations}
+    return _experiment(table, {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}, backend)
+
+
+def known(leg: str, backend: str) -> Experiment:
+    """Return the short run of a leg whose digest is known."""
+    table = LEGS[leg]
+    return _experiment({**table, "env": {"max_episode_steps": _KNOWN_STEPS, **table["env"]}}, _KNOWN, backend)
+
+
+def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], backend: str) -> Experiment:
+    env = {**table["env"], "engine": "exact"}
+    fixed = {"held_out_episodes": 0, "env": env, "compute": {"backend": backend, "check": False}}
+    return prepare(parse(Config, {**table, **changes, **fixed}))
+
+
+def definition() -> str:
+    """Return 64 hexadecimal digits that stand for all that the contest plays: of another work they are others."""
+    experiments = [known(leg, "numpy") for leg in LEGS]
+    experiments += [scored(leg, size, "numpy") for size in SIZES.values() for leg in LEGS]
+    seeds = [(size.seed, size.known_seed) for size in SIZES.values()]
+    text = repr(([_defining(experiment.config) for experiment in experiments], seeds))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _defining(config: Config) -> dict[str, Any]:
+    """Return the settings that decide what is played."""
+    return config.model_dump(mode="json", exclude={"compute", "output", "seeds"})

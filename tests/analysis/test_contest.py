@@ -1,0 +1,224 @@
+"""The contest: its work is pinned, machines are held against the known digests, and files that lie are refused."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+from conftest import ROOT, environment
+from processors import MASKED, NEHALEM, build_package, nehalem, x86
+
+from evolve.analysis import contest
+from evolve.analysis.contest import contest_file, contest_play, contest_work, golden, repeats
+from evolve.analysis.contest.contest_ranking import money
+from evolve.cluster import Coordinator, Transport
+from evolve.errors import InputError
+from evolve.numerics import native
+from evolve.training import make_rollout
+
+built = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+TRIAL = contest.SIZES["trial"]
+
+
+def alone():
+    return Coordinator(Transport(), make_rollout)
+
+
+def test_another_work_needs_another_version():
+    expected = golden.golden()
+    assert contest_work.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
+    assert expected["contest"] == contest.VERSION
+    assert list(expected["sizes"]) == list(contest.SIZES)
+
+
+@built
+@pytest.mark.parametrize("size", contest.SIZES)
+def test_the_known_digests_are_what_the_engine_plays(size):
+    assert contest.validate(alone(), contest.SIZES[size], "native") == golden.known_digests(size)
+
+
+def test_the_array_reference_agrees():
+    for leg in ("pole", "short"):
+        found = contest_play.play(contest_work.known(leg, "numpy"), alone(), TRIAL.known_seed)
+        assert found.digest == golden.known_digests("trial")[leg]
+
+
+@pytest.mark.slow
+def test_the_array_reference_makes_the_golden_file():
+    assert json.loads(json.dumps(golden.make())) == golden.golden()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("any_device")
+def test_a_device_agrees():
+    assert contest.validate(alone(), TRIAL, "cupy") == golden.known_digests("trial")
+
+
+@x86
+@built
+def test_an_older_processor_agrees(command):
+    done = command("", "contest", "--validate", "--size", "trial", module="evolve", **MASKED)
+    assert done.code == 0, done.err
+    assert "validated" in done.out
+
+
+def validate_with(words, folder, **env):
+    """Play the known run, by a package in a folder; return the exit code and what was said."""
+    words = [*words, sys.executable, "-m", "evolve", "contest", "--validate", "--size", "trial"]
+    env["PYTHONPATH"] = str(folder)
+    done = subprocess.run(words, cwd=folder, env=environment(**env), capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@nehalem
+@built
+def test_an_emulated_old_processor_agrees():
+    code, said = validate_with(NEHALEM, ROOT, OPENBLAS_CORETYPE="Nehalem")
+    assert code == 0, said
+
+
+@pytest.mark.slow
+@x86
+@pytest.mark.parametrize("flags", [("-ffp-contract=fast", "-mfma"), ("-ffast-math",)])
+def test_a_build_that_contracts_or_reorders_is_told_so(flags, tmp_path):
+    build_package(tmp_path, "gcc", sysconfig.get_config_var("EXT_SUFFIX"), flags)
+    code, said = validate_with([], tmp_path)
+    assert code == 1
+    assert "different work: " in said
+    assert "generation 0, candidate " in said
+    assert "other episodes of the same genome" in said
+
+
+def test_the_first_difference_is_named():
+    played = contest_play.play(contest_work.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
+    all_legs = dict.fromkeys(contest.LEGS, played)
+    assert golden.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
+    expected = golden.golden()["sizes"]["trial"]["short"]["tags"]
+    tags = list(expected)
+    tags[1] = tags[1][: 7 * golden.TAG + 5] + "?" + tags[1][7 * golden.TAG + 6 :]
+    assert golden._where(expected, tags) == "generation 1, candidate 7: other episodes of the same genome"
+    tags[1] = tags[1][: 7 * golden.TAG] + "?" + tags[1][7 * golden.TAG + 1 :]
+    assert golden._where(expected, tags) == "generation 1, candidate 7: another genome"
+
+
+def test_when_times_agree():
+    assert not repeats.enough([10.0, 10.0])
+    assert repeats.enough([10.0, 10.3, 10.2])
+    assert not repeats.enough([10.0, 10.4, 10.2])
+    assert repeats.enough([20.0, 10.4, 10.2, 10.3])
+    assert repeats.enough([float(n + 1) for n in range(repeats.MOST)])
+    assert repeats.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
+    assert repeats.spread([10.0, 11.0]) == pytest.approx(0.1)
+
+
+def leg(name):
+    marks = [f"{name}-{n}" for n in range(4)]
+    return {"digest": f"{name}-digest", "marks": marks, "every": 2, "steps": 100, "episodes": 10}
+
+
+def contents(times, name="a", **changes):
+    """Return what a file of a machine holds; times: of its repeats, by number of workers."""
+    rows = [
+        {
+            "workers": workers,
+            "hosts": [workers],
+            "mpi": "none",
+            "backend": "native",
+            "device": "",
+            "known": dict(golden.known_digests("small")),
+            "legs": {each: leg(each) for each in contest.LEGS},
+            "repeats": [{"seconds": s, "passes": 1, "legs": {"pole": s}, "playing": workers} for s in seconds],
+        }
+        for workers, seconds in times.items()
+    ]
+    return {
+        "contest": contest.VERSION,
+        "size": "small",
+        "name": name,
+        "date": "2026-11-22T00:00:00+00:00",
+        "verdict": "validated",
+        "line": "",
+        "price": {"currency": "$", "hour": 3.6},
+        "load_before": [0.5, 0.5, 0.5],
+        "system": {"cores": 2},
+        "rows": rows,
+    } | changes
+
+
+def signed(path, what):
+    path.write_text(json.dumps(what | {"signature": contest_file.signature(what)}))
+    return path
+
+
+def test_ratios_scaling_and_costs(tmp_path):
+    slow = signed(tmp_path / "slow.json", contents({1: [80, 82, 84], 2: [40, 41, 42]}))
+    fast = signed(tmp_path / "fast.json", contents({1: [40, 41, 42], 4: [20, 20.5, 21]}, "b", price=None))
+    ranking = contest.rank([slow, fast])
+    assert ranking.machines == ["a", "b"]
+    one, two, three, four = ranking.rows
+    assert [row.ratio for row in ranking.rows] == pytest.approx([2, 1, 1, 0.5])
+    assert (one.speedup, two.speedup, four.speedup) == pytest.approx((1, 2, 2))
+    assert (one.cost, two.cost, three.cost) == (pytest.approx(0.082), pytest.approx(0.041), None)
+    assert two.interval is None
+    low, high = four.interval
+    assert 0.45 < low < 0.5 < high < 0.55
+    assert low * high == pytest.approx(0.25)
+    assert money(two.cost, two.currency) == "$0.0410"
+
+
+def refused(path, words):
+    with pytest.raises(InputError, match=words):
+        contest.rank([path])
+
+
+def test_files_are_refused(tmp_path):
+    good = contents({1: [40, 41, 42]})
+    path = signed(tmp_path / "a.json", good)
+    assert contest.rank([path]).rows[0].verdict == "validated"
+    path.write_text(path.read_text().replace("42", "32"))
+    refused(path, "was edited")
+    refused(signed(path, good | {"contest": 0}), "expected a file of contest 1, got one of contest 0")
+    refused(signed(path, good | {"more": 1}), "more: Extra inputs")
+    refused(signed(path, good | {"rows": []}), "a whole contest")
+    refused(signed(path, good | {"size": "huge"}), "a whole contest")
+    lying = contents({1: [40, 41, 42]})
+    lying["rows"][0]["known"]["pole"] = "0" * 64
+    refused(signed(path, lying), "not the known digests")
+    path.write_text("{")
+    refused(path, "a JSON file that evolve contest wrote")
+    path.unlink()
+    refused(path, "a file that can be read")
+
+
+def test_unequal_work_is_not_compared(tmp_path):
+    first = signed(tmp_path / "a.json", contents({1: [40, 41, 42]}))
+    other = contents({1: [40, 41, 42]})
+    swing = other["rows"][0]["legs"]["swing"]
+    swing["digest"] = "another"
+    swing["marks"][2:] = ["?", "?"]
+    second = signed(tmp_path / "b.json", other)
+    with pytest.raises(InputError, match=r"different work \(swing, generations 4 to 5\)"):
+        contest.rank([first, second])
+    medium = contents({1: [40, 41, 42]}, size="medium")
+    medium["rows"][0]["known"] = {}
+    with pytest.raises(InputError, match="expected size small"):
+        contest.rank([first, signed(second, medium)])
+
+
+def test_what_nobody_looked_at_is_unverified(tmp_path):
+    unseen = contents({1: [40, 41, 42]})
+    unseen["rows"][0]["known"] = {}
+    assert contest.rank([signed(tmp_path / "a.json", unseen)]).rows[0].verdict == "unverified"
+
+
+@pytest.mark.parametrize(("text", "hour"), [("1.28/h", 1.28), ("$0.5/h", 0.5), ("EUR3/h", 3.0)])
+def test_prices(text, hour):
+    assert contest.read_price(text).hour == hour
+
+
+@pytest.mark.parametrize("text", ["1.28", "-1/h", "1,28/h", "1/d", "x/h"])
+def test_bad_prices(text):
+    with pytest.raises(InputError, match="--price"):
+        contest.read_price(text)
