@@ -4,7 +4,6 @@
 """
 
 import argparse
-import importlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from evolve.cli import COMMANDS
+from evolve.cli.completion import parser_of
 from evolve.cli.parser import HIDDEN
 from evolve.config import Config, Options, Registry, descriptions
 from evolve.networks import NETWORKS
@@ -82,12 +82,7 @@ def _settings_of(model: type[Options]) -> str:
 
 def parser(command: str) -> argparse.ArgumentParser:
     """Return the parser of a command."""
-    if command == "bench":
-        made = importlib.import_module("evolve.cli.bench.command").parser()
-    else:
-        made = importlib.import_module(f"evolve.cli.{command}")._parser()
-    assert isinstance(made, argparse.ArgumentParser)
-    return made
+    return parser_of(command)
 
 
 def options() -> str:

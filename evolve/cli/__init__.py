@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "everything about runs on one HTML page",
     "export": "take a run's champion along in a small file; or its numbers as CSV, or for TensorBoard",
     "bench": "speed, as a ratio to bare environments",
+    "contest": "machine against machine, on work that digests prove to be equal",
     "completion": "a script that completes all this at Tab, for bash, zsh, fish or tcsh",
 }
 

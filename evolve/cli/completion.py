@@ -27,7 +27,9 @@ _NAMES = {
 """What is offered for an option, by where its value goes."""
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory"}
-_FILES = {"file", "files", "experiment", "output", "video"}
+_FILES = {"file", "files", "experiment", "output", "video", "compare"}
+PARSERS = {"bench": "bench.bench_options", "contest": "contest.contest_options"}
+"""The modules that have the parsers of commands with several modules."""
 
 
 def _parser() -> Parser:
@@ -64,8 +66,8 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 
 def parser_of(command: str) -> Parser:
     """Return the parser of a command."""
-    if command == "bench":
-        return importlib.import_module("evolve.cli.bench.command").parser()  # type: ignore[no-any-return]
+    if command in PARSERS:
+        return importlib.import_module(f"evolve.cli.{PARSERS[command]}").parser()  # type: ignore[no-any-return]
     return importlib.import_module(f"evolve.cli.{command}")._parser()  # type: ignore[no-any-return]
 
 

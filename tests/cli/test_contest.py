@@ -1,0 +1,174 @@
+"""evolve contest: rows by workers, a file that nobody has edited, and a comparison of files."""
+
+import json
+
+import pytest
+from conftest import OPENMPI, environment
+
+from evolve.analysis import contest
+from evolve.analysis.contest import contest_session, contest_work, golden, repeats
+from evolve.analysis.contest.contest_play import PlayedLeg
+from evolve.cli.contest import contest_command, contest_job, contest_tables
+from evolve.cli.contest.contest_job import layouts
+from evolve.errors import InputError
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Let rows be measured in this process, quickly, and by workers that only say how many they are."""
+    monkeypatch.setattr(repeats, "MOST", 3)
+    monkeypatch.setattr(contest_command, "available_cores", lambda: 2)
+    rows = {}
+
+    def run_job(_supervisor, size, workers, chosen, unverified):
+        if not rows:
+            rows["one"] = contest.measure(*ranks(), size, chosen, not unverified, lambda _: None)
+        return rows["one"].model_copy(update={"workers": workers})
+
+    monkeypatch.setattr(contest_command, "run_job", run_job)
+    monkeypatch.setattr(contest_job, "_gpu_in_sight", lambda: False)
+    return rows
+
+
+def ranks():
+    from evolve.cluster import Coordinator, Transport
+    from evolve.training import make_rollout
+
+    transport = Transport()
+    return Coordinator(transport, make_rollout), transport
+
+
+@pytest.mark.usefixtures("here")
+def test_a_contest_is_held_written_and_compared(call, tmp_path):
+    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster", "-o", "a.json")
+    assert done.code == 0, done.err
+    assert "1 worker, 2 workers" in done.err
+    *_, line, _, name = done.out.splitlines()
+    assert name == "a.json"
+    assert line.startswith("evolve contest 1 trial: ")
+    assert line.endswith("; validated")
+    assert "toaster" in line
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["line"] == line
+    assert found["verdict"] == "validated"
+    assert len(found["system"]) >= 40
+    assert [row["workers"] for row in found["rows"]] == [1, 2]
+    for row in found["rows"]:
+        assert len(row["repeats"]) == 3
+        assert all(0 < repeat["playing"] < 1.1 for repeat in row["repeats"])
+        assert row["known"] == golden.known_digests("trial")
+    again = call("contest", "--size", "trial", "-o", "a.json")
+    assert again.code == 2
+    assert "already exists" in again.err
+    both = call("contest", "--compare", "a.json", "a.json", "-o", "both.svg", "--markdown")
+    assert both.code == 0, both.err
+    rows = [line for line in both.out.splitlines() if line.startswith("| toaster #")]
+    assert len(rows) == 4
+    assert (tmp_path / "both.svg").stat().st_size > 10_000
+    text = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").write_text(text.replace('"hour": 3.6', '"hour": 0.36'))
+    edited = call("contest", "--compare", "a.json")
+    assert edited.code == 2
+    assert "a.json was edited" in edited.err
+
+
+@pytest.mark.usefixtures("here")
+def test_what_nobody_looked_at_is_said(call):
+    done = call("contest", "--size", "trial", "--unverified")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-3].endswith("; unverified")
+
+
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
+    done = call("contest", "--size", "trial", "--workers", 2, "-o", "two.json", **environment())
+    assert done.code == 0, done.err
+    (row,) = json.loads((tmp_path / "two.json").read_text())["rows"]
+    assert (row["workers"], row["hosts"]) == (2, [3])
+    assert "Open MPI" in row["mpi"]
+    assert row["known"] == golden.known_digests("trial")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+def test_ranks_that_are_there_are_used(command, tmp_path):
+    done = command("", "contest", "--size", "trial", "-o", "ranks.json", module="evolve", ranks=3)
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "ranks.json").read_text())["rows"][0]["workers"] == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_different_work_is_told_and_nothing_written(call, monkeypatch, tmp_path):
+    expected = json.loads(json.dumps(golden.golden()))
+    leg = expected["sizes"]["trial"]["swing"]
+    leg["digest"] = "0" * 64
+    leg["tags"][2] = "0000" + leg["tags"][2][4:]
+    monkeypatch.setattr(golden, "golden", lambda: expected)
+    for words in (["--validate"], []):
+        done = call("contest", "--size", "trial", *words)
+        assert done.code == 1
+        assert "different work: swing, generation 2, candidate 0: another genome" in done.err
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_repeats_that_differ_are_told(monkeypatch):
+    names = iter(range(100))
+    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1))
+    with pytest.raises(contest.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
+        contest.measure(*ranks(), contest.SIZES["trial"], "native", False, lambda _: None)
+
+
+def test_a_repeat_lasts_long_enough(monkeypatch):
+    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 5, 1))
+    row = contest.measure(*ranks(), contest.SIZES["small"], "native", False, lambda _: None)
+    assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 3.5 s
+    assert row.seconds == pytest.approx(3.5)
+    assert row.repeats[0].playing == pytest.approx(0.5)
+    assert row.agrees
+
+
+def test_which_workers_play(monkeypatch):
+    monkeypatch.setattr(contest_job, "mpirun_words", lambda _: [])
+    monkeypatch.setattr(contest_job, "check_mpi4py", lambda _: None)
+    monkeypatch.setattr(contest_job, "_gpu_in_sight", lambda: True)
+    assert layouts(None, "numpy", 20) == [(n, "numpy") for n in (1, 2, 4, 8, 16, 20)]
+    assert layouts([8, 2, 8], "numpy", 20) == [(2, "numpy"), (8, "numpy")]
+    assert [n for n, _ in layouts(None, None, 2)] == [1, 2, 1]
+    assert layouts(None, None, 1)[-1] == (1, "cupy")
+
+
+def test_without_mpi_one_worker_can_play(monkeypatch):
+    def none(*_):
+        raise InputError("mpirun", "an MPI launcher", "none")
+
+    monkeypatch.setattr(contest_job, "mpirun_words", none)
+    monkeypatch.setattr(contest_job, "check_mpi4py", none)
+    assert layouts([1], "numpy", 8) == [(1, "numpy")]
+    with pytest.raises(InputError, match="mpirun"):
+        layouts(None, "numpy", 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--workers", 0], "at least one worker"),
+        (["--price", "cheap"], "a price of an hour"),
+        (["--markdown"], "--compare, whose table"),
+        (["--validate", "--unverified"], "not both --validate and --unverified"),
+        (["--compare", "a.json", "--size", "small"], "not both --compare and --size"),
+        (["--compare", "a.json"], "a file that can be read"),
+        (["-o", "a.txt"], "has to end with .json"),
+    ],
+)
+def test_bad_options_are_refused(call, words, said):
+    done = call("contest", *words)
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_work_is_small_enough_to_be_tried():
+    for leg in contest.LEGS:
+        config = contest_work.known(leg, "auto").config
+        assert config.population * config.episodes * config.generations <= 150
+    assert contest_tables.LEAST == repeats.LEAST
