@@ -10,7 +10,7 @@ from evolve.analysis.contest import contest_session, contest_work, golden, repea
 from evolve.analysis.contest.contest_play import PlayedLeg
 from evolve.cli.contest import contest_command, contest_job, contest_tables
 from evolve.cli.contest.contest_job import layouts
-from evolve.errors import InputError
+from evolve.errors import InputError, Stopped
 
 
 @pytest.fixture
@@ -108,6 +108,17 @@ def test_different_work_is_told_and_nothing_written(call, monkeypatch, tmp_path)
         done = call("contest", "--size", "trial", *words)
         assert done.code == 1
         assert "different work: swing, generation 2, candidate 0: another genome" in done.err
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
+    def stop(*_):
+        raise Stopped("a signal")
+
+    monkeypatch.setattr(contest, "measure", stop)
+    done = call("contest", "--size", "trial", "--job", tmp_path / "row.json")
+    assert done.code == 75
+    assert done.err == "evolve.contest: stopped, and nothing was written: a contest is not resumed.\n"
     assert not list(tmp_path.glob("*.json"))
 
 

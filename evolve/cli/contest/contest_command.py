@@ -13,6 +13,7 @@ from evolve.cli.contest.contest_job import layouts, run_job
 from evolve.cli.contest.contest_options import read_options
 from evolve.cli.supervision import Supervisor
 from evolve.cli.workers import available_cores
+from evolve.errors import Stopped
 from evolve.numerics import backend
 
 
@@ -23,7 +24,10 @@ def _say(text: str) -> None:
 def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
     """Return the row of the ranks that this process has."""
     chosen = backend(options.backend or "auto")
-    return contest.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
+    try:
+        return contest.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
+    except Stopped:
+        raise Stopped("stopped, and nothing was written: a contest is not resumed.") from None
 
 
 def _validate(app: App, options: argparse.Namespace) -> int:
