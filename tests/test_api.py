@@ -75,6 +75,20 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
     assert run.verify().equal
 
 
+def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):
+    network = {"name": "hebbian-dag", "hidden": [3], "plasticity": 1.0, "init_sparsity": 0.0}
+    run = evolve.train(
+        env={"id": "Cues-v0", "engine": "exact"}, network=network, generations=1, population=4, episodes=1, seed=1,
+        output=tmp_path, held_out_episodes=9,
+    )  # fmt: skip
+    whole, static = run.evaluate(9), run.evaluate(9, network={"plasticity": 0.0})
+    assert whole.returns.tolist() == run.held_out.returns.tolist()
+    assert (static.seeds == whole.seeds).all()
+    assert static.returns.tolist() != whole.returns.tolist()
+    with pytest.raises(evolve.InputError, match="network: expected settings that leave a hebbian-dag"):
+        run.evaluate(9, network={"hidden": [4]})
+
+
 def test_a_policy_acts_in_its_environment(run):
     policy = run.champion()
     env = gymnasium.make("CartPole-v1")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -69,17 +70,23 @@ class _Evolved:
         kept = self._stored.held_out
         return None if kept is None else Evaluation(kept.returns, kept.seeds)
 
-    def evaluate(self, episodes: int = 100) -> Evaluation:
+    def evaluate(self, episodes: int = 100, network: Mapping[str, Any] | None = None) -> Evaluation:
         """Return an evaluation of the final champion on held-out episodes, which training never meets.
 
         The same episodes come first, however many are asked for; nothing is written.
+
+        Args:
+            episodes: How many.
+            network: Other settings of the network than those it has evolved with: {"plasticity": 0.0} takes learning
+                from a hebbian-dag. They have to leave it its connections.
         """
         self._check_champion()
         if episodes < 1:
             raise InputError("episodes", "at least 1", episodes)
+        experiment = reload(self._stored, network=network) if network else self.experiment
 
         def work(coordinator: Coordinator) -> bytes:
-            found = evaluate_champion(self._stored, self.experiment, coordinator, episodes)
+            found = evaluate_champion(self._stored, experiment, coordinator, episodes)
             return pack(returns=found.returns, seeds=found.seeds)
 
         return Evaluation(**unpack(script_ranks().call(work)))

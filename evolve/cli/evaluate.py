@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import one_run_file
 from evolve.cli.workers import Work, add_workers_option
-from evolve.config import EnvOptions, parse, read_assignment, set_key
+from evolve.config import EnvOptions, Table, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float64
 from evolve.store import HeldOut, Stored, StoredChampion
@@ -31,6 +32,7 @@ def _parser() -> Parser:
         "Evaluate the champion of a run on held-out episodes, and keep the returns in the run file.",
         "mpirun -n 8 python -m evolve.evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
         "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # elsewhere; not kept",
+        "python -m evolve.evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not kept",
     )
     add = parser.add_argument
     what = "a run file that no run is writing, or its directory; or a champion file, which stays as it is"
@@ -38,30 +40,49 @@ def _parser() -> Parser:
     add("--episodes", type=int, default=100, metavar="N", help="how many (100)")
     add("-e", "--env", metavar="ID", help="in another environment")
     add("--engine", metavar="NAME", help="by another environment engine")
-    more = "with another setting of the environment"
-    add("--set", action="append", default=[], dest="assignments", metavar="env.key=value", help=more)
+    more = "with another setting of the environment (env.key) or of the network (network.key)"
+    add("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=more)
     add("--json", action="store_true", help="print the result as JSON, returns included")
     add_workers_option(parser)
     return parser
 
 
-def _elsewhere(options: argparse.Namespace, own: EnvOptions) -> EnvOptions | None:
-    """Return the other environment that is asked for, None for none. Raises InputError."""
+@dataclass(frozen=True)
+class _Changes:
+    """How a champion is to be evaluated otherwise: in another environment, or with other settings of its network."""
+
+    env: EnvOptions | None
+    network: Table
+
+    def __bool__(self) -> bool:
+        return self.env is not None or bool(self.network)
+
+    def describe(self) -> str:
+        """Return them in words."""
+        where = f" in another environment, {self.env.id}" if self.env else ""
+        settings = ", ".join(f"network.{key}={value}" for key, value in self.network.items())
+        return where + (f" with {settings}" if settings else "")
+
+
+def _changes(options: argparse.Namespace, own: EnvOptions) -> _Changes:
+    """Return what is asked for that differs from the champion's own. Raises InputError."""
     given: list[tuple[str, object]] = [("env.id", options.env), ("env.engine", options.engine)]
     given = [(key, value) for key, value in given if value is not None]
     given += map(read_assignment, options.assignments)
-    table = {"env": own.model_dump(mode="json", exclude_none=True)}
+    table: Table = {"env": own.model_dump(mode="json", exclude_none=True), "network": {}}
     for key, value in given:
-        if not key.startswith("env."):
-            raise InputError("--set", "a key of env", key, "The rest of the experiment is what the champion is.")
+        if not key.startswith(("env.", "network.")):
+            cure = "The rest of the experiment is what the champion is."
+            raise InputError("--set", "a key of env or of network", key, cure)
         set_key(table, key, value)
-    return parse(EnvOptions, table["env"], "env") if given else None
+    elsewhere = any(key.startswith("env.") for key, _ in given)
+    return _Changes(parse(EnvOptions, table["env"], "env") if elsewhere else None, table["network"])
 
 
-def _evaluate(app: App, run: Stored, episodes: int, env: EnvOptions | None) -> HeldOut:
-    """Evaluate the champion; keep its returns in the run file, unless they are elsewhere's. Raises InputError."""
-    if env is not None or isinstance(run, StoredChampion):
-        return evaluate_champion(run, reload(run, env), app.coordinator(), episodes)
+def _evaluate(app: App, run: Stored, episodes: int, changes: _Changes) -> HeldOut:
+    """Evaluate the champion; keep its returns in the run file, unless they are those of changes. Raises InputError."""
+    if changes or isinstance(run, StoredChampion):
+        return evaluate_champion(run, reload(run, changes.env, changes.network), app.coordinator(), episodes)
     with closing(store.reopen(run.path)) as file:
         evaluated = evaluate_champion(run, reload(run), app.coordinator(), episodes)
         if run.held_out is None or len(run.held_out.returns) <= episodes:
@@ -70,13 +91,14 @@ def _evaluate(app: App, run: Stored, episodes: int, env: EnvOptions | None) -> H
         return evaluated
 
 
-def _as_json(run: Stored, env: EnvOptions, returns: Float64) -> str:
+def _as_json(run: Stored, env: EnvOptions, network: Table, returns: Float64) -> str:
     numbers = [value if math.isfinite(value) else None for value in returns.tolist()]
     known = returns[np.isfinite(returns)]
     about = {
         "file": str(run.path),
         "generation": run.num_generations - 1,
         "env": env.model_dump(mode="json", exclude_none=True),
+        "network": network,
     }
     found = {"mean": mean(known), "interval": interval(known)} if len(known) else {}
     return json.dumps(about | found | {"failed": len(numbers) - len(known), "returns": numbers})
@@ -89,13 +111,13 @@ def _body(app: App, argv: list[str]) -> int:
     run = store.read_any(one_run_file(options.file))
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is no champion")
-    own = load_config(run.header.config, str(run.path)).in_evaluation().env
-    other = _elsewhere(options, own)
-    returns = _evaluate(app, run, options.episodes, other).returns
+    config = load_config(run.header.config, str(run.path)).in_evaluation()
+    changes = _changes(options, config.env)
+    returns = _evaluate(app, run, options.episodes, changes).returns
     if options.json:
-        print(_as_json(run, other or own, returns))
+        print(_as_json(run, changes.env or config.env, config.network.table() | changes.network, returns))
         return 0
-    where = f" in another environment, {other.id}: not kept" if other else ""
+    where = f"{changes.describe()}: not kept" if changes else ""
     if isinstance(run, StoredChampion):
         where = where.removesuffix(": not kept")
     print(

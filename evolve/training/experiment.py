@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -167,17 +168,24 @@ def _memory() -> float:
         return math.inf
 
 
-def reload(run: store.Stored, env: EnvOptions | None = None) -> Experiment:
+def reload(run: store.Stored, env: EnvOptions | None = None, network: Mapping[str, Any] | None = None) -> Experiment:
     """Return the experiment of a run file or a champion file, to be computed in whatever way suits this machine.
 
-    env: another environment in place of its own. Raises InputError when the configuration cannot be used here, or does
-    not fit what was recorded.
+    Args:
+        run: The file.
+        env: Another environment in place of its own.
+        network: Other settings of its network, such as {"plasticity": 0.0}, which leave genomes what they are.
+
+    Raises:
+        InputError: The configuration cannot be used here, or does not fit what was recorded.
     """
     config = load_config(run.header.config, str(run.path))
     compute = ComputeOptions(check=config.compute.check)
     experiment = prepare(config.model_copy(update={"compute": compute}))
     if not _fits(run, experiment):
         raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
+    if network:
+        experiment = _with_network(experiment, network)
     return experiment if env is None else _elsewhere(experiment, env)
 
 
@@ -199,4 +207,15 @@ def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:
     if sizes != theirs:
         came = "{}, of {} and {}".format(env.id, *theirs)
         raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), came)
+    return other
+
+
+def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
+    """Return an experiment whose networks have other settings, and the same connections."""
+    section = NETWORKS.parse({**experiment.config.network.table(), **settings})
+    other = prepare(experiment.config.model_copy(update={"network": section}))
+    kinds = [e.config.network.name for e in (experiment, other)]
+    if kinds[0] != kinds[1] or experiment.network.blocks != other.network.blocks:
+        came = ", ".join(f"{key}={value}" for key, value in settings.items())
+        raise InputError("network", f"settings that leave a {kinds[0]} the champion's connections", came)
     return other

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 from conftest import without
 
 from evolve import store
@@ -52,6 +53,27 @@ def test_elsewhere_nothing_is_kept(call, command, tmp_path):
     assert (tmp_path / FILE).read_bytes() == before
     own = call("evaluate", FILE, "--episodes", 5, "--json")
     assert json.loads(own.out)["returns"] == kept(tmp_path).held_out.returns.tolist()
+
+
+def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
+    plastic = ("--set", "network.plasticity=1.0", "--set", "held_out_episodes=5")
+    assert call("run", *QUICK, *plastic).code == 0
+    before = (tmp_path / FILE).read_bytes()
+    done = call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0")
+    assert done.code == 0, done.err
+    assert "5 held-out episodes with network.plasticity=0.0: not kept" in done.out
+    known = json.loads(call("evaluate", FILE, "--episodes", 5, "--set", "network.plasticity=0.0", "--json").out)
+    assert known["network"]["plasticity"] == 0.0
+    assert done.out.splitlines()[-1] == statistics.summary(np.array(known["returns"]))
+    assert known["returns"] != kept(tmp_path).held_out.returns.tolist()
+    assert (tmp_path / FILE).read_bytes() == before
+    for words, message in (
+        ("network.hidden=[3]", "network: expected settings that leave a hebbian-dag the champion's connections"),
+        ("strategy.parents=3", "--set: expected a key of env or of network"),
+    ):
+        refused = call("evaluate", FILE, "--set", words)
+        assert refused.code == 2
+        assert message in refused.err
 
 
 def test_wrong_input(call, tmp_path):
