@@ -23,6 +23,8 @@ SETS = {
     "mlp": (["Pendulum-v1"], ("-a", "mlp", "--strategy", "openai-es")),
     "elman": (["Reversal-v0"], ("-a", "elman", "--strategy", "ga", "--set", "strategy.parents=3")),
     "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
+    "pgpe": (["Pendulum-v1"], ("-a", "mlp", "--strategy", "pgpe")),
+    "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
     "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", "--strategy", "umda")),
 }
 
