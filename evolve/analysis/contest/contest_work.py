@@ -68,6 +68,7 @@ LEGS: Mapping[str, Mapping[str, Any]] = {
 """The legs of the size "small"; all else of an experiment has its default."""
 
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
+_KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100
 """Steps of an episode at most, in the short run whose digest is known; all else is that of the score."""
 
@@ -110,18 +111,21 @@ def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
     """Return what a leg plays for the score."""
     table = LEGS[leg]
     factors = {"population": size.candidates, "generations": size.generations}
-    return _experiment(table, {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}, backend)
+    return _experiment(
+        table, {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}, {"backend": backend}
+    )
 
 
 def known(leg: str, backend: str) -> Experiment:
     """Return the short run of a leg whose digest is known."""
     table = LEGS[leg]
-    return _experiment({**table, "env": {"max_episode_steps": _KNOWN_STEPS, **table["env"]}}, _KNOWN, backend)
+    env = {"max_episode_steps": _KNOWN_STEPS, **table["env"]}
+    return _experiment({**table, "env": env}, _KNOWN, {"backend": backend, "slots": _KNOWN_SLOTS})
 
 
-def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], backend: str) -> Experiment:
+def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: Mapping[str, Any]) -> Experiment:
     env = {**table["env"], "engine": "exact"}
-    fixed = {"held_out_episodes": 0, "env": env, "compute": {"backend": backend, "check": False}}
+    fixed = {"held_out_episodes": 0, "env": env, "compute": {**compute, "check": False}}
     return prepare(parse(Config, {**table, **changes, **fixed}))
 
 
