@@ -141,3 +141,12 @@ def test_gpu_sees_every_bit(monkeypatch):
     right = exp(one[0])
     assert len(differences("exp", bits, right)) == 0
     assert list(differences("exp", bits, right + np.float32(1e-6))) == [*bits[[0, 1, 3]]]
+
+
+def test_the_page_of_the_contest_is_made_of_its_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    page = importlib.import_module("contest")
+    text = page.PAGE.read_text()
+    assert page.page(text) == text, "run python benchmarks/contest.py"
+    assert page.FIGURE.stat().st_size > 10_000
+    assert all(path.name in text for paths in page.by_size().values() for path in paths)

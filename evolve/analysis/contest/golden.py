@@ -1,6 +1,6 @@
 """What the short runs of the contest come to: golden.json, and what is said of a machine that finds something else.
 
-`make` plays it anew, once the work of the contest has another version.
+`python benchmarks/contest.py --golden` makes that file anew, once the work of the contest has another version.
 """
 
 import json

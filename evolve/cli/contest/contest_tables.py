@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from evolve.analysis.contest import LEAST, LEGS, ContestFile, ContestRanking, RankedRow, money, rows_of
 from evolve.analysis.formatting import duration
 
-_HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "")
+_HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
 
 
 def line(found: ContestFile) -> str:
@@ -76,9 +76,10 @@ def summary(found: ContestFile) -> str:
 def comparison(ranking: ContestRanking, markdown: bool) -> str:
     """Return machines side by side, and what the columns mean."""
     first = ranking.machines[0]
+    cost = "; cost: of one pass" if any(row.cost is not None for row in ranking.rows) else ""
     notes = (
         f"seconds: of one pass of contest size {ranking.size}, the median of at least {LEAST} repeats; spread: between "
         f"the longest and the shortest of them; speed-up: against one worker of the same machine; ratio: to the "
-        f"shortest time of {first}, by geometric means of all repeats; cost: of one pass"
+        f"shortest time of {first}, by geometric means of all repeats{cost}"
     )
     return f"{table(ranking.rows, several=True, markdown=markdown)}\n\n{notes}"

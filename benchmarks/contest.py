@@ -1,0 +1,69 @@
+"""The contest's page, from the files in benchmarks/results: `python benchmarks/contest.py`.
+
+It writes the table into docs/contest.md, between its markers, and the figure to docs/assets/contest.svg. Files of each
+size stand in a table of their own; the figure is of the largest size that there is.
+
+`python benchmarks/contest.py --golden` plays the short runs by arrays, and makes evolve/analysis/contest/golden.json
+anew: only once the work of the contest has another version.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from evolve.analysis import contest, figures
+from evolve.analysis.contest import golden
+from evolve.cli.contest.contest_tables import comparison
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "contest.md"
+FIGURE = ROOT / "docs" / "assets" / "contest.svg"
+BEGIN, END = "<!-- results -->\n", "<!-- end of results -->"
+
+
+def by_size(folder: Path = RESULTS) -> dict[str, list[Path]]:
+    """Return the files of each size, small ones first."""
+    sizes: dict[str, list[Path]] = {size: [] for size in contest.SIZES}
+    for path in sorted(folder.glob("*.json")):
+        sizes[contest.read(path).size].append(path)
+    return {size: paths for size, paths in sizes.items() if paths}
+
+
+def described(paths: Sequence[Path]) -> str:
+    """Return the table of files of one size, and a line on each."""
+    lines = []
+    for path in paths:
+        found = contest.read(path)
+        system, loads = found.system, [repeat.load for row in found.rows for repeat in row.repeats if repeat.load]
+        busy = f"load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else "its load is not known"
+        compiler = f"{system['kernel_compiler']}, {system['kernel_variant']}"
+        machine = f"{system['cpu']}, {system['cores']} cores, {system['system_release']}"
+        lines.append(
+            f"- {found.name} (`{path.name}`, {found.date[:10]}, {found.verdict}): {machine}; {compiler}; {busy}"
+        )
+    return f"{comparison(contest.rank(paths), markdown=True)}\n\n" + "\n".join(lines)
+
+
+def page(text: str) -> str:
+    """Return the page with the tables of all results."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    parts = [f"### Size {size}\n\n{described(paths)}" for size, paths in by_size().items()]
+    return f"{before}{BEGIN}\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--golden", action="store_true", help="make the known digests anew")
+    if parser.parse_args().golden:
+        golden.PATH.write_text(f"{json.dumps(golden.make(), indent=1)}\n", encoding="utf-8")
+        return
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    *_, largest = by_size().values()
+    figures.save(figures.draw_contest(contest.rank(largest)), FIGURE)
+
+
+if __name__ == "__main__":
+    main()
