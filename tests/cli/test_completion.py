@@ -38,6 +38,8 @@ def test_a_shell_completes_commands_options_and_names(call, tmp_path):
         "evolve report ru": {"runs"},
         "evolve plot -x st": {"steps"},
         "evolve bench --mea": set(),  # hidden
+        "evolve contest --comp": {"--compare"},
+        "evolve contest --size me": {"medium"},
     }
     typed = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
