@@ -183,6 +183,8 @@ def test_files_are_refused(tmp_path):
     refused(signed(path, good | {"more": 1}), "more: Extra inputs")
     refused(signed(path, good | {"rows": []}), "a whole contest")
     refused(signed(path, good | {"size": "huge"}), "a whole contest")
+    refused(signed(path, contents({0: [40, 41, 42]})), "a whole contest")
+    refused(signed(path, contents({1: [40, 0, 42]})), "a whole contest")
     lying = contents({1: [40, 41, 42]})
     lying["rows"][0]["known"]["pole"] = "0" * 64
     refused(signed(path, lying), "not the known digests")

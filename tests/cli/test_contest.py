@@ -40,7 +40,7 @@ def ranks():
 
 @pytest.mark.usefixtures("here")
 def test_a_contest_is_held_written_and_compared(call, tmp_path):
-    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster", "-o", "a.json")
+    done = call("contest", "--size", "trial", "--price", "$3.60/h", "--name", "toaster\x1b|", "-o", "a.json")
     assert done.code == 0, done.err
     assert "1 worker, 2 workers" in done.err
     *_, line, _, name = done.out.splitlines()
@@ -62,7 +62,7 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
     assert "already exists" in again.err
     both = call("contest", "--compare", "a.json", "a.json", "-o", "both.svg", "--markdown")
     assert both.code == 0, both.err
-    rows = [line for line in both.out.splitlines() if line.startswith("| toaster #")]
+    rows = [line for line in both.out.splitlines() if line.startswith(r"| toaster\x1b/ #")]
     assert len(rows) == 4
     assert (tmp_path / "both.svg").stat().st_size > 10_000
     text = (tmp_path / "a.json").read_text()

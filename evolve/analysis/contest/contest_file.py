@@ -81,7 +81,7 @@ def _contents(path: Path) -> dict[str, Any]:
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
     whole = found.size in SIZES and found.rows and all(row.repeats and set(row.legs) == set(LEGS) for row in found.rows)
-    if not whole or any(repeat.seconds <= 0 for row in found.rows for repeat in row.repeats):
+    if not whole or any(row.workers < 1 or min(row.times) <= 0 for row in found.rows):
         raise InputError(str(path), "a whole contest", "parts of one")
     verdict, why = found.assess()
     if verdict == DIFFERENT:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from evolve.analysis.contest import LEAST, LEGS, ContestFile, ContestRanking, RankedRow, money, rows_of
 from evolve.analysis.formatting import duration
+from evolve.errors import sanitize
 
 _HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
 
@@ -17,9 +18,9 @@ def line(found: ContestFile) -> str:
     digest = "-".join(found.legs[leg].digest[:4] for leg in LEGS)
     return (
         f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s (spread {best.spread:.1%}, "
-        f"{len(best.repeats)} repeats) with {best.title}{cost}; {found.name}, {system['cores']} cores; {kernel}, "
-        f"{compiler or 'no compiler'}; evolve {system['evolve']}, Python {system['python']}; digest {digest}; "
-        f"{found.verdict}"
+        f"{len(best.repeats)} repeats) with {best.title}{cost}; {sanitize(found.name)}, {system['cores']} cores; "
+        f"{kernel}, {compiler or 'no compiler'}; evolve {system['evolve']}, Python {system['python']}; "
+        f"digest {digest}; {found.verdict}"
     )
 
 
@@ -30,7 +31,7 @@ def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) ->
     cells = [[text[n] for n in shown] for text in lines]
     if markdown:
         cells.insert(1, ["---"] * len(shown))
-        return "\n".join(f"| {' | '.join(texts)} |" for texts in cells)
+        return "\n".join(f"| {' | '.join(text.replace('|', '/') for text in texts)} |" for texts in cells)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     left = {0, 1, len(_HEAD) - 1}
     return "\n".join(
@@ -46,8 +47,8 @@ def _cells(ranked: RankedRow) -> tuple[str, ...]:
     row, interval = ranked.row, ranked.interval
     notes = [] if row.agrees else [f"{len(row.repeats)} repeats do not agree"]
     return (
-        ranked.machine,
-        row.title,
+        sanitize(ranked.machine),
+        sanitize(row.title),
         f"{row.seconds:,.2f}",
         f"{row.spread:.1%}" if len(row.repeats) > 1 else "",
         "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
@@ -80,6 +81,6 @@ def comparison(ranking: ContestRanking, markdown: bool) -> str:
     notes = (
         f"seconds: of one pass of contest size {ranking.size}, the median of at least {LEAST} repeats; spread: between "
         f"the longest and the shortest of them; speed-up: against one worker of the same machine; ratio: to the "
-        f"shortest time of {first}, by geometric means of all repeats{cost}"
+        f"shortest time of {sanitize(first)}, by geometric means of all repeats{cost}"
     )
     return f"{table(ranking.rows, several=True, markdown=markdown)}\n\n{notes}"
