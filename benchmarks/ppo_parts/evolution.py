@@ -1,0 +1,77 @@
+"""Evolution's side: an experiment of the repository, run by the command of evolve until one number of steps after the
+other, so that the champion of each is judged."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import evolve
+from evolve.cli.run import load
+from evolve.config import Config
+from ppo_parts.records import Outcome, Point
+from ppo_parts.tasks import Task
+
+
+def configuration(task: Task) -> Config:
+    """Return the experiment of a task."""
+    return load([str(task.experiment), *_limit(task)])[0][0]
+
+
+def evolve_task(
+    task: Task, seed: int, folder: Path, cores: int, points: Sequence[int], most: int | None, episodes: int
+) -> Outcome:
+    """Evolve a task to its end, or for so many steps.
+
+    Args:
+        task: Which.
+        seed: Of the run.
+        folder: Where its run file is; a run that is there goes on.
+        cores: How many workers play episodes; with 1 there is one process in all.
+        points: The environment steps after which champions are judged.
+        most: The steps to end with; None for those of the experiment.
+        episodes: Held-out ones.
+    """
+    curve: list[Point] = []
+    spent = 0.0
+    for steps in [*(point for point in points if most is None or point < most), most]:
+        if curve and steps is not None and steps <= curve[-1].steps:
+            continue  # in the same generation
+        before = _children()
+        run = _segment(task, seed, folder, cores, steps, episodes)
+        spent += _children() - before
+        table = run.table()
+        assert run.held_out is not None
+        point = Point(sum(table["steps"]), sum(table["seconds"]), spent, float(run.held_out.mean))
+        if not curve or curve[-1].steps < point.steps:
+            curve.append(point)
+        if steps is not None and point.steps < steps:  # it has come to its end
+            break
+    settings = {"experiment": run.config.to_toml()}
+    environment = run.experiment.in_evaluation().config.env.model_dump(mode="json")
+    return Outcome(curve, [float(r) for r in run.held_out.returns], environment, settings, run.digest)
+
+
+def _segment(task: Task, seed: int, folder: Path, cores: int, steps: int | None, episodes: int) -> Any:
+    """Let the run go on until it has so many steps, or to its end; return it."""
+    words = [sys.executable, "-m", "evolve.run", str(task.experiment), "-s", str(seed), "-o", str(folder), "--resume"]
+    words += [*_limit(task), "--set", f"held_out_episodes={episodes}"]
+    words += [] if steps is None else ["--set", f"early_stop.steps={steps}"]
+    words += [] if cores == 1 else ["--workers", str(cores)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
+    if done.returncode:
+        raise SystemExit(f"evolve run ended with exit code {done.returncode}:\n{done.stderr.strip()}")
+    return evolve.load(folder / f"seed-{seed}.h5")
+
+
+def _limit(task: Task) -> list[str]:
+    steps = task.episode_steps
+    return [] if steps is None else ["--set", f"evaluation_max_episode_steps={steps}"]
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

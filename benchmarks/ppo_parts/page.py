@@ -1,0 +1,147 @@
+"""What is made of the records: a table in Markdown, and the figure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
+from ppo_parts.records import METHODS, read
+from ppo_parts.tasks import TASKS
+
+_NAMES = {"evolution": "evolution", "ppo": "PPO"}
+_LOOK = {"evolution": (COLOURS[0], "-", "o"), "ppo": (COLOURS[1], "--", "s")}
+_AXES = {"steps": "environment steps", "seconds": "seconds of training"}
+_GRID = 60  # places on an axis
+_HEAD = (
+    "task", "method", "seeds", "held-out mean", "steps", "time", "processor time", "aim", "aim reached by",
+    "steps to the aim", "time to the aim",
+)  # fmt: skip
+Records = Sequence[dict[str, Any]]
+
+
+def show(folder: Path) -> None:
+    """Print the table of the records below a folder; draw the figure of them there."""
+    found = read(folder)
+    if not found:
+        raise SystemExit(
+            f"{folder}: expected JSON files of finished runs, got none. Run python benchmarks/ppo.py first."
+        )
+    print(table(found))
+    figure = draw(found)
+    for suffix in (".png", ".svg"):
+        figure.savefig(folder / f"ppo{suffix}")
+    print(f"\nFigure: {folder / 'ppo.png'}")
+
+
+def table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
+    """Return the table, with what it was measured on below it."""
+    keys = [(task, method) for task in TASKS for method in METHODS if (task, method) in found]
+    lines = [list(_HEAD), ["---"] * len(_HEAD), *(row(*key, found[key]) for key in keys)]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *notes(found)])
+
+
+def row(task: str, method: str, records: Records) -> list[str]:
+    """Return the cells of a task and a method."""
+    last = [record["curve"][-1] for record in records]
+    aim = TASKS[task].aim
+    reached = [point for record in records if (point := first_at(record, aim)) is not None]
+    some = len(reached) > len(records) / 2  # else the median seed does not come there
+    return [
+        task, _NAMES[method], ", ".join(str(record["seed"]) for record in records),
+        spread([point["mean"] for point in last]), count(median(last, "steps")), clock(median(last, "seconds")),
+        clock(median(last, "cpu_seconds")), f"{aim:g}", f"{len(reached)} of {len(records)}",
+        count(median(reached, "steps")) if some else "–", clock(median(reached, "seconds")) if some else "–",
+    ]  # fmt: skip
+
+
+def first_at(record: dict[str, Any], aim: float) -> dict[str, Any] | None:
+    """Return the first point at which a champion was as good as the aim, None if there is none."""
+    return next((point for point in record["curve"] if point["mean"] >= aim), None)
+
+
+def median(points: Records, name: str) -> float:
+    """Return the median of a number of points."""
+    return float(np.median([point[name] for point in points])) if points else float("nan")
+
+
+def spread(means: Sequence[float]) -> str:
+    """Return the median, and the quartiles where there are several."""
+    low, middle, high = np.percentile(means, (25, 50, 75))
+    digits = 2 if abs(middle) < 10 else 0
+    around = f" ({low:.{digits}f} to {high:.{digits}f})" if len(means) > 1 else ""
+    return f"**{middle:.{digits}f}**{around}"
+
+
+def count(steps: float) -> str:
+    """Return a number of steps in words."""
+    return f"{steps / 1e6:.2f} M" if steps >= 1e6 else f"{steps / 1e3:.0f} k"
+
+
+def clock(seconds: float) -> str:
+    """Return a duration in words."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
+    """Return what the runs were made with, a line each; and the digests of evolution's."""
+    everything = [record for records in found.values() for record in records]
+    dates = sorted(record["date"][:10] for record in everything)
+    machines = sorted({f"{r['machine']['cpu']}, {r['machine']['cores used']} cores used" for r in everything})
+    loads = [load for r in everything for load in (r["machine"]["load"], r["load after"])]
+    used = sorted({f"{name} {number}" for r in everything for name, number in r["versions"].items()})
+    lines = [
+        f"Runs of {dates[0]} to {dates[-1]}, on {'; '.join(machines)}; load {min(loads)} to {max(loads)}.",
+        f"Versions: {', '.join(used)}.",
+    ]
+    lines += [
+        f"PPO's settings for {task}: {records[0]['settings']['source']}."
+        for (task, method), records in sorted(found.items()) if method == "ppo"
+    ]  # fmt: skip
+    lines += [
+        f"Digest of {task}, seed {record['seed']}: `{record['digest']}`"
+        for (task, method), records in sorted(found.items()) if method == "evolution" for record in records
+    ]  # fmt: skip
+    return [f"- {line}" for line in lines]
+
+
+@styled
+def draw(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Any:
+    """Return the figure: a row for each task, returns by steps on the left and by seconds on the right."""
+    tasks = [task for task in TASKS if any(task == known for known, _ in found)]
+    figure = new_figure(0.8 + 2.3 * len(tasks))
+    panels = figure.subplots(len(tasks), len(_AXES), squeeze=False, sharey="row")
+    for task, line in zip(tasks, panels, strict=True):
+        for panel, (name, label) in zip(line, _AXES.items(), strict=True):
+            for method in METHODS:
+                draw_curve(panel, method, name, found.get((task, method), []))
+            panel.axhline(TASKS[task].aim, color=FAINT, linewidth=0.9, linestyle=":")
+            panel.set_xscale("log")
+            panel.xaxis.set_minor_formatter(matplotlib("ticker").NullFormatter())
+            panel.set_xlabel(label if task == tasks[-1] else "")
+        line[0].set_ylabel("held-out mean return")
+        line[0].set_title(task)
+        line[0].annotate("aim", (0, TASKS[task].aim), xycoords=("axes fraction", "data"), xytext=(3, 2),
+                         textcoords="offset points", color=FAINT, fontsize=8)  # fmt: skip
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    set_title(figure, "Evolution against PPO: median over seeds, quartiles shaded")
+    return figure
+
+
+def draw_curve(panel: Any, method: str, name: str, records: Records) -> None:
+    """Draw the median and the quartiles over the runs of a method, and where each run ends."""
+    if not records:
+        return
+    colour, dash, marker = _LOOK[method]
+    xs = [[max(point[name], 1e-3) for point in record["curve"]] for record in records]
+    ys = [[point["mean"] for point in record["curve"]] for record in records]
+    grid = np.geomspace(max(x[0] for x in xs), max(x[-1] for x in xs), _GRID)
+    at = np.array(
+        [np.interp(np.log(grid), np.log(x), y) for x, y in zip(xs, ys, strict=True)]
+    )  # the last champion stays
+    low, middle, high = np.percentile(at, (25, 50, 75), axis=0)
+    panel.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
+    panel.plot(grid, middle, color=colour, linestyle=dash, label=_NAMES[method])
+    panel.plot([x[-1] for x in xs], [y[-1] for y in ys], marker, color=colour, markersize=4, linestyle="none")

@@ -1,0 +1,107 @@
+"""What is kept of a run: a JSON file for each task, method and seed, written once it is finished."""
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from evolve import __version__
+
+SCHEMA = 1
+METHODS = ("evolution", "ppo")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A champion on the way: environment steps and seconds of training until then, and its held-out mean return.
+
+    cpu_seconds are those of all processes; evolution's have the start of its processes in them, PPO's have not.
+    """
+
+    steps: int
+    seconds: float
+    cpu_seconds: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run: its points, the held-out returns of the last champion, and how it was made.
+
+    digest: of evolution's run; None for PPO, which has none.
+    """
+
+    curve: list[Point]
+    returns: list[float]
+    environment: dict[str, Any]
+    settings: dict[str, Any]
+    digest: str | None = None
+
+
+def place(folder: Path, task: str, method: str, seed: int) -> Path:
+    """Return the file of a run."""
+    return folder / task / f"{method}-seed-{seed}.json"
+
+
+def machine(cores: int) -> dict[str, Any]:
+    """Return what is known of this machine, and its load of the last minute."""
+    names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "cores used": cores,
+        "platform": platform.platform(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python, evolve, and those of the packages that are installed."""
+    found = {"python": platform.python_version(), "evolve": __version__}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """Write a record at once, so that a file that is there is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record, indent=1) + "\n")
+    partial.replace(path)
+
+
+def record_of(outcome: Outcome, before: dict[str, Any], cores: int, packages: Iterable[str]) -> dict[str, Any]:
+    """Return what is written of a run. before: the machine when it began."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"date": now, "machine": before, "load after": machine(cores)["load"], "versions": versions(packages)}
+    return {"schema": SCHEMA} | about | asdict(outcome)
+
+
+def read(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the records below a folder by (task, method), in the order of seeds; each has its seed, too."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path in folder.glob("*/*-seed-*.json"):
+        method, _, seed = path.stem.partition("-seed-")
+        record = json.loads(path.read_text()) | {"seed": int(seed)}
+        if record["schema"] != SCHEMA:
+            raise SystemExit(f"{path}: expected schema {SCHEMA}, got {record['schema']}. Remove it and run it again.")
+        found.setdefault((path.parent.name, method), []).append(record)
+    for records in found.values():
+        records.sort(key=lambda record: record["seed"])
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []

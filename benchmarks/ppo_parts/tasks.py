@@ -1,0 +1,85 @@
+"""The tasks: the experiment of evolution's side, and the published settings of PPO's.
+
+PPO's are those that rl-baselines3-zoo publishes (hyperparams/ppo.yml); where it has an earlier version of an
+environment only, those of that version. What `source` says is printed below the table.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+EXPERIMENTS = HERE.parents[1] / "experiments"
+
+
+@dataclass(frozen=True)
+class PPO:
+    """What PPO is given.
+
+    steps: in which it is to learn. envs: how many environments it steps together. normalize: whether observations and
+    rewards are normalized. recurrent: whether it is RecurrentPPO, with an LSTM. settings: of the constructor; the text
+    `linear_X` is X that decreases to 0. network: of `policy_kwargs`. source: where these are from.
+    """
+
+    steps: int
+    envs: int
+    settings: dict[str, Any]
+    source: str
+    normalize: bool = False
+    recurrent: bool = False
+    network: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task: its experiment; the discrete actions, if they are; the aim for the held-out mean return; PPO's side.
+
+    episode_steps: the limit of an episode where PPO learns, and where both are judged; None is the experiment's own.
+    ends_by_itself: whether the limit is the task's end, and not a cut, so that nothing would have come after it.
+    """
+
+    experiment: Path
+    aim: float
+    ppo: PPO
+    choices: int | None = None
+    episode_steps: int | None = None
+    ends_by_itself: bool = False
+
+
+_LANDER = {"n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01}
+_WALKER = {"n_steps": 2048, "batch_size": 64, "gae_lambda": 0.95, "gamma": 0.999, "n_epochs": 10, "ent_coef": 0.0,
+           "learning_rate": 3e-4, "clip_range": 0.18}  # fmt: skip
+_CHEETAH = {"n_steps": 512, "batch_size": 64, "gae_lambda": 0.92, "gamma": 0.98, "n_epochs": 20,
+            "ent_coef": 0.000401762, "learning_rate": 2.0633e-05, "clip_range": 0.1, "max_grad_norm": 0.8,
+            "vf_coef": 0.58096}  # fmt: skip
+_CART_POLE = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
+              "learning_rate": "linear_0.001", "clip_range": "linear_0.2"}  # fmt: skip
+_WIDE = {"log_std_init": -2.0, "ortho_init": False, "activation": "ReLU",
+         "net_arch": {"pi": [256, 256], "vf": [256, 256]}}  # fmt: skip
+
+TASKS = {
+    "cartpole": Task(
+        EXPERIMENTS / "cartpole.toml", 475.0, PPO(100_000, 8, _CART_POLE, "the zoo's for CartPole-v1"), choices=2
+    ),
+    "lander": Task(
+        EXPERIMENTS / "lander.toml", 200.0, PPO(1_000_000, 16, _LANDER, "the zoo's for LunarLander-v2"), choices=4
+    ),
+    "walker": Task(
+        EXPERIMENTS / "walker-es.toml",
+        300.0,
+        PPO(5_000_000, 32, _WALKER, "the zoo's for BipedalWalker-v3", normalize=True),
+        episode_steps=1600,
+    ),
+    "cheetah": Task(
+        EXPERIMENTS / "cheetah.toml",
+        3000.0,
+        PPO(1_000_000, 1, _CHEETAH, "the zoo's for HalfCheetah-v3", normalize=True, network=_WIDE),
+    ),
+    "cues": Task(
+        HERE / "cues.toml",
+        0.9,
+        PPO(1_000_000, 16, _LANDER, "the zoo's for LunarLanderNoVel-v2 (it has no cues)", recurrent=True),
+        choices=2,
+        ends_by_itself=True,
+    ),
+}

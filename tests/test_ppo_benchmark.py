@@ -1,0 +1,133 @@
+"""Evolution against PPO: both are judged alike, runs are kept, and the table says what they came to."""
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from conftest import ROOT, without
+from test_benchmarks import bench
+
+import evolve
+from evolve.config import EnvOptions
+from evolve.numerics import native
+
+HAS_PPO = all(find_spec(name) for name in ("torch", "stable_baselines3", "sb3_contrib"))
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from ppo_parts import episodes, page
+
+    return episodes, page
+
+
+def test_the_judge_plays_the_held_out_episodes_of_evolve(parts, tmp_path):
+    episodes, _ = parts
+    env = {"id": "CartPole-v1", "engine": "exact"}
+    run = evolve.train(env=env, generations=2, population=8, episodes=1, seed=5, held_out_episodes=6, output=tmp_path)
+    seeds = episodes.held_out_seeds(5, 6)
+    policies = [run.champion() for _ in seeds]
+
+    def act(observations):
+        return np.stack([policy.outputs(row) for policy, row in zip(policies, observations, strict=True)])
+
+    found = episodes.play(run.config.env, seeds, act)
+    assert np.array_equal(seeds, run.held_out.seeds)
+    assert np.array_equal(found, run.held_out.returns)
+
+
+def test_episodes_follow_one_another(parts):
+    episodes, _ = parts
+    options = EnvOptions(id="CartPole-v1", engine="exact", max_episode_steps=12)
+    actions = episodes.Actions(choices=2, size=2)
+    for by_itself in (False, True):
+        playing = episodes.Episodes(options, 3, seed=1, ends_by_itself=by_itself)
+        first = playing.reset()
+        right = [playing.step(actions.outputs(np.ones(3))) for _ in range(11)]  # falls before the limit
+        assert sum(step.ended.sum() for step in right) >= 3
+        assert not any(step.cut.any() for step in right)
+        ended = next(step for step in right if step.ended.any())
+        slot = int(np.flatnonzero(ended.ended)[0])
+        assert not np.array_equal(ended.observations[slot], ended.last[slot])
+        assert not np.array_equal(ended.observations[slot], first[slot])  # another episode
+        playing.reset()
+        in_turns = [playing.step(actions.outputs(np.full(3, number % 2))) for number in range(12)]
+        assert in_turns[-1].ended.all()
+        assert in_turns[-1].cut.all() is np.bool_(not by_itself)
+
+
+def test_actions_become_outputs(parts):
+    episodes, _ = parts
+    assert episodes.Actions(None, 2).outputs(np.array([[0.5, -2.0]])).tolist() == [[0.5, -2.0]]
+    assert episodes.Actions(3, 3).outputs(np.array([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert episodes.Actions(2, 1).outputs(np.array([0, 1])).tolist() == [[-1], [1]]
+
+
+def record(seed, means, digest):
+    curve = [
+        {"steps": 1000 * 10**n, "seconds": 2.0 * 10**n, "cpu_seconds": 3.0, "mean": m} for n, m in enumerate(means)
+    ]
+    about = {"machine": {"cpu": "one", "cores used": 2, "load": 0.5}, "load after": 1.5, "versions": {"torch": "2"}}
+    more = {"settings": {"source": "the zoo's"}, "date": "2026-01-02T03:04:05", "digest": digest, "seed": seed}
+    return {"schema": 1, "curve": curve, "returns": []} | about | more
+
+
+def test_the_table_says_who_reached_the_aim(parts):
+    _, page = parts
+    ours = [record(1, [100, 480, 500], "ab"), record(2, [90, 470, 490], "cd"), record(3, [90, 470, 470], "ef")]
+    theirs = [record(1, [20, 30, 40], None)]
+    text = page.table({("cartpole", "evolution"): ours, ("cartpole", "ppo"): theirs})
+    assert "| cartpole | evolution | 1, 2, 3 | **490** (480 to 495) | 100 k | 3.3 min | 3 s | 475 | 2 of 3 |" in text
+    assert "| cartpole | PPO | 1 | **40** | 100 k | 3.3 min | 3 s | 475 | 0 of 1 | – | – |" in text
+    assert "load 0.5 to 1.5" in text
+    assert "- Digest of cartpole, seed 2: `cd`" in text
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_a_finished_run_is_not_run_again(tmp_path):
+    words = ("--tasks", "cues", "--seeds", 1, "--steps", 150_000, "--episodes", 4, "--cores", 1, "-o", tmp_path)
+    code, out, err = bench("ppo", *words, "--methods", "evolution")
+    assert code == 0, out + err
+    path = tmp_path / "cues" / "evolution-seed-1.json"
+    kept = json.loads(path.read_text())
+    steps = [point["steps"] for point in kept["curve"]]
+    assert steps == [98_304, 196_608]  # whole generations; smaller numbers of steps are in the first
+    assert (len(kept["returns"]), len(kept["digest"])) == (4, 64)
+    assert kept["curve"][-1]["mean"] == pytest.approx(np.mean(kept["returns"]))
+    code, out, err = bench("ppo", *words, "--methods", "evolution")
+    assert (code, out) == (0, f"{path} is there already\n"), err
+    code, out, err = bench("ppo", "--show", "-o", tmp_path)
+    assert code == 0, out + err
+    assert "| cues | evolution | 1 |" in out
+    assert (tmp_path / "ppo.png").stat().st_size > 10_000
+
+
+def test_without_its_libraries_the_cure_is_said(tmp_path):
+    code, out, err = bench("ppo", "--tasks", "cartpole", "-o", tmp_path, **without("stable_baselines3"))
+    assert (code, out) == (1, "")
+    assert err.startswith("PPO needs stable-baselines3")
+    assert err.endswith("Run pip install -e '.[ppo]', or leave it out: --methods evolution\n")
+    assert not any(tmp_path.iterdir())
+    code, _, err = bench("ppo", "--show", "-o", tmp_path)
+    assert code == 1
+    assert "expected JSON files of finished runs, got none" in err
+
+
+@pytest.mark.skipif(not HAS_PPO, reason="no Stable-Baselines3")
+@pytest.mark.parametrize("task", ["cartpole", "cues"])
+def test_ppo_learns_in_the_engine(task, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from ppo_parts import evolution, learner, tasks
+
+    known = tasks.TASKS[task]
+    small = replace(
+        known,
+        ppo=replace(known.ppo, envs=2, settings=known.ppo.settings | {"n_steps": 32, "batch_size": 64, "n_epochs": 1}),
+    )
+    found = learner.learn(small, evolution.configuration(small), 1, 1, [64], 128, 3)
+    assert [point.steps for point in found.curve] == [64, 128]
+    assert len(found.returns) == 3
+    assert found.digest is None
