@@ -17,12 +17,12 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ppo_parts.evolution import configuration, evolve_task
+from ppo_parts.libraries import missing
 from ppo_parts.records import METHODS, Outcome, machine, place, record_of, write
 from ppo_parts.tasks import TASKS
 
@@ -70,18 +70,10 @@ def run_all(asked: argparse.Namespace) -> None:
 
 def check_libraries() -> None:
     """End with a sentence where PPO's libraries are missing."""
-    missing = [title for module, title in _LIBRARIES.items() if not _is_there(module)]
-    if missing:
-        raise SystemExit(
-            f"PPO needs {', '.join(missing)}. Run pip install -e '.[ppo]', or leave it out: --methods evolution"
-        )
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ValueError:  # it is marked as missing
-        return False
+    lacking = missing(_LIBRARIES)
+    if lacking:
+        cure = "Run pip install -e '.[ppo]', or leave it out: --methods evolution"
+        raise SystemExit(f"PPO needs {', '.join(lacking)}. {cure}")
 
 
 def main(words: Sequence[str] | None = None) -> None:

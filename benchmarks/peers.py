@@ -1,0 +1,216 @@
+"""Evolution against its peers: CartPole-v1, the same size of network and number of steps, each library by itself.
+
+    pip install -e '.[peers,mpi]'
+    python benchmarks/peers.py -o runs/peers
+    python benchmarks/peers.py --show -o runs/peers     # the table
+
+Each peer is a file of benchmarks/peers/, as short as its library allows, with the strategy that the library would take:
+networks of 4, 8 and 2, 64 candidates (65 of evolve's: 32 pairs and the centre), 4 episodes each. It is run twice by one
+worker and twice by two, each time in a process of its own that may use as many cores as workers. Its champion, the
+centre or the best, is judged after each generation in the held-out episodes of evolve, until their mean return is 475;
+judging, imports and the start of the process do not count as time. Compiling by JAX counts: it happens in each run.
+Finished runs are JSON files below the folder, and are not run again.
+"""
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ppo_parts.episodes import Actions, held_out_seeds, play
+from ppo_parts.libraries import missing
+from ppo_parts.records import machine, versions, write
+
+from evolve.config import EnvOptions
+
+_AIM = 475.0
+_FOLDER = Path(__file__).parent / "peers"
+_WORKERS = (1, 2)
+_REPEATS = 2
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer: its title, its file in benchmarks/peers/, the packages it needs by their modules, and more arguments."""
+
+    title: str
+    module: str
+    needs: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+PEERS = {
+    "evolve": Peer("evolve, Gymnasium", "evolve_peer"),
+    "evolve-exact": Peer("evolve, exact engine", "evolve_peer", settings={"engine": "exact"}),
+    "evotorch": Peer("EvoTorch", "evotorch_peer", {"evotorch": "evotorch", "torch": "torch"}),
+    "neat": Peer("neat-python", "neat_peer", {"neat": "neat-python"}),
+    "evosax": Peer(
+        "evosax, gymnax", "evosax_peer", {"evosax": "evosax", "jax": "jax", "gymnax": "gymnax", "six": "six"}
+    ),
+}
+_PACKAGES = (*(package for peer in PEERS.values() for package in peer.needs.values()), "ray", "numpy", "gymnasium")
+
+
+def train(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any] | None:
+    """Let a peer train in this process; return what came of it, None on a rank that only helps."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:workers])
+    peer = PEERS[name]
+    sys.path.insert(0, str(_FOLDER))
+    made = importlib.import_module(peer.module).train(asked.seed, workers, asked.steps, **peer.settings)
+    leads = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0"
+    chain, aim, judging, mean = hashlib.sha256(), None, 0.0, 0.0
+    begin = time.perf_counter()
+    for steps, digest, champion in made:
+        seconds = time.perf_counter() - begin - judging
+        chain.update(digest.encode())
+        if leads and aim is None:
+            mean = judge(champion(), asked)
+            aim = {"steps": steps, "seconds": seconds} if mean >= _AIM else None
+        judging = time.perf_counter() - begin - seconds
+    return {"steps": steps, "seconds": seconds, "aim": aim, "digest": chain.hexdigest()} if leads else None
+
+
+def judge(act: Callable[[np.ndarray], Any], asked: argparse.Namespace) -> float:
+    """Return the mean return of a champion in held-out episodes."""
+    outputs = Actions(choices=2, size=2).outputs
+    seeds = held_out_seeds(asked.seed, asked.episodes)
+    return float(play(EnvOptions(id="CartPole-v1"), seeds, lambda seen: outputs(np.asarray(act(seen)))).mean())
+
+
+def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
+    """Let a peer train in a process of its own; return what came of it, or why nothing did."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        words = [sys.executable, __file__, "--child", name, str(workers), str(result)]
+        words += ["--seed", str(asked.seed), "--steps", str(asked.steps), "--episodes", str(asked.episodes)]
+        if PEERS[name].module == "evolve_peer" and workers > 1:
+            words = [_mpirun(), "--oversubscribe", "--bind-to", "none", "-n", str(workers + 1), *words]
+        try:
+            env = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait take no processor
+            done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=asked.limit)
+        except subprocess.TimeoutExpired:
+            return {"failed": f"not done after {asked.limit:.0f} s"}
+        if done.returncode or not result.exists():
+            return {"failed": f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"}
+        return json.loads(result.read_text())
+
+
+def run_all(asked: argparse.Namespace) -> None:
+    """Run what is asked for, not there yet, and installed."""
+    for name in asked.peers:
+        lacking = missing(PEERS[name].needs)
+        if lacking:
+            print(f"{name} needs {', '.join(lacking)}. Run pip install -e '.[peers]'", file=sys.stderr)
+            continue
+        for workers in _WORKERS:
+            for repeat in range(_REPEATS):
+                path = asked.output / name / f"workers-{workers}-run-{repeat + 1}.json"
+                if path.exists():
+                    print(f"{path} is there already", flush=True)
+                    continue
+                about = {"machine": machine(workers), "versions": versions(_PACKAGES), "date": time.strftime("%F")}
+                found = start(name, workers, asked)
+                if "failed" not in found:
+                    write(path, about | {"asked steps": asked.steps, "seed": asked.seed} | found)
+                print(f"{path}: {found}", flush=True)
+
+
+def show(folder: Path) -> None:
+    """Print the table of the runs below a folder."""
+    found = {name: [json.loads(path.read_text()) for path in sorted((folder / name).glob("*.json"))] for name in PEERS}
+    found = {name: runs for name, runs in found.items() if runs}
+    if not found:
+        raise SystemExit(f"{folder}: expected JSON files of finished runs, got none. Run benchmarks/peers.py first.")
+    head = ["peer", "steps per second, 1 and 2 workers", "seconds to the aim", "steps to the aim", "lines"]
+    head += [f"same again, {workers}" for workers in _WORKERS] + ["same with 1 and 2"]
+    lines = [head, ["---"] * len(head), *(row(name, runs) for name, runs in found.items())]
+    print("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    every = [run for runs in found.values() for run in runs]
+    loads = [run["machine"]["load"] for run in every]
+    used = sorted({f"{name} {number}" for run in every for name, number in run["versions"].items()})
+    load = f"load {min(loads)}" + (f" to {max(loads)}" if max(loads) > min(loads) else "")
+    print(f"\n- {every[0]['machine']['cpu']}, {load}, {every[0]['date']}.")
+    print(f"- Versions: {', '.join(used)}.")
+
+
+def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the cells of a peer."""
+    by_workers = {workers: [run for run in runs if run["machine"]["cores used"] == workers] for workers in _WORKERS}
+    rates = [_median([run["steps"] / run["seconds"] for run in some]) for some in by_workers.values()]
+    reached = [run["aim"] for run in runs if run["aim"]]
+    cells = [PEERS[name].title, ", ".join(f"{rate:,.0f}" for rate in rates)]
+    cells += [
+        f"{_median([aim[what] for aim in reached]):,.{digits}f}" for what, digits in (("seconds", 1), ("steps", 0))
+    ]
+    cells.append(str(lines_of(PEERS[name].module)))
+    digests = {workers: [run["digest"] for run in some] for workers, some in by_workers.items()}
+    cells += [_same(some) for some in digests.values()]
+    firsts = [some[0] for some in digests.values() if some]
+    return [*cells, _same(firsts)]
+
+
+def lines_of(module: str) -> int:
+    """Return how many lines a user has to write: those of the files of a peer that are not empty, nor comments."""
+    texts = [path.read_text().splitlines() for path in sorted(_FOLDER.glob(f"{module}.*")) if path.suffix != ".pyc"]
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for text in texts for line in text)
+
+
+def _same(digests: Sequence[str]) -> str:
+    if len(digests) < 2:
+        return "not measured"
+    return "yes" if len(set(digests)) == 1 else "no"
+
+
+def _median(numbers: Sequence[float]) -> float:
+    return float(np.median(numbers)) if numbers else float("nan")
+
+
+def _mpirun() -> str:
+    beside = Path(sys.executable).with_name("mpirun")
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if found is None:
+        raise SystemExit("evolve needs mpirun for two workers. Run pip install -e '.[mpi]'")
+    return found
+
+
+def main() -> None:
+    """Do what is asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--peers", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PEER", help=", ".join(PEERS)
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="S")
+    parser.add_argument("--steps", type=int, default=1_000_000, metavar="N", help="environment steps (1,000,000)")
+    parser.add_argument("--episodes", type=int, default=50, metavar="N", help="held-out episodes (50)")
+    parser.add_argument("--limit", type=float, default=3600.0, metavar="SECONDS", help="of a run (3600)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/peers"), metavar="DIR", help="(runs/peers)")
+    parser.add_argument("--show", action="store_true", help="run nothing: print the table")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        name, workers, result = asked.child
+        found = train(name, int(workers), asked)
+        if found is not None:
+            Path(result).write_text(json.dumps(found))
+    elif asked.show:
+        show(asked.output)
+    else:
+        run_all(asked)
+
+
+if __name__ == "__main__":
+    main()

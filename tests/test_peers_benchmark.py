@@ -1,0 +1,75 @@
+"""Evolution against its peers: each runs alone, what is missing is said, and the table compares digests."""
+
+import json
+
+import pytest
+from conftest import ROOT, without
+from test_benchmarks import bench
+
+from evolve.numerics import native
+
+
+@pytest.fixture
+def peers(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import peers
+
+    return peers
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_evolve_trains_and_is_judged(tmp_path):
+    words = ("--child", "evolve-exact", 1)
+    results = []
+    for name in ("one.json", "two.json"):
+        code, out, err = bench("peers", *words, tmp_path / name, "--steps", 6000, "--episodes", 2)
+        assert code == 0, out + err
+        results.append(json.loads((tmp_path / name).read_text()))
+    assert results[0]["steps"] >= 6000
+    assert results[0]["seconds"] > 0
+    assert results[0]["digest"] == results[1]["digest"]
+
+
+def test_missing_peers_are_named(tmp_path):
+    hidden = without("evotorch", "neat", "evosax")
+    code, out, err = bench("peers", "--peers", "evotorch", "neat", "evosax", "-o", tmp_path, **hidden)
+    assert (code, out) == (0, "")
+    assert [line.split(" needs ")[0] for line in err.splitlines()] == ["evotorch", "neat", "evosax"]
+    assert err.splitlines()[1] == "neat needs neat-python. Run pip install -e '.[peers]'"
+    code, _, err = bench("peers", "--show", "-o", tmp_path)
+    assert code == 1
+    assert "expected JSON files of finished runs, got none" in err
+
+
+def run(workers, digest, seconds, aim=None):
+    machine = {"cpu": "one", "cores used": workers, "load": 0.5}
+    result = {"steps": 1000, "seconds": seconds, "aim": aim, "digest": digest}
+    return {"machine": machine, "versions": {"neat-python": "2"}, "date": "2026-01-02"} | result
+
+
+def test_the_table_compares_digests(peers, tmp_path, capsys):
+    (tmp_path / "neat").mkdir()
+    runs = [run(1, "a", 2.0, {"steps": 400, "seconds": 1.0}), run(1, "a", 4.0), run(2, "b", 1.0), run(2, "c", 1.0)]
+    for number, kept in enumerate(runs):
+        (tmp_path / "neat" / f"{number}.json").write_text(json.dumps(kept))
+    peers.show(tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    count = peers.lines_of("neat_peer")
+    assert lines[2] == f"| neat-python | 375, 1,000 | 1.0 | 400 | {count} | yes | no | no |"
+    assert lines[4] == "- one, load 0.5, 2026-01-02."
+
+
+def test_lines_are_those_that_a_user_writes(peers, monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "_FOLDER", tmp_path)
+    (tmp_path / "some_peer.py").write_text('"""What it is."""\n\nx = 1\n# why\n\nprint(x)\n')
+    (tmp_path / "some_peer.ini").write_text("[a]\n\nb = 1\n")
+    assert peers.lines_of("some_peer") == 5
+
+
+def test_what_fails_is_told(peers, monkeypatch, tmp_path):
+    from argparse import Namespace
+
+    (tmp_path / "child.py").write_text("raise SystemExit('out of luck')")
+    monkeypatch.setattr(peers, "__file__", str(tmp_path / "child.py"))
+    asked = Namespace(seed=1, steps=1, episodes=1, limit=60.0)
+    assert peers.start("neat", 1, asked) == {"failed": "exit code 1: out of luck"}
