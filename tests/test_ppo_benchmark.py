@@ -86,6 +86,16 @@ def test_the_table_says_who_reached_the_aim(parts):
     assert "- Digest of cartpole, seed 2: `cd`" in text
 
 
+def test_the_page_names_what_is_run(parts):
+    from ppo_parts import tasks
+
+    text = (ROOT / "docs" / "comparison.md").read_text()
+    for name, task in tasks.TASKS.items():
+        experiment = task.experiment.relative_to(ROOT)
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` | `{experiment}` |")]
+        assert [cell.strip() for cell in line.split("|")][4:6] == [f"{task.ppo.steps:,}", f"{task.aim:,g}"]
+
+
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_a_finished_run_is_not_run_again(tmp_path):
     words = ("--tasks", "cues", "--seeds", 1, "--steps", 150_000, "--episodes", 4, "--cores", 1, "-o", tmp_path)
