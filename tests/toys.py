@@ -105,7 +105,9 @@ class Slow(gymnasium.Env):
         if self.mark:
             open(self.mark, "w").close()
         if not self.brake or os.path.exists(self.brake):
-            time.sleep(self.seconds)
+            end = time.monotonic() + self.seconds
+            while (left := end - time.monotonic()) > 0:
+                time.sleep(min(left, 1))  # a signal that comes just before a sleep is not seen until after it
         self.steps += 1
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), False, self.steps >= 10, {}
 
