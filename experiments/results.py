@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,8 @@ README = HERE / "README.md"
 WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
            "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-plastic")
+LIFETIME = ("cues", "reversal", "tmaze", "bandit")
+_MANY = 5  # seeds, of which the median is shown, and not each
 Runs = Sequence[tuple[StoredRun, Config]]
 
 
@@ -84,6 +86,19 @@ def clock(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
+def figure(mean: float) -> str:
+    """Return a mean with as many digits as matter."""
+    return f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.3f}"
+
+
+def each(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """Return the value of each seed; of many seeds the median, the least and the most."""
+    if len(values) < _MANY:
+        return ", ".join(show(value) for value in values)
+    low, middle, high = (show(float(value)) for value in np.quantile(values, (0, 0.5, 1)))
+    return middle if low == high else f"{middle} ({low.strip('*')} to {high.strip('*')}; {len(values)} seeds)"
+
+
 def describe(section: Table, others: Sequence[Table]) -> str:
     """Return a network or a strategy in words: its name, and the options by which it differs from its namesakes."""
     same = [other for other in others if other["name"] == section["name"]]
@@ -101,11 +116,11 @@ def results(paths: Sequence[Path], runs: Runs) -> str:
         if not found:
             print(f"{path.name}: no whole run of it was found", file=sys.stderr)
             continue
-        means = ", ".join(f"**{held_out(run):.1f}**" for run in found)
+        means = each([held_out(run) for run in found], lambda mean: f"**{figure(mean)}**")
         masks = [run.held_out.mask for run in found if run.held_out is not None]
-        left = ", ".join(f"{np.count_nonzero(mask):,}" for mask in masks)
-        steps = ", ".join(f"{taken(run) / 1e6:.1f} M" for run in found)
-        times = ", ".join(clock(sum(r.seconds for r in run.records)) for run in found)
+        left = each([int(np.count_nonzero(mask)) for mask in masks], lambda count: f"{count:,.0f}")
+        steps = each([taken(run) / 1e6 for run in found], lambda millions: f"{millions:.1f} M")
+        times = each([sum(r.seconds for r in run.records) for run in found], clock)
         who = f"{config.network.name}, {config.strategy.name}"
         rows.append([f"[{path.stem}]({path.name})", question, who, means, f"{left} of {masks[0].size:,}", steps, times])
     return table(["experiment", "question", "network, strategy", "held-out mean", "connections", "steps", "time"], rows)
@@ -197,12 +212,13 @@ def main() -> None:
     """Write every table."""
     runs = find(Path(sys.argv[1] if len(sys.argv) > 1 else "runs"))
     single = [HERE / f"{name}.toml" for name in SINGLE]
-    write("results", results([*single], runs))
+    lifetime = [HERE / f"{name}.toml" for name in LIFETIME]
+    write("results", results([*single, *lifetime], runs))
     write("strategies", swept(HERE / "strategies.toml", runs))
     write("pruning", swept(HERE / "pruning.toml", runs))
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
     write("robustness", robustness([path for path in single if path.stem in ("walker-es", "walker-plastic")], runs))
-    write("digests", digests(single, runs))
+    write("digests", digests([*single, *lifetime], runs))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""What is measured of a complete run: its champion's lives, with learning and without, and when it reached the aim."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import evolve
+from evolve import store
+from evolve.genome import Genomes
+from evolve.numerics.streams import Purpose, environment_seeds
+from evolve.training import final_champion, reload
+from lifetime_parts.lives import by_trial, play
+from lifetime_parts.presets import OFF
+from lifetime_parts.runs import Job, seconds_of
+
+LIVES = 1000
+"""Held-out lives, of which the first hundred are those of the run file."""
+_VALIDATION = 200  # lives, by which is said when the aim was reached
+_EVERY = 5  # generations
+_NEAR = 0.95  # of the aim: where the champion is not even there, no generation is looked at
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run, measured.
+
+    Attributes:
+        seed: Of the run.
+        digest: Of its last generation.
+        mean: The held-out mean of its first hundred lives, which the run file has.
+        long_mean: That of a thousand.
+        off: The same thousand lives of the same genome without learning; None where it cannot learn.
+        steps: Environment steps of all generations.
+        seconds: What they took.
+        reached: After how many steps and seconds the best of a generation reached the aim; None where none did.
+        curve: The mean reward of each trial of a life.
+    """
+
+    seed: int
+    digest: str
+    mean: float
+    long_mean: float
+    off: float | None
+    steps: int
+    seconds: float
+    reached: tuple[int, float] | None
+    curve: list[float]
+
+
+def measure(job: Job, out: Path) -> Measured:
+    """Return what is measured of a complete run; it is kept in a file beside it."""
+    run = job.load(out)
+    assert run is not None, f"{job.directory} seed {job.seed} is not complete"
+    kept = run.path.with_suffix(".json")
+    if kept.exists():
+        found = Measured(**json.loads(kept.read_text()))
+        if found.digest == run.digest:
+            return found
+    found = _measure(job, run)
+    kept.write_text(json.dumps(asdict(found)))
+    return found
+
+
+def _measure(job: Job, run: evolve.Run) -> Measured:
+    stored = store.read(run.path)
+    experiment = reload(stored)
+    champion, _ = final_champion(experiment, stored)
+    seeds = _seeds(run.seed, Purpose.HELD_OUT, 0, LIVES)
+    lives = play(experiment, champion, seeds)
+    config = experiment.config
+    network = config.network.name
+    off = OFF.get(network)
+    curve = by_trial(config.env.id, dict(config.env.kwargs), lives).mean(axis=0)
+    return Measured(
+        seed=run.seed,
+        digest=run.digest,
+        mean=float(lives.returns[:100].mean()),
+        long_mean=float(lives.returns.mean()),
+        off=None if off is None else float(play(reload(stored, network=off), champion, seeds).returns.mean()),
+        steps=sum(int(record.steps) for record in stored.records),
+        seconds=seconds_of(run),
+        reached=_reached(job, stored, run) if lives.returns.mean() >= _NEAR * job.task.aim else None,
+        curve=[float(value) for value in curve],
+    )
+
+
+def _reached(job: Job, stored: store.StoredRun, run: evolve.Run) -> tuple[int, float] | None:
+    """Return the steps and seconds up to the first generation of every fifth whose best is as good as was aimed at."""
+    steps, seconds = 0, 0.0
+    for number, record in enumerate(stored.records):
+        steps += int(record.steps)
+        seconds += float(record.seconds)
+        if number % _EVERY == 0:
+            best = Genomes(record.champion_weights[None], record.champion_mask[None])
+            lives = play(run.experiment, best, _seeds(run.seed, Purpose.VALIDATION, number, _VALIDATION))
+            if lives.returns.mean() >= job.task.aim:
+                return steps, seconds
+    return None
+
+
+def _seeds(seed: int, purpose: Purpose, generation: int, episodes: int) -> NDArray[np.int64]:
+    zeros = np.zeros(episodes, np.int64)
+    return environment_seeds(seed, purpose, zeros + generation, zeros, np.arange(episodes))
