@@ -100,7 +100,9 @@ def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
         if PEERS[name].module == "evolve_peer" and workers > 1:
             words = [_mpirun(), "--oversubscribe", "--bind-to", "none", "-n", str(workers + 1), *words]
         try:
-            env = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait take no processor
+            path = os.pathsep.join([str(_FOLDER), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+            # Threads that wait take no processor; and the processes of a peer find its module.
+            env = os.environ | {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": path.rstrip(os.pathsep)}
             done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=asked.limit)
         except subprocess.TimeoutExpired:
             return {"failed": f"not done after {asked.limit:.0f} s"}
@@ -153,9 +155,8 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     rates = [_median([run["steps"] / run["seconds"] for run in some]) for some in by_workers.values()]
     reached = [run["aim"] for run in runs if run["aim"]]
     cells = [PEERS[name].title, ", ".join(f"{rate:,.0f}" for rate in rates)]
-    cells += [
-        f"{_median([aim[what] for aim in reached]):,.{digits}f}" for what, digits in (("seconds", 1), ("steps", 0))
-    ]
+    for what, digits in (("seconds", 1), ("steps", 0)):
+        cells.append(f"{_median([aim[what] for aim in reached]):,.{digits}f}" if reached else "not reached")
     cells.append(str(lines_of(PEERS[name].module)))
     digests = {workers: [run["digest"] for run in some] for workers, some in by_workers.items()}
     cells += [_same(some) for some in digests.values()]

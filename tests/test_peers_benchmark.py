@@ -56,6 +56,9 @@ def test_the_table_compares_digests(peers, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     count = peers.lines_of("neat_peer")
     assert lines[2] == f"| neat-python | 375, 1,000 | 1.0 | 400 | {count} | yes | no | no |"
+    (tmp_path / "neat" / "0.json").write_text(json.dumps(run(1, "a", 2.0)))
+    peers.show(tmp_path)
+    assert "| 375, 1,000 | not reached | not reached |" in capsys.readouterr().out
     assert lines[4] == "- one, load 0.5, 2026-01-02."
 
 
