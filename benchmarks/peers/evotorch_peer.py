@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import gymnasium
 import numpy as np
 import torch
 from evotorch.algorithms import PGPE
@@ -9,13 +10,13 @@ from evotorch.neuroevolution import GymNE
 
 
 def train(seed, workers, steps):
+    torch.manual_seed(seed)
     problem = GymNE(
-        "CartPole-v1",
+        partial(environment, seed),
         "Linear(obs_length, 8) >> Tanh() >> Linear(8, act_length)",
         num_actors=workers if workers > 1 else None,
         num_episodes=4,
     )
-    problem.manual_seed(seed)
     searcher = PGPE(
         problem,
         popsize=64,
@@ -30,6 +31,12 @@ def train(seed, workers, steps):
         total = int(problem.status["total_interaction_count"])
         center = searcher.status["center"].clone()
         yield total, center.numpy().tobytes().hex(), partial(champion, problem, center)
+
+
+def environment(seed, **settings):
+    env = gymnasium.make("CartPole-v1", **settings)
+    env.reset(seed=seed)  # GymNE resets without one, and goes on with this one's random numbers
+    return env
 
 
 def champion(problem, center):
