@@ -15,6 +15,7 @@ from evolve.training import prepare
 
 ZOO = {path.stem: path for path in sorted((ROOT / "zoo").iterdir())}
 CARDS = (ROOT / "docs" / "zoo.md").read_text()
+NEVER_DRAWN = {"cues", "reversal", "tmaze", "bandit"}  # so there is no film of them
 
 
 def published():
@@ -26,7 +27,7 @@ def published():
 
 
 def test_the_zoo_has_what_is_published():
-    assert set(ZOO) == set(published())
+    assert set(ZOO) == set(published()) - NEVER_DRAWN
     assert all(path.suffix == ".champion" and path.stat().st_size <= 200_000 for path in ZOO.values())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 import evolve
-from evolve.strategies import portable
 from lifetime_parts.presets import (
     TASKS,
     Settings,
@@ -104,10 +103,7 @@ def long_controls() -> dict[str, list[Job]]:
 
 
 def choose(task: Task, networks: Sequence[str], out: Path) -> dict[str, dict[str, Settings]]:
-    """Return what tuning has found best for networks of a task: by the mean over its seeds of 1,000 lives.
-
-    Of settings within one hundredth of the best those of a portable strategy go first: their digests hold everywhere.
-    """
+    """Return what tuning has found best for networks of a task: by the mean over its seeds of 1,000 lives."""
     best = {}
     for network in networks:
         scores: dict[str, list[float]] = {}
@@ -116,8 +112,7 @@ def choose(task: Task, networks: Sequence[str], out: Path) -> dict[str, dict[str
             scores.setdefault(job.directory, []).append(job.run(out).evaluate(1000).mean)
             settings[job.directory] = job.settings
         means = {name: float(np.mean(each)) for name, each in scores.items()}
-        good = [name for name in means if means[name] >= 0.99 * max(means.values())]
-        winner = max(good, key=lambda name: (portable(settings[name]["strategy"]), means[name]))
+        winner = max(means, key=lambda name: means[name])
         best[network] = {
             "network": settings[winner]["network"],
             "strategy": settings[winner]["strategy"],
