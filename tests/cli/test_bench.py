@@ -18,6 +18,13 @@ def quick(monkeypatch):
 
 
 @pytest.mark.usefixtures("quick")
+def test_the_start_of_whole_rollouts_is_measured(call):
+    done = call("bench", "-e", "CartPole-v1", "--engine", "exact", "-d", 3, "--pairs", 0, "--json", **environment())
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["startup"]["first_step"] > 0
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_bench_compares_the_same_work(call):
     words = ("-e", "CartPole-v1", "-p", 4, "-r", 2, "-d", 3)
     done = call("bench", *words, "--ranks", 1, 3, "--pairs", 1, "--json", **environment())

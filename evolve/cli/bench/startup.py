@@ -13,13 +13,17 @@ IMPORT_BUDGET, FIRST_STEP_BUDGET = 1.0, 2.0
 
 _RUN = """
 import sys, time
+from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.rollout import Rollout
-step = Rollout.tick
-def first(self):
-    print("first", time.time(), file=sys.stderr, flush=True)
-    Rollout.tick = step
-    return step(self)
-Rollout.tick = first
+def announce(kind):
+    step = kind.tick
+    def first(self):
+        print("first", time.time(), file=sys.stderr, flush=True)
+        kind.tick = step
+        return step(self)
+    kind.tick = first
+announce(Rollout)
+announce(ExactRollout)
 from evolve.cli.run import main
 sys.exit(main())
 """
