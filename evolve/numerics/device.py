@@ -5,12 +5,15 @@ work goes on while the host does something else. `device()` returns that of this
 (`cupy_device`); the tests have another one, which executes the same machine instructions on the host.
 """
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
+
+from evolve.errors import InputError
 
 WIDTH = 32
 """The slots of one tile on a device, as in kernels/lanes.h."""
@@ -130,6 +133,19 @@ def device() -> Device:
 def is_open() -> bool:
     """Return whether this process has a device already."""
     return bool(_OPEN)
+
+
+def in_sight() -> bool:
+    """Return whether there is a device that can be used; where CuPy is not installed, nothing is tried."""
+    if is_open():
+        return True
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    try:
+        device()
+    except InputError:
+        return False
+    return True
 
 
 def use(other: Device) -> None:

@@ -4,7 +4,6 @@ With environments on the CPU the gain is at most (environment + network) / envir
 takes most of the time, nothing is won. So "auto" takes a GPU only where the trial is faster by `LEAST_GAIN`.
 """
 
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from evolve.cluster import Watchdog
 from evolve.errors import InputError, RunError
 from evolve.numerics import host_backend
-from evolve.numerics.device import DeviceMemoryError, device, is_open
+from evolve.numerics.device import DeviceMemoryError, device, in_sight
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Moments, generation_keys
 from evolve.rollouts.device_inference import device_step
@@ -61,7 +60,7 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     compute = experiment.config.compute
     if compute.backend == "cupy":
         check_device_memory(experiment)
-    if compute.backend != "auto" or not _in_sight():
+    if compute.backend != "auto" or not in_sight():
         return experiment, None
     here = host_backend("auto")
     trial = BackendTrial(here, device().name, _speed(experiment, here), _device_speed(experiment))
@@ -76,19 +75,6 @@ def on_host(experiment: Experiment) -> str:
     return (
         f"the network {name} has no step for a GPU: the {host_backend('auto')} back end computes it, with the same bits"
     )
-
-
-def _in_sight() -> bool:
-    """Return whether a GPU can be used; where CuPy is not installed, nothing is tried."""
-    if is_open():
-        return True
-    if importlib.util.find_spec("cupy") is None:
-        return False
-    try:
-        device()
-    except InputError:
-        return False
-    return True
 
 
 def _device_speed(experiment: Experiment) -> float:

@@ -26,7 +26,7 @@ def here(monkeypatch):
         return rows["one"].model_copy(update={"workers": workers})
 
     monkeypatch.setattr(contest_command, "run_job", run_job)
-    monkeypatch.setattr(contest_job, "_gpu_in_sight", lambda: False)
+    monkeypatch.setattr(contest_job, "in_sight", lambda: False)
     return rows
 
 
@@ -141,7 +141,7 @@ def test_a_repeat_lasts_long_enough(monkeypatch):
 def test_which_workers_play(monkeypatch):
     monkeypatch.setattr(contest_job, "mpirun_words", lambda _: [])
     monkeypatch.setattr(contest_job, "check_mpi4py", lambda _: None)
-    monkeypatch.setattr(contest_job, "_gpu_in_sight", lambda: True)
+    monkeypatch.setattr(contest_job, "in_sight", lambda: True)
     assert layouts(None, "numpy", 20) == [(n, "numpy") for n in (1, 2, 4, 8, 16, 20)]
     assert layouts([8, 2, 8], "numpy", 20) == [(2, "numpy"), (8, "numpy")]
     assert [n for n, _ in layouts(None, None, 2)] == [1, 2, 1]

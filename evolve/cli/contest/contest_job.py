@@ -1,6 +1,5 @@
 """One row of the contest as a job of its own: started with mpirun where it has ranks, and supervised."""
 
-import importlib.util
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,9 +10,8 @@ from evolve.cli.contest.contest_options import JOB
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.cli.supervision import Supervisor
 from evolve.cluster import check_mpi4py
-from evolve.errors import InputError
 from evolve.numerics import backend
-from evolve.numerics.device import device
+from evolve.numerics.device import in_sight
 
 
 def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
@@ -33,19 +31,9 @@ def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> li
         check_mpi4py("--workers")
         mpirun_words(counts[-1])  # raises where there is none
     found: list[tuple[int, str]] = [(count, backend(chosen or "auto")) for count in counts]
-    if chosen is None and workers is None and _gpu_in_sight():
+    if chosen is None and workers is None and in_sight():
         found.append((1, "cupy"))
     return found
-
-
-def _gpu_in_sight() -> bool:
-    if importlib.util.find_spec("cupy") is None:
-        return False
-    try:
-        device()
-    except InputError:
-        return False
-    return True
 
 
 def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
