@@ -88,6 +88,20 @@ def any_device(request, monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
+def scratch() -> Iterator[None]:
+    """Give the commands under test a temporary folder that no run before this one has used.
+
+    A killed launcher of Open MPI leaves a folder behind that is named by its process, and a later launcher of the same
+    number ends at once (exit code 213).
+    """
+    tempfile.gettempdir()  # remembered: pytest's own folders stay where they are
+    made = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True)
+    with made as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def outside(tmp_path_factory) -> str:
     """Let the example of an added package be found, as if pip had installed it; returns the path to add for that."""
     project = tomllib.loads((OUTSIDE / "pyproject.toml").read_text())["project"]
@@ -201,7 +215,7 @@ Start = Callable[..., Process]
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start `python -m evolve.<name> …`; the test gets the running Process, and nothing survives it."""
     started: list[Process] = []
-    # Killed launchers leave folders behind that are named by their process; a later one of that number would stumble.
+    # Its own, since a test that kills a launcher leaves something behind, as above.
     scratch = tempfile.mkdtemp(prefix="evolve-")
 
     def begin(
@@ -273,6 +287,15 @@ def absent(monkeypatch) -> Callable[..., None]:
                 monkeypatch.setitem(sys.modules, module, None)
 
     return hide
+
+
+def run_on(ranks: int, *words: object, where: Path) -> None:
+    """Run `python -m evolve.run …` on real ranks to its end, in a folder: for a fixture that several tests share."""
+    command = [*launcher(ranks), sys.executable, "-m", "evolve.run", *map(str, words)]
+    done = subprocess.run(
+        command, env=environment(), cwd=where, capture_output=True, text=True, timeout=LONG, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def make_runs(where: Path, *arguments: object, **env: str | None) -> None:

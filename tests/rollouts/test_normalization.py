@@ -1,12 +1,9 @@
 """Observation normalization: the formula, the same on every back end, and the same bits however a run is made."""
 
-import subprocess
-import sys
-
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, environment, launcher, make_runs
+from conftest import make_runs, run_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,9 +99,7 @@ RUN = ("-e", "Acrobot-v1", "-p", 6, "-r", 2, "-d", 3, "--set", "normalize_observ
 def made(tmp_path_factory):
     where = tmp_path_factory.mktemp("normalized")
     make_runs(where, *RUN, "-g", 3, "-o", "alone", "--backend", "numpy")
-    words = [*launcher(3), sys.executable, "-m", "evolve.run", *map(str, RUN), "-g", "3", "-o", "three"]
-    more = ("--set", "compute.slots=2")
-    subprocess.run([*words, *more], env=environment(), cwd=where, check=True, timeout=LONG, capture_output=True)
+    run_on(3, *RUN, "-g", 3, "-o", "three", "--set", "compute.slots=2", where=where)
     return where
 
 

@@ -1,10 +1,7 @@
 """Every strategy of the registry in the real commands: run, resume, verify."""
 
-import subprocess
-import sys
-
 import pytest
-from conftest import LONG, environment, launcher
+from conftest import run_on
 
 from evolve import store
 from evolve.strategies import STRATEGIES
@@ -16,9 +13,8 @@ SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 2, "-d", 3, "-s", 4,
 @pytest.fixture(scope="module")
 def farmed(tmp_path_factory):
     """Runs of all strategies, one after another on the same two ranks."""
-    words = map(str, (*SMALL, "-g", 3, "--set", f"sweep.strategy.name={[*STRATEGIES]}", "-o", "whole"))
-    run, where = [*launcher(2), sys.executable, "-m", "evolve.run", *words], tmp_path_factory.mktemp("farmed")
-    subprocess.run(run, env=environment(), cwd=where, check=True, timeout=LONG, capture_output=True)
+    where = tmp_path_factory.mktemp("farmed")
+    run_on(2, *SMALL, "-g", 3, "--set", f"sweep.strategy.name={[*STRATEGIES]}", "-o", "whole", where=where)
     return where / "whole"
 
 

@@ -1,11 +1,8 @@
 """Episodes of a run played again, alone: they are those of the log, to the bit."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from conftest import LONG, environment, launcher
+from conftest import run_on
 
 from evolve import environments, store
 from evolve.environments import Recorder
@@ -20,8 +17,7 @@ def everybody(tmp_path_factory):
     folder = tmp_path_factory.mktemp("everybody")
     words = ("-e", "BipedalWalker-v3", "-p", 6, "-r", 3, "-g", 3, "-d", 8, 8, "--set", "output.genomes=all",
              "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=60", "-o", folder)  # fmt: skip
-    run = [*launcher(2), sys.executable, "-m", "evolve.run", *map(str, words)]
-    subprocess.run(run, env=environment(), cwd=folder, check=True, timeout=LONG, capture_output=True)
+    run_on(2, *words, where=folder)
     return store.read(store.path_of(folder, 0))
 
 
