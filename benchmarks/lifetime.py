@@ -19,16 +19,14 @@ from lifetime_parts.presets import NETWORKS, TASKS, Task, read_chosen, write_cho
 from lifetime_parts.report import report
 from lifetime_parts.runs import (
     SWEEP_NETWORKS,
-    Clock,
     Job,
     choose,
-    in_words,
     judged,
     long_controls,
-    run_all,
     sweep,
     tuning,
 )
+from resumable import Clock, in_words, run_all
 
 from evolve.analysis.evolved import script_ranks
 
@@ -58,7 +56,7 @@ def describe(jobs: list[Job], title: str, out: Path) -> None:
     """Say how many of some runs are left, and for how long."""
     clock = Clock(out, jobs)
     clock.try_kinds()
-    say(f"{title}: {clock.left} of {len(jobs)} runs are left, about {in_words(clock.seconds())}")
+    say(f"{title}: {len(clock.left())} of {len(jobs)} runs are left, about {in_words(clock.seconds())}")
 
 
 def main() -> None:

@@ -1,15 +1,16 @@
-"""python experiments/results.py [DIR]: write the tables of experiments/README.md from the run files below DIR (runs).
+"""Write the tables of docs/results.md from the run files below a folder: python experiments/results.py [DIR]
 
 A run belongs to an experiment if it is a whole run of it: the same configuration, the same seed, as many generations.
-An experiment without a run is left out, and named on stderr. The robustness table evaluates champions, which takes a
-minute.
+An experiment without a run is left out, and named on stderr; a table without any stays as it is.
 """
 
+import argparse
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,36 @@ from evolve.store import StoredRun
 from evolve.training import load_config, prepare
 
 HERE = Path(__file__).parent
-README = HERE / "README.md"
+PAGE = HERE.parent / "docs" / "results.md"
 WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
            "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-plastic")
 LIFETIME = ("cues", "reversal", "tmaze", "bandit")
 _MANY = 5  # seeds, of which the median is shown, and not each
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What was aimed at before the runs: the least held-out mean, and the most connections that do it."""
+
+    mean: float
+    connections: int | None = None
+
+    def reached(self, run: StoredRun) -> bool:
+        """Whether a run's final champion is there."""
+        return held_out(run) >= self.mean and (self.connections is None or connections(run) <= self.connections)
+
+    def __str__(self) -> str:
+        """The aim as it stands in the table."""
+        few = "" if self.connections is None else f", with at most {self.connections} connections"
+        return f"{self.mean:g}{few}"
+
+
+AIMS = {
+    "cartpole": Aim(495), "pendulum": Aim(1000, 5), "acrobot": Aim(-80), "car": Aim(90), "lander": Aim(250),
+    "cheetah": Aim(5000), "walker-es": Aim(300), "walker-plastic": Aim(250),
+    "cues": Aim(0.93), "reversal": Aim(0.93), "tmaze": Aim(0.93), "bandit": Aim(68.1),
+}  # fmt: skip
 Runs = Sequence[tuple[StoredRun, Config]]
 
 
@@ -65,8 +90,8 @@ def of(config: Config, runs: Runs) -> list[StoredRun]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [list(head), ["---"] * len(head), *rows]
+    """Return a table in Markdown; nothing for no rows."""
+    lines = [list(head), ["---"] * len(head), *rows] if rows else []
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -74,6 +99,12 @@ def held_out(run: StoredRun) -> float:
     """Return the champion's mean return on held-out episodes."""
     assert run.held_out is not None
     return float(np.nanmean(run.held_out.returns))
+
+
+def connections(run: StoredRun) -> int:
+    """Return how many connections the final champion has."""
+    assert run.held_out is not None
+    return int(np.count_nonzero(run.held_out.mask))
 
 
 def taken(run: StoredRun) -> int:
@@ -92,11 +123,11 @@ def figure(mean: float) -> str:
 
 
 def each(values: Sequence[float], show: Callable[[float], str]) -> str:
-    """Return the value of each seed; of many seeds the median, the least and the most."""
+    """Return the value of each seed; of many seeds the median and, unless they are equal, the quartiles."""
     if len(values) < _MANY:
         return ", ".join(show(value) for value in values)
-    low, middle, high = (show(float(value)) for value in np.quantile(values, (0, 0.5, 1)))
-    return middle if low == high else f"{middle} ({low.strip('*')} to {high.strip('*')}; {len(values)} seeds)"
+    low, middle, high = (show(float(value)) for value in np.quantile(values, (0.25, 0.5, 0.75)))
+    return middle if low == high else f"{middle} ({low.strip('*')} to {high.strip('*')})"
 
 
 def describe(section: Table, others: Sequence[Table]) -> str:
@@ -108,7 +139,7 @@ def describe(section: Table, others: Sequence[Table]) -> str:
 
 
 def results(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of the results of experiments, seed by seed."""
+    """Return the table of the results of experiments, over all of their seeds."""
     rows = []
     for path in paths:
         (config,), question = load([str(path)])[0], path.read_text().splitlines()[0].removeprefix("# ")
@@ -116,14 +147,22 @@ def results(paths: Sequence[Path], runs: Runs) -> str:
         if not found:
             print(f"{path.name}: no whole run of it was found", file=sys.stderr)
             continue
-        means = each([held_out(run) for run in found], lambda mean: f"**{figure(mean)}**")
-        masks = [run.held_out.mask for run in found if run.held_out is not None]
-        left = each([int(np.count_nonzero(mask)) for mask in masks], lambda count: f"{count:,.0f}")
-        steps = each([taken(run) / 1e6 for run in found], lambda millions: f"{millions:.1f} M")
-        times = each([sum(r.seconds for r in run.records) for run in found], clock)
-        who = f"{config.network.name}, {config.strategy.name}"
-        rows.append([f"[{path.stem}]({path.name})", question, who, means, f"{left} of {masks[0].size:,}", steps, times])
-    return table(["experiment", "question", "network, strategy", "held-out mean", "connections", "steps", "time"], rows)
+        means = [held_out(run) for run in found]
+        aim = AIMS.get(path.stem)
+        mask = found[0].held_out.mask if found[0].held_out is not None else np.empty(0)
+        rows.append([
+            f"`{path.stem}`: {question}",
+            f"{config.network.name}, {config.strategy.name}",
+            each(means, lambda mean: f"**{figure(mean)}**"),
+            figure(min(means)),
+            f"{sum(map(aim.reached, found))} of {len(found)}: {aim}" if aim else f"{len(found)} seeds",
+            f"{each([connections(run) for run in found], lambda count: f'{count:,.0f}')} of {mask.size:,}",
+            each([taken(run) / 1e6 for run in found], lambda millions: f"{millions:.1f} M"),
+            each([sum(r.seconds for r in run.records) for run in found], clock),
+        ])  # fmt: skip
+    return table(
+        ["question", "network, strategy", "held-out mean", "worst", "aim reached", "connections", "steps", "time"], rows
+    )
 
 
 def digests(paths: Sequence[Path], runs: Runs) -> str:
@@ -146,7 +185,8 @@ def swept(path: Path, runs: Runs) -> str:
     for config in points:
         row = describe(config.network.table(), networks), describe(config.strategy.table(), strategies)
         cells.setdefault(row, {})[config.env.id] = [held_out(run) for run in of(config, runs)]
-    rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items()]
+    found = any(map(any, (means.values() for means in cells.values())))
+    rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items() if found]
     return table(["network", "strategy", *tasks], rows)
 
 
@@ -196,28 +236,38 @@ def compared(paths: Sequence[Path], runs: Runs) -> str:
         p = f"{rank_test(means, first[0]):.2f}" if means is not first[0] else ""
         each = ", ".join(f"{mean:.0f}" for mean in means)
         words = f"{means.mean():.0f} ({each})", f"{steps / 1e6:.1f} M", f"{steps / first[1]:.2f}", p
-        rows.append([f"[{path.stem}]({path.name})", *words])
+        rows.append([f"`{path.stem}`", *words])
     return table(["experiment", "held-out mean (of each seed)", "steps", "share of the steps", "p"], rows)
 
 
 def write(section: str, text: str) -> None:
-    """Put a table in its place, between two marks."""
+    """Put a table in its place, between two marks; without one that stays which was there."""
+    if not text:
+        print(f"{section}: no whole run was found, so its table stays as it is", file=sys.stderr)
+        return
     begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
-    before = README.read_text()
+    before = PAGE.read_text()
     after = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", before, flags=re.S)
-    README.write_text(after)
+    PAGE.write_text(after)
 
 
 def main() -> None:
-    """Write every table."""
-    runs = find(Path(sys.argv[1] if len(sys.argv) > 1 else "runs"))
+    """Write every table that is asked for."""
+    parser = argparse.ArgumentParser(description="Write the tables of docs/results.md from run files.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
+    parser.add_argument(
+        "--robustness", action="store_true", help="also evaluate walkers elsewhere, which takes minutes"
+    )
+    options = parser.parse_args()
+    runs = find(options.folder)
     single = [HERE / f"{name}.toml" for name in SINGLE]
     lifetime = [HERE / f"{name}.toml" for name in LIFETIME]
     write("results", results([*single, *lifetime], runs))
     write("strategies", swept(HERE / "strategies.toml", runs))
     write("pruning", swept(HERE / "pruning.toml", runs))
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
-    write("robustness", robustness([path for path in single if path.stem in ("walker-es", "walker-plastic")], runs))
+    if options.robustness:
+        write("robustness", robustness([HERE / f"{name}.toml" for name in ("walker-es", "walker-plastic")], runs))
     write("digests", digests([*single, *lifetime], runs))
 
 

@@ -55,10 +55,10 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
 
 
 def published_time(name: str) -> str:
-    """Return how long the first seed's run took, by the table of results; the runs here shared their machine."""
-    text = (ROOT / "experiments" / "README.md").read_text()
-    (row,) = re.findall(rf"^\| \[{name}\]\({name}\.toml\) \|.*$", text, re.M)
-    return f"{row.strip('| ').split('|')[-1].split(',')[0].strip()} on two cores"
+    """Return how long runs took, by the table of results: the first, or the median; they shared their machine."""
+    text = (ROOT / "docs" / "results.md").read_text()
+    (row,) = re.findall(rf"^\| `{name}`: .*$", text, re.M)
+    return f"{re.split(r',| [(]', row.strip('| ').split('|')[-1])[0].strip()} on two cores"
 
 
 def card(name: str, champion: evolve.ChampionFile) -> str:

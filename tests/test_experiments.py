@@ -1,8 +1,9 @@
-"""The tables of experiments/README.md: written from run files by one command, and only from whole runs."""
+"""The tables of docs/results.md: written from run files by one command, and only from whole runs."""
 
 import importlib.util
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +13,11 @@ from evolve import store
 from evolve.cli.run import load
 from evolve.config import differences
 from evolve.training import load_config, prepare
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import study
+from resumable import Clock, run_all
 
 SMALL = """# Does {name} hold its pole?
 seeds = [1, 2]
@@ -59,14 +65,29 @@ def test_results_are_those_of_whole_runs(results, place, capfd):
     table = results.results([place / f"{name}.toml" for name in ("one", "two", "three")], runs)
     assert "three.toml: no whole run" in capfd.readouterr().err
     head, _, one, two = table.splitlines()
-    assert head.split(" | ")[3:5] == ["held-out mean", "connections"]
+    assert head.split(" | ")[2:6] == ["held-out mean", "worst", "aim reached", "connections"]
     ours = [store.read(place / "runs" / "one" / f"seed-{seed}.h5") for seed in (1, 2)]
-    assert f"**{ours[0].held_out.returns.mean():.1f}**, **{ours[1].held_out.returns.mean():.1f}**" in one
+    means = [run.held_out.returns.mean() for run in ours]
+    assert f"| **{means[0]:.1f}**, **{means[1]:.1f}** | {min(means):.1f} | 2 seeds |" in one
     left = [np.count_nonzero(run.held_out.mask) for run in ours]
     assert f"{left[0]}, {left[1]} of {ours[0].held_out.mask.size}" in one
     assert "Does two hold its pole?" in two
     digests = results.digests([place / "one.toml"], runs)
     assert re.findall(r"`(\w+)`", digests) == [run.records[-1].digest.decode() for run in ours]
+
+
+def test_an_aim_is_counted_over_all_seeds(results, place, monkeypatch):
+    runs = results.find(place / "runs")
+    ours = [run for run, _ in runs if run.path.parent.name == "one"]
+    best, worst = max(map(results.held_out, ours)), min(map(results.held_out, ours))
+    for aim, count in ((results.Aim(worst), 2), (results.Aim(best + 1), 0), (results.Aim(worst, connections=0), 0)):
+        monkeypatch.setattr(results, "AIMS", {"one": aim})
+        assert f"| {count} of 2: {aim} |" in results.results([place / "one.toml"], runs)
+
+
+def test_many_seeds_are_shown_by_their_quartiles(results):
+    assert results.each([5, 1, 3, 2, 4], "{:.0f}".format) == "3 (2 to 4)"
+    assert results.each([7, 7, 7, 7, 7], "{:.0f}".format) == "7"
 
 
 def test_a_sweep_is_a_table_of_means_over_seeds(results, place):
@@ -88,12 +109,14 @@ def test_experiments_are_compared_with_the_first(results, place):
 
 
 def test_tables_take_their_place(results, tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "README", tmp_path / "README.md")
+    monkeypatch.setattr(results, "PAGE", tmp_path / "README.md")
     text = "a\n<!-- x -->\nold\n<!-- end of x -->\nb\n"
-    results.README.write_text(text)
+    results.PAGE.write_text(text)
     for _ in range(2):
         results.write("x", r"new \1")
-        assert results.README.read_text() == text.replace("old", r"new \1")
+        assert results.PAGE.read_text() == text.replace("old", r"new \1")
+    results.write("x", results.swept(ROOT / "experiments" / "pruning.toml", []))  # no run, so the table stays
+    assert results.PAGE.read_text() == text.replace("old", r"new \1")
 
 
 @pytest.mark.parametrize("name", ["Unchanged", "WeakLeg", "LameLeg", "Lighter", "Heavier"])
@@ -113,10 +136,10 @@ def test_champions_are_evaluated_elsewhere(results, place):
         results.elsewhere(store.read(place / "runs" / "one" / "seed-1.h5"), "WeakLeg")
 
 
-def test_every_table_of_the_readme_has_its_place(results):
-    readme = results.README.read_text()
+def test_every_table_of_the_page_has_its_place(results):
+    page = results.PAGE.read_text()
     for section in ("results", "strategies", "pruning", "racing", "robustness", "digests"):
-        assert readme.count(f"<!-- {section} -->") == readme.count(f"<!-- end of {section} -->") == 1
+        assert page.count(f"<!-- {section} -->") == page.count(f"<!-- end of {section} -->") == 1
 
 
 def test_the_experiments_that_are_compared_differ_in_nothing_else():
@@ -126,3 +149,20 @@ def test_the_experiments_that_are_compared_differ_in_nothing_else():
     assert {key for key, _, _ in differences(full, raced)} == {"racing.rounds"}
     assert raced.early_stop.steps == 0.6 * full.early_stop.steps
     assert load_config(full.to_toml()) == full
+
+
+def test_the_study_runs_what_is_left_and_says_for_how_long(place, tmp_path):
+    jobs = [job for name in ("one", "many") for job in study.jobs_of(name, place)]
+    assert [(job.directory, job.seed) for job in jobs] == [
+        *(("one", seed) for seed in (1, 2)),
+        *((f"many/strategy={name}", seed) for name in ("ga", "prune-2") for seed in (1, 2)),
+    ]
+    shutil.copytree(place / "runs" / "one", tmp_path / "one")
+    clock = Clock(tmp_path, jobs)
+    assert clock.left() == clock.left("many") == jobs[2:]
+    clock.try_kinds()
+    assert 0 < clock.seconds(jobs[2:3]) < clock.seconds()
+    said = []
+    assert [run.complete for _, run in run_all(jobs, tmp_path, said.append)] == [True] * 6
+    assert said[-1].endswith("; 0 left, 0 s")
+    assert study.jobs_of("two", place)[0].generations(50.0) == 2

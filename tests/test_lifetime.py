@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from lifetime_parts import bounds, presets, report, runs, tables
 from lifetime_parts.lives import Lives, by_trial, play
 from lifetime_parts.measures import Measured, measure
+from resumable import run_all
 
 
 def live(task, choose, lives=2000, **kwargs):
@@ -139,7 +140,7 @@ def small(task, name, **kwargs):
         "env": {"id": task, "engine": "exact", "kwargs": kwargs}, "network": {"name": name} | networks[name],
         "strategy": {"name": "ga"}, "generations": 2, "population": 6, "episodes": 2,
     }  # fmt: skip
-    return runs.Job("judge", presets.TASKS["cues"], settings, 1, f"{task}/{name}")
+    return runs.Job(settings, 1, f"{task}/{name}", "judge", presets.TASKS["cues"])
 
 
 @pytest.mark.parametrize("task", ["Cues-v0", "Reversal-v0", "TMaze-v0", "Bandit-v0"])
@@ -164,11 +165,11 @@ def test_presentations_are_counted_by_cue():
 def test_runs_are_taken_up_and_measured(tmp_path):
     jobs = [small("Cues-v0", name) for name in ("hebbian-dag", "elman")]
     said = []
-    assert len(list(runs.run_all(jobs, tmp_path, said.append))) == 2
+    assert len(list(run_all(jobs, tmp_path, said.append))) == 2
     assert said[0].startswith("2 of 2 runs are left: about ")
     assert said[2].startswith("Cues-v0/elman seed 1: held-out mean 0.")
     said.clear()
-    list(runs.run_all(jobs, tmp_path, said.append))
+    list(run_all(jobs, tmp_path, said.append))
     assert said == ["0 of 2 runs are left: about 0 s"]
     plastic, elman = (measure(job, tmp_path) for job in jobs)
     assert plastic.mean == jobs[0].load(tmp_path).held_out.mean

@@ -20,7 +20,7 @@ NEVER_DRAWN = {"cues", "reversal", "tmaze", "bandit"}  # so there is no film of 
 
 def published():
     """Return the published digests of first seeds, by experiment."""
-    text = (ROOT / "experiments" / "README.md").read_text()
+    text = (ROOT / "docs" / "results.md").read_text()
     table = text[text.index("<!-- digests -->") : text.index("<!-- end of digests -->")]
     rows = re.findall(r"^\| ([\w-]+) \| \d+ \| \d+ \| `(\w{64})` \|$", table, re.M)
     return dict(reversed(rows))  # of several seeds the first

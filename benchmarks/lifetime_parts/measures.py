@@ -14,7 +14,7 @@ from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.training import final_champion, reload
 from lifetime_parts.lives import by_trial, play
 from lifetime_parts.presets import OFF
-from lifetime_parts.runs import Job, seconds_of
+from lifetime_parts.runs import Job
 
 LIVES = 1000
 """Held-out lives, of which the first hundred are those of the run file."""
@@ -81,7 +81,7 @@ def _measure(job: Job, run: evolve.Run) -> Measured:
         long_mean=float(lives.returns.mean()),
         off=None if off is None else float(play(reload(stored, network=off), champion, seeds).returns.mean()),
         steps=sum(int(record.steps) for record in stored.records),
-        seconds=seconds_of(run),
+        seconds=sum(float(generation.record.seconds) for generation in run.generations),
         reached=_reached(job, stored, run) if lives.returns.mean() >= _NEAR * job.task.aim else None,
         curve=[float(value) for value in curve],
     )

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from resumable import in_words
 
 from evolve.analysis.statistics import holm, rank_test
 from lifetime_parts.measures import Measured
 from lifetime_parts.presets import Task, chosen, label
-from lifetime_parts.runs import in_words
 
 Results = Mapping[str, Sequence[Measured]]
 """Of each network of a task, the runs, measured, by seed."""

@@ -1,0 +1,69 @@
+"""Run every experiment of this project again, or what is left of it: python benchmarks/study.py
+
+    mpirun -n 9 python benchmarks/study.py -o runs/study      over any number of ranks, with the same digests
+
+Begins with how long it will take at most: an experiment that ends when its champion is good enough may take less. What
+is complete is not run again, so the command can be interrupted and repeated. At the end it writes the tables of
+`docs/results.md`; `benchmarks/lifetime.py` adds the controls of learning within a life.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from resumable import Clock, Job, in_words, run_all
+
+from evolve.analysis.evolved import script_ranks
+from evolve.config import Config, parse, read_file
+from evolve.config.sweep import points
+
+FOLDER = Path(__file__).parent.parent / "experiments"
+EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def say(text: str) -> None:
+    """Print a line, on rank 0."""
+    if script_ranks().leads:
+        print(f"study: {text}", file=sys.stderr, flush=True)
+
+
+def jobs_of(name: str, folder: Path = FOLDER) -> list[Job]:
+    """Return the runs of an experiment: every point of its sweep, with every seed."""
+    return [
+        Job(table, seed, f"{name}/{point}" if point else name)
+        for point, table in points(read_file(folder / f"{name}.toml"))
+        for seed in parse(Config, table).seeds
+    ]
+
+
+def describe(names: list[str], out: Path) -> None:
+    """Say how many runs of each experiment are left, and for how long."""
+    clock = Clock(out, [job for name in names for job in jobs_of(name)])
+    clock.try_kinds()
+    for name in names:
+        left = clock.left(name)
+        say(f"{name}: {len(left)} of {len(jobs_of(name))} runs are left, at most {in_words(clock.seconds(left))}")
+    say(f"all: at most {in_words(clock.seconds())}")
+
+
+def main() -> None:
+    """Do what is left; write the tables."""
+    parser = argparse.ArgumentParser(description="Run every experiment again, or what is left of it.")
+    parser.add_argument("names", nargs="*", choices=EXPERIMENTS, default=EXPERIMENTS, metavar="NAME")
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/study"), metavar="DIR")
+    parser.add_argument("--dry-run", action="store_true", help="say what is left and how long it takes")
+    options = parser.parse_args()
+    if options.dry_run:
+        describe(options.names, options.output)
+        return
+    for _ in run_all([job for name in options.names for job in jobs_of(name)], options.output, say):
+        pass
+    if script_ranks().leads:
+        subprocess.run([sys.executable, FOLDER / "results.py", options.output], check=True)
+
+
+if __name__ == "__main__":
+    main()
