@@ -1,10 +1,10 @@
 """How near exact tasks are to Gymnasium's: from the same states, by the same random actions.
 
-python benchmarks/exact_against_gymnasium.py --episodes 10000
+python benchmarks/exact_against_gymnasium.py
 """
 
 import argparse
-from dataclasses import dataclass
+import itertools
 
 import gymnasium
 import numpy as np
@@ -12,16 +12,9 @@ import numpy as np
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.pictures import drawn_numbers, has_picture
-from evolve.shapes import Float32
+from evolve.shapes import Bool, Float32, Float64
 
-
-@dataclass
-class Nearness:
-    """Of all episodes: how many have equal bits, how many equal lengths, the largest difference in what was seen."""
-
-    equal: int = 0
-    equal_lengths: int = 0
-    largest: float = 0.0
+BATCH = 200
 
 
 def outputs_of(seed: int, steps: int, actions: int) -> Float32:
@@ -30,24 +23,37 @@ def outputs_of(seed: int, steps: int, actions: int) -> Float32:
     return np.repeat(random.uniform(-1, 1, (steps // 4 + 1, actions)).astype(np.float32), 4, axis=0)[:steps]
 
 
-def play(engine: environments.ExactEngine, env: gymnasium.Env, seed: int, steps: int, found: Nearness) -> None:
-    """Play an episode in both, until one ends."""
-    slot = np.zeros(1, np.intp)
-    seen = np.zeros((1, engine.observation_size), np.float32)
-    engine.reset(slot, np.array([seed]), seen)
-    env.reset(seed=0)
-    env.unwrapped.state = engine.slots.state(0)[drawn_numbers(engine.id)]
-    outputs = outputs_of(seed, steps, engine.action_size)
-    equal = True
-    for row, action in zip(outputs, engine.decode(outputs), strict=True):
-        (reward,), (ended,) = engine.step(slot, row[None], seen)
-        observation, their_reward, terminated, truncated, _ = env.step(action)
-        equal &= seen[0].tobytes() == np.asarray(observation, np.float32).tobytes() and reward == their_reward
-        found.largest = max(found.largest, float(np.abs(seen[0] - observation).max()))
-        if ended or terminated or truncated:
-            found.equal_lengths += bool(ended) == (terminated or truncated)
+def play(options: EnvOptions, seeds: range) -> tuple[Bool, Bool, Float64]:
+    """Play some episodes in both, each until it ends in one of them.
+
+    Returns, [n] each: whether all bits were equal, whether the lengths were, and the largest difference in an
+    observation.
+    """
+    engine = environments.ExactEngine(options, len(seeds))
+    envs = [gymnasium.make(options.id, max_episode_steps=-1).unwrapped for _ in seeds]
+    slots = np.arange(len(seeds))
+    seen = np.zeros((len(seeds), engine.observation_size), np.float32)
+    engine.reset(slots, np.array(seeds), seen)
+    for slot, env in enumerate(envs):
+        env.reset(seed=0)
+        env.state = engine.slots.state(slot)[drawn_numbers(engine.id)]
+    steps = environments.max_episode_steps(options)
+    outputs = np.array([outputs_of(seed, steps, engine.action_size) for seed in seeds])
+    equal, lengths, largest = np.ones(len(seeds), bool), np.ones(len(seeds), bool), np.zeros(len(seeds))
+    for step in range(steps):
+        rewards, ended = engine.step(slots, outputs[slots, step], seen)
+        actions = engine.decode(outputs[slots, step])
+        theirs = [envs[slot].step(action) for slot, action in zip(slots, actions, strict=True)]
+        observations = np.array([one[0] for one in theirs], np.float32)
+        same = np.array([one[1] for one in theirs]) == rewards
+        equal[slots] &= same & (observations.view(np.int32) == seen[slots].view(np.int32)).all(axis=1)
+        largest[slots] = np.maximum(largest[slots], np.abs(observations - seen[slots]).max(axis=1))
+        terminated = np.array([one[2] for one in theirs]) | (step == steps - 1)
+        lengths[slots] = ended == terminated
+        slots = slots[~(ended | terminated)]
+        if not len(slots):
             break
-    found.equal += equal
+    return equal, lengths, largest
 
 
 def main() -> None:
@@ -60,11 +66,10 @@ def main() -> None:
     print("|---|---|---|---|")
     for name in arguments.env:
         options = EnvOptions(id=name, engine="exact")
-        engine, env, found = environments.ExactEngine(options, 1), gymnasium.make(name), Nearness()
-        steps = environments.max_episode_steps(options) or 1
-        for seed in range(arguments.episodes):
-            play(engine, env, seed, steps, found)
-        print(f"| {name} | {found.equal:,} | {found.equal_lengths:,} | {found.largest:.1e} |", flush=True)
+        batches = itertools.pairwise([*range(0, arguments.episodes, BATCH), arguments.episodes])
+        played = [play(options, range(*batch)) for batch in batches]
+        equal, lengths, largest = (np.concatenate(column) for column in zip(*played, strict=True))
+        print(f"| {name} | {equal.sum():,} | {lengths.sum():,} | {largest.max():.1e} |", flush=True)
 
 
 if __name__ == "__main__":
