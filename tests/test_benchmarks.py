@@ -14,6 +14,7 @@ from conftest import LONG, OPENMPI, ROOT, environment, without
 from emulation import emulation_available
 from hosts import why_not
 
+from evolve.config import EnvOptions
 from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
 
@@ -150,3 +151,15 @@ def test_the_page_of_the_contest_is_made_of_its_results(monkeypatch):
     assert page.page(text) == text, "run python benchmarks/contest.py"
     assert page.FIGURE.stat().st_size > 10_000
     assert all(path.name in text for paths in page.by_size().values() for path in paths)
+
+
+@pytest.mark.parametrize(("task", "equal", "most"), [("CartPole-v1", True, 0.0), ("Pendulum-v1", False, 0.1)])
+def test_exact_tasks_are_compared_with_gymnasium(monkeypatch, task, equal, most):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    bits, lengths, largest = importlib.import_module("exact_against_gymnasium").play(
+        EnvOptions(id=task, engine="exact"), range(5)
+    )
+    assert bits.tolist() == [equal] * 5
+    assert lengths.all()
+    assert (largest <= most).all()
+    assert (largest > 0).all() != equal
