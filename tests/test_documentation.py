@@ -110,18 +110,14 @@ def test_python_runs(page, tmp_path):
 
 def test_the_script_gives_every_rank_the_same(tmp_path):
     write_files("python.md", tmp_path)
-    found = []
-    for ranks in (None, 2):
-        script = f"{SHORT}import runpy; runpy.run_path('script.py', run_name='__main__')"
-        words = [*launcher(ranks), sys.executable, "-c", script]
-        done = subprocess.run(
-            words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        found += done.stdout.splitlines()
-        (tmp_path / "many").rename(tmp_path / f"of-{ranks}")
-    assert len(found) == 3
-    assert len(set(found)) == 1
+    script = f"{SHORT}import runpy; runpy.run_path('script.py', run_name='__main__')"
+    words = [*launcher(2), sys.executable, "-c", script]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    one, other = done.stdout.splitlines()
+    assert one == other
 
 
 def test_weights_and_biases_gets_every_generation(tmp_path):

@@ -372,8 +372,9 @@ def test_on_a_terminal_there_is_a_display(tmp_path):
 
 @pytest.mark.parametrize(
     ("engine", "population", "slack"),
-    [pytest.param("gymnasium", 8, 12e6, marks=pytest.mark.slow), ("envpool", 16, 30e6)],
+    [("gymnasium", 8, 12e6), ("envpool", 16, 30e6)],
 )
+@pytest.mark.slow
 def test_a_workers_memory_stays_flat(start, engine, population, slack):
     """Every episode has environments of its own; none of them may be left behind."""
     if engine == "envpool":

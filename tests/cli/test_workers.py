@@ -23,12 +23,11 @@ SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.004", "--set", "env
 NOT_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": None, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": None}
 
 
-def mpis(*names):
-    there = {"openmpi": True, "mpich": (MPICH / "bin" / "mpirun").exists()}
-    return [pytest.param(name, marks=pytest.mark.skipif(not there[name], reason=f"no {name}")) for name in names]
+NO_MPICH = pytest.mark.skipif(not (MPICH / "bin" / "mpirun").exists(), reason="no mpich")
+MPIS = ["openmpi", pytest.param("mpich", marks=[NO_MPICH, pytest.mark.slow])]
 
 
-@pytest.mark.parametrize("mpi", mpis("openmpi", "mpich"))
+@pytest.mark.parametrize("mpi", MPIS)
 def test_ranks_are_started_for_anybody_on_any_number_of_cores(call, command, tmp_path, mpi):
     workers = 2 if mpi == "mpich" else os.cpu_count() + 1
     done = command("run", *TINY, "--workers", workers, mpi=mpi, **NOT_ROOT)
@@ -106,7 +105,7 @@ def test_any_of_the_signals_asks_what_is_supervised_to_stop(number):
         assert (process.communicate(timeout=LONG)[0], process.returncode) == (said, 75)
 
 
-@pytest.mark.parametrize("mpi", mpis("openmpi", "mpich"))
+@pytest.mark.parametrize("mpi", MPIS)
 def test_signals_are_passed_on_and_the_last_line_says_how_to_resume(start, tmp_path, brake, mpi):
     number = {"openmpi": signal.SIGINT, "mpich": signal.SIGTERM}[mpi]  # the others do the same, see above
     process = start("run", *SLOW, "--workers", 2, mpi=mpi)
@@ -133,7 +132,7 @@ def test_a_second_signal_ends_all_at_once(start, tmp_path):
     assert process.wait().code not in (0, 75)
 
 
-@pytest.mark.parametrize("killed", ["command", "mpirun"])
+@pytest.mark.parametrize("killed", ["command", pytest.param("mpirun", marks=pytest.mark.slow)])
 def test_ranks_do_not_outlive_who_started_them(start, tmp_path, brake, killed):
     process = start("run", *SLOW, "--workers", 2)
     wait_for_generations(process, tmp_path, 1)
