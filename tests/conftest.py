@@ -4,6 +4,7 @@ import importlib
 import json
 import logging
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from evolve.errors import InputError
 from evolve.numerics import device
 
 sys.dont_write_bytecode = False  # whatever the user wants: else each worker rewrites all assertions, in every run
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand processes compiles the package anew
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -51,7 +53,6 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     # Nothing computes with BLAS, whose threads look for work all the time, and no package adds plugins to pydantic.
     env |= {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
     env["EMULATED_KERNELS"] = tempfile.gettempdir()  # that of this process, whatever TMPDIR a command is given
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand processes compiles the package anew
     if mpi == "mpich":
         env["MPI4PY_LIBMPI"] = str(MPICH / "lib" / "libmpi.so.12")
     return {name: value for name, value in (env | more).items() if value is not None}
@@ -273,6 +274,26 @@ def call(tmp_path: Path, monkeypatch, capfd) -> Callable[..., Done]:
             code = importlib.import_module(f"evolve.cli.{name}").main(words)
         said = capfd.readouterr()
         return Done(code, said.out, said.err, time.monotonic() - begin)
+
+    return run
+
+
+@pytest.fixture
+def bench(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
+    """Run a script of benchmarks/ to its end in this process; the test gets its exit code, stdout and stderr."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+    def run(name: str, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        capfd.readouterr()
+        code: object = 0
+        with as_a_process():
+            try:
+                runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"), run_name="__main__")
+            except SystemExit as end:
+                code = end.code or 0
+        out, err = capfd.readouterr()
+        return (code, out, err) if isinstance(code, int) else (1, out, f"{err}{code}\n")
 
     return run
 

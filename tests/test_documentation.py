@@ -82,7 +82,7 @@ def write_files(page, folder):
 
 SHORT = """
 import gymnasium  # episodes end early: it is the pages that are tested, not what can be learned
-gymnasium.spec("CartPole-v1").max_episode_steps = 40
+gymnasium.spec("CartPole-v1").max_episode_steps = 10
 """
 RUNNER = f"""{SHORT}
 import json, sys

@@ -1,10 +1,10 @@
 """Evolution against its peers: each runs alone, what is missing is said, and the table compares digests."""
 
 import json
+import os
 
 import pytest
-from conftest import ROOT, without
-from test_benchmarks import bench
+from conftest import ROOT
 
 from evolve.numerics import native
 
@@ -18,7 +18,8 @@ def peers(monkeypatch):
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-def test_evolve_trains_and_is_judged(tmp_path):
+def test_evolve_trains_and_is_judged(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)  # a child of its own is held to its processors
     words = ("--child", "evolve-exact", 1)
     results = []
     for name in ("one.json", "two.json"):
@@ -30,9 +31,9 @@ def test_evolve_trains_and_is_judged(tmp_path):
     assert results[0]["digest"] == results[1]["digest"]
 
 
-def test_missing_peers_are_named(tmp_path):
-    hidden = without("evotorch", "neat", "evosax")
-    code, out, err = bench("peers", "--peers", "evotorch", "neat", "evosax", "-o", tmp_path, **hidden)
+def test_missing_peers_are_named(bench, absent, tmp_path):
+    absent("evotorch", "neat", "evosax")
+    code, out, err = bench("peers", "--peers", "evotorch", "neat", "evosax", "-o", tmp_path)
     assert (code, out) == (0, "")
     assert [line.split(" needs ")[0] for line in err.splitlines()] == ["evotorch", "neat", "evosax"]
     assert err.splitlines()[1] == "neat needs neat-python. Run pip install -e '.[peers]'"

@@ -1,14 +1,12 @@
 """Evolution against PPO: both are judged alike, runs are kept, and the table says what they came to."""
 
-import importlib
 import json
 from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from conftest import ROOT, without
-from test_benchmarks import bench
+from conftest import ROOT
 
 import evolve
 from evolve.config import EnvOptions
@@ -98,29 +96,31 @@ def test_the_page_names_what_is_run(parts):
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-def test_a_finished_run_is_not_run_again(parts, tmp_path, capsys):
-    main = importlib.import_module("ppo").main
-    words = ["--tasks", "cues", "--seeds", "1", "--steps", "150000", "--cores", "1", "-o", str(tmp_path)]
-    words += ["--methods", "evolution", "--episodes"]
-    main([*words, "4"])
+def test_a_finished_run_is_not_run_again(bench, tmp_path):
+    words = ("--tasks", "cues", "--seeds", 1, "--steps", 150_000, "--episodes", 4, "--cores", 1, "-o", tmp_path)
+    code, out, err = bench("ppo", *words, "--methods", "evolution")
+    assert code == 0, out + err
     path = tmp_path / "cues" / "evolution-seed-1.json"
     kept = json.loads(path.read_text())
     steps = [point["steps"] for point in kept["curve"]]
     assert steps == [98_304, 196_608]  # whole generations; smaller numbers of steps are in the first
     assert (len(kept["returns"]), len(kept["digest"])) == (4, 64)
     assert kept["curve"][-1]["mean"] == pytest.approx(np.mean(kept["returns"]))
-    capsys.readouterr()
-    main([*words, "4"])
-    assert capsys.readouterr().out == f"{path} is there already\n"
-    with pytest.raises(SystemExit, match=r"'episodes': 4(.|\n)*Choose another folder with -o"):
-        main([*words, "5"])
-    main(["--show", "-o", str(tmp_path)])
-    assert "| cues | evolution | 1 |" in capsys.readouterr().out
+    code, out, err = bench("ppo", *words, "--methods", "evolution")
+    assert (code, out) == (0, f"{path} is there already\n"), err
+    code, _, err = bench("ppo", *words, "--methods", "evolution", "--episodes", 5)
+    assert code == 1
+    assert "'episodes': 4" in err
+    assert "Choose another folder with -o" in err
+    code, out, err = bench("ppo", "--show", "-o", tmp_path)
+    assert code == 0, out + err
+    assert "| cues | evolution | 1 |" in out
     assert (tmp_path / "ppo.png").stat().st_size > 10_000
 
 
-def test_without_its_libraries_the_cure_is_said(tmp_path):
-    code, out, err = bench("ppo", "--tasks", "cartpole", "-o", tmp_path, **without("stable_baselines3"))
+def test_without_its_libraries_the_cure_is_said(bench, absent, tmp_path):
+    absent("stable_baselines3")
+    code, out, err = bench("ppo", "--tasks", "cartpole", "-o", tmp_path)
     assert (code, out) == (1, "")
     assert err.startswith("PPO needs stable-baselines3")
     assert err.endswith("Run pip install -e '.[ppo]', or leave it out: --methods evolution\n")
