@@ -109,6 +109,7 @@ def test_python_runs(page, tmp_path):
 
 
 def test_the_script_gives_every_rank_the_same(tmp_path):
+    """What one process gets is the same, too: see tests/test_api.py."""
     write_files("python.md", tmp_path)
     script = f"{SHORT}import runpy; runpy.run_path('script.py', run_name='__main__')"
     words = [*launcher(2), sys.executable, "-c", script]
@@ -116,8 +117,8 @@ def test_the_script_gives_every_rank_the_same(tmp_path):
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    one, other = done.stdout.splitlines()
-    assert one == other
+    first, second = done.stdout.splitlines()
+    assert first == second
 
 
 def test_weights_and_biases_gets_every_generation(tmp_path):

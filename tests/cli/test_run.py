@@ -388,7 +388,7 @@ def test_a_workers_memory_stays_flat(start, engine, population, slack):
         if worker:
             with contextlib.suppress(psutil.NoSuchProcess):
                 samples.append((process.output()[0].count("generation "), worker.memory_info().rss))
-        time.sleep(0.02)
+        time.sleep(0.05)
     assert process.wait().code == 0
     early, late = (max(rss for complete, rss in samples if a <= complete < b) for a, b in ((6, 13), (19, 27)))
     # 13 generations begin 208 or 416 worlds of some 100 kB. The slack is for the allocator: each pool has a thread.

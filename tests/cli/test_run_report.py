@@ -1,5 +1,7 @@
 """`evolve run --report`: the page beside the run files, or a refusal before any work."""
 
+from pathlib import Path
+
 import pytest
 
 from evolve import environments
@@ -26,7 +28,7 @@ TINY = (
 )
 
 
-def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path):
+def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path, monkeypatch):
     done = call("run", *TINY, "--report")
     assert (done.code, done.err) == (0, "")
     where, page, verify = done.out.splitlines()[-3:]
@@ -34,8 +36,11 @@ def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path):
     assert page == "Report with film: out/report.html"
     assert verify.startswith("Verify it: ")
     assert "data:video/mp4;base64," in (tmp_path / "out" / "report.html").read_text()
+    made = []
+    monkeypatch.setattr(run_report, "write_page", lambda _app, files, page: made.append((files, page)) or True)
     again = call("run", *TINY, "--resume", "--report")  # nothing is left to do but the page
     assert (again.code, page in again.out.splitlines()) == (0, True)
+    assert made == [([Path("out/seed-0.h5")], Path("out/report.html"))]
 
 
 def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
