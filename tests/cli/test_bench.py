@@ -53,8 +53,10 @@ def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
         assert word in done.out
 
 
-def test_scheduling_is_measured_with_sleep(command):
-    done = command("bench", "--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 3, "--pairs", 1, "--json")
+@pytest.mark.usefixtures("quick")
+def test_scheduling_is_measured_with_sleep(call):
+    words = ("--sleep-env", 0.02, "-p", 20, "-r", 3, "-d", 2, "--ranks", 3, "--pairs", 1, "--json")
+    done = call("bench", *words, **environment())
     assert done.code == 0, done.err
     (row,) = json.loads(done.out)["rollouts"]["3"]
     assert row["ideal_seconds"] == pytest.approx(60 * 0.02 / 2, rel=0.2)

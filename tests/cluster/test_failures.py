@@ -81,7 +81,7 @@ def test_failed_episodes_may_count_as_the_worst(call, command, tmp_path, how):
     alone = call("run", *faulty(how, **worst))
     assert alone.code == 0, alone.err
     assert alone.err.count("failed and counts as the worst") == alone.err.count("in step 3, environment seed")
-    many = command("run", *faulty(how, **worst), "-o", "many", ranks=3)
+    many = command("run", *faulty(how, **worst), "-o", "many", ranks=2)
     assert many.code == 0, many.err
     one, other = (store.read(store.path_of(tmp_path / name, 0)) for name in ("out", "many"))
     assert [r.digest for r in one.records] == [r.digest for r in other.records]

@@ -33,7 +33,7 @@ def begun(process, ranks):
     return process.ranks()
 
 
-@pytest.mark.parametrize("victims", [(2, 3), (1, 2, 3)])
+@pytest.mark.parametrize("victims", [pytest.param((2, 3), marks=pytest.mark.slow), (1, 2, 3)])
 def test_dead_workers_are_done_without(start, expected, tmp_path, brake, victims):
     """Down to the coordinator alone, which then evaluates by itself."""
     process = start("run", *SLOW, "-o", "run", ranks=4, mpi="ulfm")
@@ -50,6 +50,7 @@ def test_dead_workers_are_done_without(start, expected, tmp_path, brake, victims
     assert done.err.count("was lost") == len(victims)
 
 
+@pytest.mark.slow
 def test_kills_at_random_instants(start, tmp_path, brake, expected):
     draw = random.Random(time.time_ns())
     for trial in range(2):

@@ -72,9 +72,11 @@ def same(tmp_path, expected):
 
 @pytest.mark.parametrize(
     ("ranks", "mpi", "then", "number"),
-    [(None, "openmpi", 2, signal.SIGINT), (None, "openmpi", 2, signal.SIGTERM), (None, "openmpi", 2, signal.SIGUSR1),
-     (2, "mpich", None, signal.SIGINT), (2, "mpich", None, signal.SIGTERM), (2, "mpich", None, signal.SIGUSR1),
-     (2, "openmpi", None, signal.SIGTERM), (2, "openmpi", None, signal.SIGUSR1)],
+    [(None, "openmpi", 2, signal.SIGINT), (None, "openmpi", 2, signal.SIGTERM),
+     (2, "mpich", None, signal.SIGINT), (2, "mpich", None, signal.SIGUSR1),
+     (2, "openmpi", None, signal.SIGTERM), (2, "openmpi", None, signal.SIGUSR1),
+     pytest.param(None, "openmpi", 2, signal.SIGUSR1, marks=pytest.mark.slow),  # each of these is above, elsewhere
+     pytest.param(2, "mpich", None, signal.SIGTERM, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_signals_end_with_75_and_a_whole_file(
     start, call, command, tmp_path, brake, uninterrupted, number, ranks, mpi, then
