@@ -21,6 +21,7 @@ from evolve.strategies.ga import Ga, GaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.pgpe import Pgpe, PgpeOptions
 from evolve.strategies.prune import Prune, PruneOptions
+from evolve.strategies.pruning_rounds import with_pruning_rounds
 from evolve.strategies.random_search import Random, RandomOptions
 from evolve.strategies.restarts import with_restarts
 from evolve.strategies.sep_cma import SepCma, SepCmaOptions
@@ -105,7 +106,12 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
         InputError: The table has a wrong name or option.
     """
     choice = STRATEGIES.parse(table)
-    strategy: Strategy[Any] = with_restarts(STRATEGIES.make(choice, layout, population, seed), choice.options)
+
+    def for_layout(layout: GenomeLayout) -> Strategy[Any]:
+        made: Strategy[Any] = with_restarts(STRATEGIES.make(choice, layout, population, seed), choice.options)
+        return made
+
+    strategy: Strategy[Any] = with_pruning_rounds(for_layout, choice.options, layout, seed)
     return strategy
 
 

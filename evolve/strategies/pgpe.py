@@ -32,7 +32,7 @@ from evolve.numerics.perturbation import StreamsKey, around, moments_around
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.clip_up import clip_up
-from evolve.strategies.restarts import RestartOptions, validate_restarts
+from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
 from evolve.strategies.strategy import (
@@ -48,7 +48,7 @@ from evolve.strategies.strategy import (
 _LARGEST = 1e6  # of a σ
 
 
-class PgpeOptions(RestartOptions):
+class PgpeOptions(PruningOptions):
     """Settings of `[strategy]` for pgpe.
 
     max_speed: v_max, how far the centre moves in a generation at most.
@@ -107,7 +107,7 @@ class Pgpe:
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, or a σ that could not fall."""
         need_weights(layout, "pgpe")
-        validate_restarts(options)
+        validate_rounds(options)
         first = _first_sigma(options, layout.num_weights)
         if options.sigma_learning_rate and options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
@@ -160,6 +160,10 @@ class Pgpe:
     def champion(self, state: PgpeState) -> Genomes:
         """Return the centre."""
         return pruned(state.centre[None].astype(np.float32), state.mask[None])
+
+    def distribution(self, state: PgpeState) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation of weights, each [W]."""
+        return state.centre, state.sigma
 
     def to_arrays(self, state: PgpeState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""

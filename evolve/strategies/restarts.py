@@ -84,7 +84,13 @@ class Restarting:
 
     def start(self) -> RestartState:
         """Return the state before generation 0."""
-        state = self._strategy.start()
+        return self._started(self._strategy.start())
+
+    def start_anew(self, generation: int) -> RestartState:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+        return self._started(self._strategy.start_anew(generation))
+
+    def _started(self, state: Any) -> RestartState:
         return RestartState(state, state, self._none, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]))
 
     def ask(self, state: RestartState, generation: int, candidates: Int64 | None = None) -> Genomes:
@@ -110,6 +116,11 @@ class Restarting:
             means, stalled = self._none, 0.0
             restarts += 1
         return RestartState(now, best, means, np.array([best_score, since_restart, stalled, restarts, generations]))
+
+    def distribution(self, state: RestartState) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation [W] of weights in the best state so far, of a strategy that has them."""
+        moments: tuple[Float64, Float64] = self._strategy.distribution(state.best)  # type: ignore[attr-defined]
+        return moments
 
     def champion(self, state: RestartState) -> Genomes:
         """Return the champion of the best state so far."""

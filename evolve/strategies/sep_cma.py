@@ -39,7 +39,7 @@ from evolve.numerics.perturbation import StreamsKey, around, moments_around
 from evolve.numerics.portable import log
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
-from evolve.strategies.restarts import RestartOptions, validate_restarts
+from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.searched_connections import searched_connections
 from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, other_weights, ranking
@@ -48,7 +48,7 @@ _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
 
 
-class SepCmaOptions(RestartOptions):
+class SepCmaOptions(PruningOptions):
     """Settings of `[strategy]` for sep-cma-es.
 
     sigma: the first σ, the standard deviation of candidates around the mean.
@@ -125,7 +125,7 @@ class SepCma:
     def validate(options: SepCmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "sep-cma-es")
-        validate_restarts(options)
+        validate_rounds(options)
 
     def start(self) -> SepCmaState:
         """Return the state before generation 0: the mean is an initial genome."""
@@ -194,6 +194,13 @@ class SepCma:
     def champion(self, state: SepCmaState) -> Genomes:
         """Return the mean."""
         return self._connections.genomes(state.mean[None].astype(np.float32))
+
+    def distribution(self, state: SepCmaState) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation of weights, each [W]; 0 and 1 where there is no connection."""
+        mean, deviation = np.zeros(self._W), np.ones(self._W)
+        mean[self._connections.places] = state.mean
+        deviation[self._connections.places] = state.progress[0] * np.sqrt(state.covariance)
+        return mean, deviation
 
     def to_arrays(self, state: SepCmaState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""

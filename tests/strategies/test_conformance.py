@@ -42,6 +42,8 @@ VARIANTS = [
     {"name": "sep-cma-es", "restart_after": 2, "restart_from": "anew"},
     {"name": "cma-es", "restart_after": 1},
     {"name": "cma-es", "restart_after": 2, "restart_from": "anew"},
+    {"name": "pgpe", "pruning_every": 2},
+    {"name": "sep-cma-es", "pruning_every": 2, "pruning_control": True, "restart_after": 1, "restart_from": "anew"},
     {"name": "hill-climber"},  # examples/outside
 ]
 P = 20
