@@ -10,7 +10,7 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
 from evolve.shapes import Bool, Float32
 from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.training import Experiment, final_champion, normalizer_of
+from evolve.training import Experiment, final_champion, in_generation, normalizer_of
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
         candidate = run.records[generation].champion_candidate
         keys = generation_keys(generation, candidate + 1, config.common_random_numbers)[-1:]
         normalizer = normalizer_of(experiment, run, generation)
+        experiment = in_generation(experiment, run.records, generation)
     genome = Genomes(champion.weights[None], champion.mask[None])
     batch = EpisodeBatch.of(
         run.header.seed, purpose, genome, keys, range(episodes), normalizer, candidates=np.array([candidate])

@@ -36,6 +36,7 @@ class Rollout:
         normalize: Whether networks see normalized observations.
         check: Whether the copies to and from a device are watched.
         queue: Of the episodes, if others take from it, too.
+        max_steps: After how many an episode ends in any case; by default only where its environment ends it.
 
     Raises:
         DeviceMemoryError: A device has too little memory for so many slots.
@@ -51,11 +52,13 @@ class Rollout:
         normalize: bool = False,
         check: bool = False,
         queue: EpisodeQueue | None = None,
+        max_steps: int | None = None,
     ) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """How long environments have been at work."""
         self._engine = engine
+        self._max_steps = max_steps
         self._inference = make_inference(network, slots, engine.action_size, backend, normalize, check)
         self._observations = self._inference.observations
         self._detector = FailureDetector(engine, self._observations, max_episode_seconds)
@@ -149,6 +152,8 @@ class Rollout:
         if self._engine.faults:
             self._fail(rewards, ended)
         self._returns[rows] += rewards
+        if self._max_steps is not None:
+            ended = ended | (self._lengths[rows] >= self._max_steps)
         return ended if ended.any() else None
 
     def _advance_one(self, outputs: Float32) -> Bool | None:
@@ -160,6 +165,8 @@ class Rollout:
         if self._engine.faults:
             self._fail(rewards, ended)
         self._returns[0] += rewards.item()
+        if self._max_steps is not None:
+            ended = ended | (self._lengths[:1] >= self._max_steps)
         return ended if ended.item() else None
 
     def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:

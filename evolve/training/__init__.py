@@ -5,6 +5,7 @@
 """
 
 from evolve.training.champion_evaluation import evaluate_champion, held_out
+from evolve.training.episode_cap import in_generation, limit_of
 from evolve.training.experiment import (
     Experiment,
     is_portable,
@@ -32,8 +33,10 @@ __all__ = [
     "evaluate_population",
     "final_champion",
     "held_out",
+    "in_generation",
     "is_portable",
     "iterate",
+    "limit_of",
     "load_config",
     "make_rollout",
     "manifest",

@@ -54,7 +54,8 @@ def check_device_memory(experiment: Experiment) -> None:
 
 def _plays_alike(experiment: Experiment) -> bool:
     """Return whether training and evaluation have one rollout, or two at a time."""
-    return experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
+    changing = experiment.config.episode_cap is not None  # from one generation to the next
+    return not changing and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:

@@ -20,7 +20,7 @@ from evolve.rollouts import (
     generation_keys,
 )
 from evolve.store import Stored, StoredRun
-from evolve.training import Experiment, final_champion, normalizer_of
+from evolve.training import Experiment, final_champion, limit_of, normalizer_of
 from evolve.verification.selection import Episode
 
 _LOG = logging.getLogger("evolve")
@@ -55,7 +55,11 @@ def play(
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
     kernel = host_backend(config.compute.backend)
-    rollout = Rollout(engine, experiment.network, 1, kernel, seconds, config.normalize_observations)
+    limit = None
+    if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
+        limit = limit_of(experiment, run, chosen.generation)
+    normalize = config.normalize_observations
+    rollout = Rollout(engine, experiment.network, 1, kernel, seconds, normalize, max_steps=limit)
     results = None
     failures: list[EpisodeFailure] = []
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:

@@ -12,7 +12,7 @@ from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
 from evolve.store import StoredRun
-from evolve.training import Experiment, held_out, normalizer_of
+from evolve.training import Experiment, held_out, in_generation, normalizer_of
 from evolve.verification.causes import explain
 from evolve.verification.diagnosis import HERE, diagnose
 from evolve.verification.logs import (
@@ -48,8 +48,9 @@ def reevaluate(
         generations: Whose champions; by default all.
     """
     numbers = range(run.num_generations) if generations is None else generations
-    for begin in range(0, len(numbers), _AT_ONCE):
-        found = _check_champions(run, experiment, coordinator, here, numbers[begin : begin + _AT_ONCE])
+    at_once = _AT_ONCE if experiment.config.episode_cap is None else 1  # each with a limit of its own
+    for begin in range(0, len(numbers), at_once):
+        found = _check_champions(run, experiment, coordinator, here, numbers[begin : begin + at_once])
         if found is not None:
             return found
     part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
@@ -96,7 +97,8 @@ def _evaluate(
         normalizers,
         candidates=np.array(chosen),
     )
-    results = coordinator.evaluate(experiment.rollout_spec, batch)
+    spec = in_generation(experiment, run.records, numbers[0]).rollout_spec
+    results = coordinator.evaluate(spec, batch)
     return genomes, by_candidate(results, len(genomes), config.episodes)
 
 

@@ -1,0 +1,78 @@
+"""The limit of steps that follows the mean length of the last generation."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import run_on
+
+from evolve import store
+from evolve.config import Config, EnvOptions
+from evolve.training.episode_cap import step_limit
+
+WORDS = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "episode_cap=1.2",
+         "--set", "held_out_episodes=3", "--set", "output.genomes=all")  # fmt: skip
+ENGINES = ["gymnasium", "envpool", "exact"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "lengths", "limit"),
+    [
+        (2.0, [[10, 20], [30, 41]], 51),  # ceil(2 · 25.25)
+        (2.0, [[10, 0], [21, 0]], 31),  # those who have left a race have played no more
+        (1.01, [[1, 1]], 2),
+        (30.0, [[20, 20]], 500),  # the environment's own
+        (2.0, [[0, 0]], None),
+        (None, [[10, 20]], None),
+    ],
+)
+def test_the_limit_is_a_multiple_of_the_mean_length(factor, lengths, limit):
+    assert step_limit(Config(episode_cap=factor), np.array(lengths, np.int32)) == limit
+    low = Config(episode_cap=factor, env=EnvOptions(max_episode_steps=25))
+    assert step_limit(low, np.array(lengths, np.int32)) == (limit and min(limit, 25))
+
+
+@pytest.fixture(scope="module")
+def farmed(tmp_path_factory):
+    """Runs on three ranks."""
+    pytest.importorskip("envpool")
+    where = tmp_path_factory.mktemp("farmed")
+    run_on(3, *WORDS, "-g", 5, "--set", f"sweep.env.engine={ENGINES}", "-o", "ranks", where=where)
+    return where / "ranks"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_episode_is_longer_and_every_way_gives_the_same(farmed, call, tmp_path, engine):
+    words = (*WORDS, "--engine", engine)
+    for generations, resume in ((3, ()), (5, ("--resume",))):
+        done = call("run", *words, "-g", generations, "-o", "parts", *resume)
+        assert done.code == 0, done.err
+    ranks, parts = (store.read(store.path_of(at, 4)) for at in (farmed / f"engine={engine}", tmp_path / "parts"))
+    assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
+    cut = 0
+    for before, record in zip(parts.records, parts.records[1:], strict=False):
+        limit = math.ceil(1.2 * before.lengths.mean())
+        assert record.lengths.max() <= limit
+        cut += np.count_nonzero(record.lengths == limit)
+    assert cut > 5
+    assert max(ranks.held_out.returns) > limit  # which has the environment's limit
+    done = call("verify", parts.path)
+    assert done.code == 0, done.out + done.err
+    generation = next(g for g in range(4, 0, -1) if len(set(parts.records[g].lengths.ravel().tolist())) > 1)
+    candidate = int(parts.records[generation].lengths[:, 1].argmax())
+    words = ("--generation", generation, "--candidate", candidate, "--episode", 1)
+    done = call("replay", parts.path, *words)
+    assert (done.code, done.out.endswith("equal to the log, to the bit\n")) == (0, True), done.out
+
+
+def test_array_operations_give_the_same_as_kernels(farmed, call, tmp_path):
+    done = call("run", *WORDS, "--engine", "exact", "-g", 5, "--backend", "numpy", "-o", "arrays")
+    assert done.code == 0, done.err
+    kernels, arrays = (store.read(store.path_of(at, 4)) for at in (farmed / "engine=exact", tmp_path / "arrays"))
+    assert [r.digest for r in kernels.records] == [r.digest for r in arrays.records]
+
+
+def test_a_cap_below_the_mean_is_refused(call):
+    done = call("run", *WORDS, "--set", "episode_cap=1.0", "-g", 1, "-o", "x")
+    assert done.code == 2
+    assert "episode_cap" in done.err
