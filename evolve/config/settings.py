@@ -49,6 +49,9 @@ class Config(Options):
     seeds: one run for each, one after another.
     generations: how many generations a run has.
     population: P, the candidates of a generation.
+    least_population: if set, so many candidates play at a time, until `num_interactions` steps were made in the
+    generation, or all P have played.
+    num_interactions: the environment steps that a generation is to have, where its population grows.
     episodes: E, the episodes that each candidate plays in a generation.
     common_random_numbers: whether all candidates of a generation meet the same episodes.
     normalize_observations: whether networks see observations with mean 0 and deviation 1, by the moments of all earlier
@@ -63,6 +66,8 @@ class Config(Options):
     seeds: Seeds = (0,)
     generations: int = Field(20, ge=1, lt=2**32)
     population: int = Field(64, ge=2, lt=2**31)
+    least_population: Annotated[int, Field(ge=2)] | None = None
+    num_interactions: Annotated[int, Field(ge=1)] | None = None
     episodes: int = Field(4, ge=1, lt=2**31)
     common_random_numbers: bool = False
     normalize_observations: bool = False

@@ -122,6 +122,11 @@ class PopulationResults:
         return self.quantities["moments"]
 
     @property
+    def num_candidates(self) -> int:
+        """How many candidates have played: the first ones, where a population grows."""
+        return int(np.count_nonzero(self.played.any(axis=1)))
+
+    @property
     def mean_traces(self) -> Float64:
         """[T], over the candidates, each the mean over its episodes.
 

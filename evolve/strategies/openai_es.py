@@ -122,6 +122,7 @@ class OpenAiEs:
 
     portable = True
     shared_mask = True
+    grows = True
 
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         _check(options, layout)
@@ -191,7 +192,8 @@ class OpenAiEs:
     def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: Results) -> OpenAiEsState:
         """Move the centre along the estimated gradient."""
         o = self._options
-        check_population(genomes, results, self._P, self._W)
+        check_population(genomes, results, self._P, self._W, grows=True)
+        pairs = len(results.fitness) // 2
         power1, power2, sigma, rate, generations = (float(value) for value in state.schedule)
         total = self._added_up(genomes, results.fitness) if results.sums is None else results.sums
         power1 *= o.beta1
@@ -202,7 +204,7 @@ class OpenAiEs:
         for start in range(0, self._W, _AT_ONCE):
             to = slice(start, start + _AT_ONCE)
             if velocity is None:
-                g = total[to] / (4 * self._pairs * sigma * sigma)
+                g = total[to] / (4 * pairs * sigma * sigma)
                 m[to] = o.beta1 * state.m[to] + (1 - o.beta1) * g
                 v[to] = o.beta2 * state.v[to] + (1 - o.beta2) * (g * g)
                 step = (m[to] / (1 - power1)) / (np.sqrt(v[to] / (1 - power2)) + _EPSILON)
@@ -279,7 +281,7 @@ class OpenAiEs:
 
     def _shares(self, fitness: Float64) -> Float64:
         """Return [n]: u_2i - u_{2i+1} of each pair, for the fitness [P]."""
-        u = centred_ranks(fitness[: 2 * self._pairs])
+        u = centred_ranks(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 
     def _added_up(self, genomes: GenomeSource, fitness: Float64) -> Float64:

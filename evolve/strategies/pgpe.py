@@ -90,6 +90,7 @@ class Pgpe:
 
     portable = True
     shared_mask = True
+    grows = True
     traces = "none"
     sums_per_weight = 2
 
@@ -140,7 +141,7 @@ class Pgpe:
         fitness: [P]. columns: a slice of range(W).
         """
         centre, sigma = state.centre[columns], state.sigma[columns]
-        paired = np.arange(2 * self._pairs)
+        paired = np.arange(len(fitness) // 2 * 2)
         u, key = self._shaped(fitness), self._key(generation)
         total = moments_around(centre, sigma, self._steps(paired), key, paired // 2, u, first=columns.start)
         return np.where(state.mask[columns, None], total, 0.0)
@@ -148,9 +149,9 @@ class Pgpe:
     def tell(self, state: PgpeState, genomes: GenomeSource, results: Results) -> PgpeState:
         """Move the centre along its gradient, and the standard deviations along theirs."""
         o = self._options
-        check_population(genomes, results, self._P, self._W)
+        check_population(genomes, results, self._P, self._W, grows=True)
         total = self._added_up(state, genomes, results.fitness) if results.sums is None else results.sums
-        total = total / (2 * self._pairs)
+        total = total / (len(results.fitness) // 2 * 2)
         velocity = clip_up(state.velocity, total[:, 0], self._learning_rate, o.momentum, o.max_speed)
         most = o.max_sigma_change * state.sigma
         change = np.clip(o.sigma_learning_rate * (total[:, 1] / state.sigma), -most, most)
@@ -186,7 +187,7 @@ class Pgpe:
 
     def _shaped(self, fitness: Float64) -> Float64:
         """Return u [2n], for the fitness [P]."""
-        return centred_ranks(fitness[: 2 * self._pairs])
+        return centred_ranks(fitness[: len(fitness) // 2 * 2])
 
     def _added_up(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return what `sums` returns, of genomes at hand."""

@@ -124,8 +124,9 @@ class PruningRounds:
         self._newest = self._first, self._made(self._first)
         self._begun = Newest(self._begin)
         strategy = self._newest[1]
-        for name in ("portable", "shared_mask", "traces", "sums_per_weight"):
-            setattr(self, name, getattr(strategy, name))
+        for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
+            if hasattr(strategy, name):
+                setattr(self, name, getattr(strategy, name))
 
     def start(self) -> PruningState:
         """Return the state before generation 0."""

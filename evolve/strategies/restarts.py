@@ -76,7 +76,7 @@ class Restarting:
         self._after = options.restart_after
         self._none = np.full(-(-self._after // 4), np.nan)
         self._anew = options.restart_from == "anew"
-        for name in ("portable", "shared_mask", "traces", "sums_per_weight"):
+        for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
             if hasattr(strategy, name):
                 setattr(self, name, getattr(strategy, name))
         if hasattr(strategy, "sums"):

@@ -65,6 +65,7 @@ class Strategy(Protocol[State]):
     - a method `sums(state, generation, fitness, columns) -> [n]`: some columns of what `tell` adds up over candidates.
       `columns` is a slice of range(W). Each rank computes some of them, for all candidates; as a column depends on no
       other one, the bits are the same however they are shared out. `tell` finds all of them in `results.sums`;
+    - an attribute `grows`, True where `tell` takes the results of the first n candidates alone, n even, of an even P;
     - an attribute `sums_per_weight` = k, where there are k sums of each weight: `sums` returns [n, k] then.
     """
 
@@ -165,7 +166,7 @@ def is_made_anywhere(strategy: Strategy[Any], num_traces: int) -> bool:
     return portable and takes_candidates(strategy) and wanted_traces(strategy, num_traces) != "each"
 
 
-def check_population(genomes: GenomeSource, results: Results, P: int, W: int) -> None:
+def check_population(genomes: GenomeSource, results: Results, P: int, W: int, grows: bool = False) -> None:
     """Check the arguments of `tell`.
 
     Args:
@@ -173,13 +174,16 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int) ->
         results: Those of the candidates.
         P: How many candidates there must be.
         W: How many weights each must have.
+        grows: Whether the results may be those of the first candidates, in whole pairs.
 
     Raises:
         ValueError: There are more or fewer, of genomes or of results.
     """
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
-    check_shape(results.fitness, "fitness", "P", np.float64, P=P)
+    told = len(results.fitness)
+    if not (grows and 2 <= told < P and told % 2 == 0):
+        check_shape(results.fitness, "fitness", "P", np.float64, P=P)
 
 
 def ranking(fitness: Float64) -> NDArray[np.intp]:

@@ -150,9 +150,30 @@ def validate_new_run(experiment: Experiment) -> None:
     rounds, E = config.racing.rounds, config.episodes
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
+    _check_growth(experiment)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
+
+
+def _check_growth(experiment: Experiment) -> None:
+    """Raise InputError for a population that is to grow, and cannot."""
+    config = experiment.config
+    least, most, steps = config.least_population, config.population, config.num_interactions
+    if least is None and steps is None:
+        return
+    if steps is None:
+        raise InputError("num_interactions", "steps until which the population grows from least_population", "none")
+    if least is None or least >= most or least % 2 or most % 2:
+        expected = "two even numbers, the smaller first, between which it grows until num_interactions"
+        raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
+    if config.racing.rounds:
+        raise InputError("racing.rounds", "none where the population grows", list(config.racing.rounds))
+    strategy = experiment.strategy(0)
+    traces = strategies.wanted_traces(strategy, experiment.network.num_traces)
+    if not getattr(strategy, "grows", False) or traces != "none":
+        expected = "openai-es or pgpe, without pruning by traces, where the population grows"
+        raise InputError("strategy.name", expected, config.strategy.name)
 
 
 def is_portable(config: Config) -> bool:

@@ -3,9 +3,14 @@
 Racing is successive halving (Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016) over the episodes of one
 generation: after each round the best `keep` of those still in the race go on, by their mean return so far. Who goes on
 follows from returns alone, so it is the same on any number of ranks.
+
+A population may grow instead, as that of Toklu, Liskowski and Srivastava (2020, ClipUp) and EvoTorch does: L =
+`least_population` candidates play all their episodes, then L more, until `num_interactions` environment steps were made
+in the generation, or all P have played. Who plays follows from lengths alone. The others have no fitness (NaN), and the
+strategy is told of those who played.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +97,16 @@ def next_round(last: Round, options: RacingOptions, returns: Float64, costs: Flo
     return Round(np.sort(racing[ranking(means)[:left]]), range(played, later[0]))
 
 
+def next_portion(
+    last: Round, population: int, least: int, num_interactions: int, parts: Sequence[EpisodeResults]
+) -> Round | None:
+    """Return who plays after `last`; None where the parts have enough steps, or all of a population have played."""
+    first = int(last.candidates[-1]) + 1
+    if first == population or sum(int(part.lengths.sum(dtype=np.int64)) for part in parts) >= num_interactions:
+        return None
+    return Round(np.arange(first, min(first + least, population)), last.episodes)
+
+
 def _limits(options: RacingOptions, episodes: int) -> list[int]:
     """Return the numbers of episodes after which rounds end."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
@@ -121,9 +136,10 @@ def evaluate_population(
     """
     config = experiment.config
     P, E = len(genomes), config.episodes
+    least = config.least_population
     keys = generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
-    played = first_round(config.racing, P, E)
+    played = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     parts: list[EpisodeResults] = []
     while True:
         batch = EpisodeBatch.of(
@@ -138,10 +154,15 @@ def evaluate_population(
             describe=True,
         )
         parts.append(coordinator.evaluate(spec, batch, meanwhile if not parts else None))
+        if least is not None and config.num_interactions is not None:
+            after = next_portion(played, P, least, config.num_interactions, parts)
+            if after is not None:
+                played = after
+                continue
         results = by_candidate(sum_traces(join(parts)), P, E)
         if played.episodes.stop == E:
             return results
         costs = connection_costs(config, results.descriptions(genomes).connections, genomes.num_weights)
-        after = next_round(played, config.racing, results.returns, costs)
-        assert after is not None
-        played = after
+        further = next_round(played, config.racing, results.returns, costs)
+        assert further is not None
+        played = further

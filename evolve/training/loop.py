@@ -75,7 +75,7 @@ class _Run:
         described = results.descriptions(genomes)
         costs = connection_costs(config, described.connections, genomes.num_weights)
         fitness = mean_return(results.returns, results.played, costs)
-        self.shared.tell(generation, genomes, fitness, results)
+        self.shared.tell(generation, genomes, fitness[: results.num_candidates], results)
         checkpoint = self.shared.strategy.to_arrays(self.shared.state)
         if normalizer is not None:
             self.moments = self.moments.merged(results.lengths, results.moments)

@@ -194,6 +194,27 @@ def test_tell_may_make_the_candidates_once_more(table):
     assert all(np.array_equal(at_hand[name], made_again[name]) for name in at_hand)
 
 
+def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):
+    whole, part = strategy(table), strategy(table, population=8)
+    if not getattr(whole, "grows", False) or whole.traces != "none":
+        pytest.skip("its population has one size")
+    states = whole.start(), part.start()
+    for generation in range(4):
+        genomes, few = (made.ask(state, generation) for made, state in zip((whole, part), states, strict=True))
+        assert np.array_equal(genomes.weights[:8], few.weights)
+        results = Results(sphere(few), traces(8))
+        sums = whole.sums(states[0], generation, results.fitness, slice(0, NETWORK.num_weights))
+        at_hand = whole.tell(states[0], genomes, results)
+        states = (
+            whole.tell(states[0], NoGenomes(), Results(results.fitness, traces(8), sums=sums)),
+            part.tell(states[1], few, results),
+        )
+        for other in (whole.to_arrays(at_hand), part.to_arrays(states[1])):
+            assert all(array.tobytes() == other[name].tobytes() for name, array in whole.to_arrays(states[0]).items())
+    with pytest.raises(ValueError, match="fitness"):
+        whole.tell(states[0], genomes, Results(np.zeros(7)))
+
+
 @pytest.mark.parametrize("edges", [[0, 1, 2, 7, None], [0, None]])
 def test_sums_may_be_taken_in_columns(table, edges):
     made = strategy(table)
