@@ -14,7 +14,8 @@ class StopFlag:
     """Remembers the first signal; the second one has its usual effect, so that nothing can be stuck behind us."""
 
     def __init__(self) -> None:
-        self.signal: int | None = None
+        self._first: int | None = None
+        self._caught: tuple[int, ...] = ()
         self.last_words = ""
         """What to say at once when a signal comes that also makes the launcher hold back whatever is said later."""
         self._deadline = float("inf")
@@ -23,6 +24,14 @@ class StopFlag:
         """Catch SIGINT, SIGTERM and SIGUSR1 (SLURM's warning) in this process."""
         for number in _SIGNALS:
             signal.signal(number, self._remember)
+        self._caught = _SIGNALS
+
+    @property
+    def signal(self) -> int | None:
+        """The first signal, None for none."""
+        if self._first is not None:
+            self._catch_no_more()
+        return self._first
 
     def limit(self, seconds: float) -> None:
         """Ask to stop when that many seconds have passed from now."""
@@ -37,9 +46,16 @@ class StopFlag:
         return "the time limit" if time.monotonic() > self._deadline else None
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is None:
-            self.signal = number
-            if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
-                write_past_mpirun(f"{self.last_words}\n")
-            for other in _SIGNALS:
-                signal.signal(other, signal.default_int_handler if other == signal.SIGINT else signal.SIG_DFL)
+        """Remember a signal. The others' handlers stay here: Python complains where one that has come has none now."""
+        if self._first is not None:
+            self._catch_no_more()
+            signal.raise_signal(number)
+        self._first = number
+        if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
+            write_past_mpirun(f"{self.last_words}\n")
+
+    def _catch_no_more(self) -> None:
+        """Give the signals their usual effect, also where Python cannot handle them since native code hangs."""
+        for number in self._caught:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        self._caught = ()
