@@ -25,6 +25,9 @@ EXIT_CODE = "EVOLVE_EXIT_CODE"
 COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line that the user gave, where that is another one."""
 _WORKERS = "EVOLVE_WORKERS"
+_SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
+"""Where Open MPI's launcher has a folder named by its process number. One that was killed leaves it behind, and a later
+one of the same number, which containers have again and again, ends at once with code 213."""
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 _LOOK_EVERY = 1.0  # seconds
 _PR_SET_PDEATHSIG = 1
@@ -78,12 +81,12 @@ class Supervisor:
             linger: How many seconds the launcher may take to end when rank 0 has.
             begin: After how many seconds it is killed if rank 0 has not begun, which runs on this host then.
         """
-        with tempfile.TemporaryDirectory(prefix="evolve-") as folder:
+        with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
             exit_code_file = Path(folder) / "exit-code"
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
-                env=environment | {EXIT_CODE: str(exit_code_file)},
+                env={_SESSION_FOLDER: folder} | environment | {EXIT_CODE: str(exit_code_file)},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
                 preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - this process has started no thread

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -238,6 +240,23 @@ def test_a_launcher_that_outlives_rank_0_is_killed(supervisor):
     child = "printf '75 again' > $EVOLVE_EXIT_CODE; exec sleep 60"
     ended = supervisor.run(["sh", "-c", child], dict(os.environ), linger=0.2)
     assert ended == Outcome(75, is_own=True, again=True)
+
+
+def test_each_launcher_has_a_folder_of_its_own(supervisor, tmp_path):
+    """One that is killed leaves a folder behind, named by its process; another of that number would end at once."""
+    child = f"echo $PRTE_MCA_prte_local_tmpdir_base >> {tmp_path}/folders; test -d $PRTE_MCA_prte_local_tmpdir_base"
+    ended = [supervisor.run(["sh", "-c", f"{child} && exit 7"], dict(os.environ)) for _ in range(2)]
+    assert ended == [Outcome(7)] * 2
+    first, second = map(Path, (tmp_path / "folders").read_text().split())
+    assert first != second
+    assert first.parent == second.parent == Path(tempfile.gettempdir())
+    assert not first.exists()
+
+
+def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_path):
+    child = f"test $PRTE_MCA_prte_local_tmpdir_base = {tmp_path} && exit 7"
+    environment = os.environ | {"PRTE_MCA_prte_local_tmpdir_base": str(tmp_path)}
+    assert supervisor.run(["sh", "-c", child], environment) == Outcome(7)
 
 
 @pytest.mark.usefixtures("brake")
