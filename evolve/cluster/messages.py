@@ -1,14 +1,16 @@
 """What travels between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
 
-A frame is int64 words [kind, then per leaf: type code, dimensions, shape …] followed by the bytes of the leaves, each
-aligned to eight. A leaf is a field that is no record itself; records in records are laid end to end. Both ends know the
-fields of a kind, so nothing else has to be said.
+A frame is int64 words [kind, number of words, then per leaf: type code, dimensions, shape …] followed by the bytes of
+the leaves, each aligned to eight. A leaf is a field that is no record itself; records in records are laid end to end.
+Both ends know the fields of a kind, so nothing else has to be said.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, cast, get_args, get_type_hints
 
 import numpy as np
@@ -20,6 +22,14 @@ from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults
 _DTYPES = tuple(
     np.dtype(code) for code in ("u1", "?", "<i4", "<i8", "<f4", "<f8", "<u8", "i1", "<i2", "<u2", "<u4", "<f2")
 )
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_LARGEST = 2**63
+_NUMBERS = {
+    bool: (_CODES[np.dtype("?")], struct.Struct("<?")),
+    int: (_CODES[np.dtype("<i8")], struct.Struct("<q")),
+    float: (_CODES[np.dtype("<f8")], struct.Struct("<d")),
+}
+"""How Python's numbers travel; those that are larger than this as NumPy's."""
 _AS: dict[Any, Any] = {GenomeSource: Genomes}
 """As what a type travels."""
 _TEXT = len(_DTYPES)
@@ -141,81 +151,98 @@ def decode(frame: NDArray[np.uint8]) -> Message:
 
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
     """Return the frame of a record, which is of one of these kinds."""
-    words = [kinds.index(type(record))]
-    arrays = []
-    for leaf in _leaves(record):
-        code, array = _as_array(leaf)
-        words += [code, array.ndim, *array.shape]
-        arrays.append(array)
-    frame = np.zeros(8 * len(words) + sum(_aligned(array.nbytes) for array in arrays), np.uint8)
-    frame[: 8 * len(words)] = np.array(words, "<i8").view(np.uint8)
-    at = 8 * len(words)
-    for array in arrays:
-        frame[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
-        at += _aligned(array.nbytes)
-    return frame
+    words, parts = [kinds.index(type(record)), 0], list[Any]()
+    for leaf in _layout(cast(Hashable, type(record))).leaves(_travelling(record)):
+        code, shape, size, part = _as_bytes(leaf)
+        words += (code, len(shape), *shape)
+        parts += (part, bytes(-size % 8))
+    words[1] = len(words)
+    frame = bytearray().join([struct.pack(f"<{len(words)}q", *words), *parts])
+    return np.frombuffer(frame, np.uint8)
 
 
 def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
     """Return the record of a frame; its arrays are views into the frame."""
-    words = frame[: len(frame) // 8 * 8].view("<i8")
-    kind = kinds[int(words[0])]
-    cursor = 1
-    layouts = []
-    for _ in range(_count(cast(Hashable, kind))):
-        code, dimensions = (int(word) for word in words[cursor : cursor + 2])
-        layouts.append((code, tuple(int(word) for word in words[cursor + 2 : cursor + 2 + dimensions])))
-        cursor += 2 + dimensions
-    return _build(kind, _read(frame, 8 * cursor, layouts))
+    kind, size = struct.unpack_from("<2q", frame.data)
+    words = frame[: 8 * size].view("<i8").tolist()
+    return _build(kinds[kind], _read(frame, words))
 
 
-def _leaves(record: Any) -> Iterator[Any]:
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if isinstance(value, EpisodeBatch) and not isinstance(value.genomes, Genomes):
-            value = replace(value, genomes=NO_GENOMES)
-        if is_dataclass(value):
-            yield from _leaves(value)
-        else:
-            yield value
+def _travelling(record: Any) -> Any:
+    """Return what travels of a record: genomes that were not in memory do not."""
+    if isinstance(record, Chunk) and not isinstance(record.batch.genomes, Genomes):
+        return replace(record, batch=replace(record.batch, genomes=NO_GENOMES))
+    return record
 
 
-def _as_array(leaf: Any) -> tuple[int, NDArray[Any]]:
+def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
+    """Return the type code of a leaf, its shape, how many bytes it takes, and what has these."""
+    if type(leaf) in _NUMBERS and -_LARGEST <= leaf < _LARGEST:
+        code, form = _NUMBERS[type(leaf)]
+        return code, (), form.size, form.pack(leaf)
     if isinstance(leaf, str):
-        return _TEXT, np.frombuffer(leaf.encode("utf-8", "backslashreplace"), np.uint8)
+        text = leaf.encode("utf-8", "backslashreplace")
+        return _TEXT, (len(text),), len(text), text
     array = np.asarray(leaf, order="C")
-    return _DTYPES.index(array.dtype), array
+    return _CODES[array.dtype], array.shape, array.nbytes, array
 
 
-def _read(frame: NDArray[np.uint8], at: int, layouts: list[tuple[int, tuple[int, ...]]]) -> Iterator[Any]:
-    for code, shape in layouts:
+def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
+    """Yield the leaves of a frame whose first words are these."""
+    at, cursor = 8 * len(words), 2
+    while cursor < len(words):
+        code, dimensions = words[cursor : cursor + 2]
+        shape = words[cursor + 2 : cursor + 2 + dimensions]
+        cursor += 2 + dimensions
         dtype = _DTYPES[0] if code == _TEXT else _DTYPES[code]
         size = math.prod(shape) * dtype.itemsize
-        array = frame[at : at + size].view(dtype).reshape(shape)
-        yield array.tobytes().decode(errors="replace") if code == _TEXT else array if shape else array.item()
-        at += _aligned(size)
+        array = frame[at : at + size].view(dtype)
+        if code == _TEXT:
+            yield array.tobytes().decode(errors="replace")
+        else:
+            yield (array if dimensions == 1 else array.reshape(shape)) if shape else array.item()
+        at += size + -size % 8
 
 
 def _build(kind: Any, leaves: Iterator[Any]) -> Any:
-    return kind(*(_build(part, leaves) if is_dataclass(part) else next(leaves) for part in _parts(kind)))
+    """Return a record of the next leaves."""
+    return kind(*[next(leaves) if part is None else _build(part, leaves) for part in _layout(kind).records])
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a kind of record is made up.
+
+    Attributes:
+        records: For each field the kind of record that it is, None for a leaf.
+        leaves: Returns the leaves of a record, those of records in it too, in order.
+    """
+
+    records: tuple[Any, ...]
+    leaves: Callable[[Any], tuple[Any, ...]]
 
 
 @cache
-def _parts(kind: Hashable) -> tuple[Any, ...]:
-    """Return the types of the fields of a record."""
-    record: Any = kind
-    hints = get_type_hints(record)
-    return tuple(_AS.get(hints[field.name], hints[field.name]) for field in fields(record))
+def _layout(kind: Hashable) -> _Layout:
+    """Return how a kind of record is made up."""
+    records = _records(kind)
+    paths = tuple(_paths(kind))
+    if len(paths) > 1:
+        return _Layout(tuple(records.values()), attrgetter(*paths))
+    return _Layout(tuple(records.values()), lambda record: tuple(getattr(record, path) for path in paths))
 
 
-@cache
-def _count(kind: Hashable) -> int:
-    """Return how many leaves a kind has."""
-    count = 0
-    for part in _parts(kind):
-        count += _count(cast(Hashable, part)) if is_dataclass(part) else 1
-    return count
+def _records(kind: Any) -> dict[str, Any]:
+    """Return the fields of a kind of record, and the kind of those that are records themselves, None for leaves."""
+    hints = get_type_hints(kind)
+    parts = {field.name: _AS.get(hints[field.name], hints[field.name]) for field in fields(kind)}
+    return {name: part if is_dataclass(part) else None for name, part in parts.items()}
 
 
-def _aligned(size: int) -> int:
-    return -(-size // 8) * 8
+def _paths(kind: Any) -> Iterator[str]:
+    """Yield the names of the leaves of a kind of record, those in records with dots."""
+    for name, part in _records(kind).items():
+        if part is None:
+            yield name
+        else:
+            yield from (f"{name}.{path}" for path in _paths(part))

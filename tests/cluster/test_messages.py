@@ -1,5 +1,6 @@
 """Messages survive the wire to the bit: arrays of any shape, numbers and texts, records within records."""
 
+import struct
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from evolve.cluster.messages import (
     StopRequest,
     WorkerError,
 )
-from evolve.genome import Genomes
+from evolve.genome import NO_GENOMES, Genomes, SelectedGenomes
 from evolve.rollouts import EpisodeBatch, EpisodeFailure
 
 shapes = array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
@@ -88,6 +89,29 @@ def test_results_survive_the_wire_to_the_bit(n, T):
 )
 def test_other_messages(message):
     survives(message)
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1, 2**63, 2**64 - 1])
+def test_whole_numbers_of_64_bits_arrive_as_pythons_own(number):
+    survives(Setup(number, ""))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -0.0, 5e-324])
+def test_numbers_arrive_to_the_bit(number):
+    busy = messages.decode(
+        messages.encode(ChunkResults(1, number, 0.0, results(genomes=[0], lengths=[1])))
+    ).busy_seconds
+    assert struct.pack("<d", busy) == struct.pack("<d", number)
+
+
+def test_genomes_that_were_not_in_memory_stay_where_they_are():
+    there = SelectedGenomes(NO_GENOMES, np.arange(3))
+    none = np.zeros(0, np.int32)
+    keys, normalizers = np.zeros((3, 2), np.int64), np.zeros((3, 2, 0), np.float32)
+    ids = np.arange(3, dtype=np.int32)
+    batch = EpisodeBatch(0, 0, there, ids, ids, keys, normalizers, none, none)
+    arrived = messages.decode(messages.encode(Chunk(1, 1, batch))).batch
+    assert (len(arrived.genomes), arrived.genome_ids.tolist()) == (0, [0, 1, 2])
 
 
 def test_a_text_that_cannot_be_encoded_still_arrives():
