@@ -25,6 +25,8 @@ def quantize_traces(traces: Float32) -> Int64:
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
     """Add up the traces of each genome; the rows that are left ascend by genome."""
+    if (results.traced[1:] > results.traced[:-1]).all():
+        return results
     order = np.argsort(results.traced, kind="stable")
     genomes, starts = np.unique(results.traced[order], return_index=True)
     traces = results.traces[order]
@@ -64,10 +66,11 @@ class ResultsCollector:
 
     def add(self, results: EpisodeResults) -> None:
         """Keep the results of episodes that have not been added before."""
-        summed = sum_traces(results)
-        self._traces[summed.traced] += summed.traces
+        if self._traces.size:
+            summed = sum_traces(results)
+            self._traces[summed.traced] += summed.traces
         kept = {name: _owned(getattr(results, name)) for name in QUANTITIES if name not in ("traced", "traces")}
-        self._parts.append(EpisodeResults(**kept, traced=results.traced[:0], traces=results.traces[:0].copy()))
+        self._parts.append(EpisodeResults(**kept, traced=results.traced[:0].copy(), traces=results.traces[:0].copy()))
 
     def add_failure(self, genome: int, episode: int, observation_size: int) -> None:
         """Add an episode that failed: a return of NaN, and zeros. observation_size: O, or 0 if there are no moments."""
