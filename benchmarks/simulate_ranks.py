@@ -121,7 +121,7 @@ class World:
     def _finish(self, worker: int) -> None:
         state = self.workers[worker]
         state.finished.append(state.hand.pop(0))
-        if len(state.finished) >= len(state.hand) // 4:
+        if len(state.finished) >= len(state.hand):
             self._event(self.now + self.latency, "results", worker, self._frame(state.finished))
             state.finished = []
         state.busy = bool(state.hand)

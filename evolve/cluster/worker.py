@@ -34,6 +34,7 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_
 
 COORDINATOR = 0
 _LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
+_LONGEST_KEPT = 2.0  # seconds that results wait for others which are to travel with them
 _MOST_FAILURES = 100  # described to the coordinator in one evaluation; all are counted, by their NaN
 MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
@@ -153,8 +154,10 @@ class WorkerState:
                 self._send(FailedEpisode(self._serial, failure))
         if results is not None:
             self._finished.append(results)
-            # Parcels shrink with the work in hand, so that the coordinator learns of the last episodes at once.
-            if sum(map(len, self._finished)) >= self._rollout.pending // 4:
+            # Half of the work in hand: more would be too late for the next chunk, less only costs the coordinator time.
+            # These parcels shrink, so that it learns of the last episodes at once.
+            done = sum(map(len, self._finished))
+            if done >= self._rollout.pending or time.perf_counter() - self._sent > _LONGEST_KEPT:
                 self._send_results()
 
     def look_up(self) -> None:

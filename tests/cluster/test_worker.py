@@ -1,11 +1,12 @@
 """A worker, message by message: it plays, shows that it is alive, and leaves its process as it was."""
 
+import math
 import signal
 
 import numpy as np
 import pytest
 
-from evolve.cluster import messages, serve
+from evolve.cluster import messages, serve, worker
 from evolve.cluster.messages import (
     Alive,
     Chunk,
@@ -97,6 +98,15 @@ def test_it_plays_what_it_is_given_and_leaves_when_it_is_asked_to():
         assert len(set(parcel.results.traced.tolist())) == len(parcel.results.traced)
         assert parcel.busy_seconds >= parcel.environment_seconds >= 0
     assert isinstance(script.sent[-1], Stop)
+
+
+@pytest.mark.parametrize(("longest", "sizes"), [(math.inf, [8, 4, 2, 1, 1]), (0.0, [1] * 16)])
+def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
+    """Half of it at a time, as little as a coordinator needs to send more in time; unless episodes take long."""
+    monkeypatch.setattr(worker, "_LONGEST_KEPT", longest)
+    made = experiment(CART, slots=1)
+    script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
+    assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes
 
 
 def test_what_is_left_of_an_abandoned_evaluation_is_dropped():
