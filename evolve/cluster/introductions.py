@@ -1,10 +1,12 @@
 """The first thing ranks say: each tells rank 0 its host and process, and hears where rank 0 can be watched from.
 
-One by one and not by a collective operation of MPI, which waits for the dead.
+One by one and not by a collective operation of MPI, which waits for the dead. The launcher is asked after these too:
+MPI at a rank never hears of those that have died before its own start was over.
 """
 
 import json
 import os
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_WATCHED = 512  # ranks: a process may have a thousand files
 _UNKNOWN = "?"
+_CALL_EVERY = 1.0  # seconds
 
 
 def introduce(transport: "Transport", watch: "StartWatch") -> None:
@@ -29,17 +32,40 @@ def introduce(transport: "Transport", watch: "StartWatch") -> None:
     """
     if transport.rank:
         watch.missing = lambda: [0]
-        _present(transport)
+        _present(transport, watch)
     else:
         _welcome(transport, watch)
 
 
-def _present(transport: "Transport") -> None:
+class _Roll:
+    """Who has been lost, as MPI and, every second, the launcher know it; that is asked only where MPI survives it."""
+
+    def __init__(self, transport: "Transport", watch: "StartWatch") -> None:
+        self._transport = transport
+        self._watch = watch
+        self._called = time.monotonic()
+
+    def lost(self) -> set[int]:
+        """Return the ranks that are known to be lost."""
+        self._transport.lost()
+        if time.monotonic() - self._called > _CALL_EVERY:
+            self.call()
+        return self._transport.gone
+
+    def call(self) -> None:
+        """Ask the launcher."""
+        self._called = time.monotonic()
+        if self._transport.tolerant:
+            self._transport.lose(self._watch.ended())
+
+
+def _present(transport: "Transport", watch: "StartWatch") -> None:
     transport.send(0, _packed({"host": transport.host, "pid": os.getpid()}))
     answer = None
+    roll = _Roll(transport, watch)
     while answer is None:
         answer = transport.probe()
-        if 0 in transport.lost():
+        if answer is None and 0 in roll.lost():
             raise RunError("rank 0 was lost before there was anything to do")
         if answer is None:
             transport.backoff()
@@ -55,15 +81,17 @@ def _welcome(transport: "Transport", watch: "StartWatch") -> None:
     pids = [os.getpid()] + [0] * (transport.size - 1)
     missing = set(range(1, transport.size))
     watch.missing = lambda: sorted(missing)
+    roll = _Roll(transport, watch)
     while missing:
         heard = transport.probe()
-        missing -= set(transport.lost())
+        missing -= roll.lost()
         if heard is None:
             transport.backoff()
             continue
         card = json.loads(heard[1].tobytes())
         hosts[heard[0]], pids[heard[0]] = card["host"], card["pid"]
         missing.discard(heard[0])
+    roll.call()  # once more: from now on MPI hears of everybody
     transport.hosts, transport.pids = hosts, pids
     elsewhere = _watched(hosts)
     if elsewhere:

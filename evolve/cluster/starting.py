@@ -85,6 +85,10 @@ class StartWatch:
         self._over.set()
         self._thread.join()
 
+    def ended(self) -> set[int]:
+        """Return the ranks that are there no more, as far as the launcher tells."""
+        return {rank.rank for rank in launched_ranks(self._library) if rank.has_ended}
+
     def _watch(self) -> None:
         seen = None
         while not self._over.wait(_LOOK_EVERY):

@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,10 @@ class Transport:
         """Count a rank that does not answer among those that have gone."""
         self.abandoned.add(rank)
         self._forget([rank])
+
+    def lose(self, ranks: Iterable[int]) -> None:
+        """Count ranks among those that have died, whatever MPI knows of them."""
+        self._forget(sorted(set(ranks) - self.gone))
 
     def _forget(self, ranks: list[int]) -> None:
         self.gone.update(ranks)
