@@ -1,12 +1,14 @@
 """Torture evolve launch on several hosts: kills at any instant, hosts lost, links cut; seeded, with a table at the end.
 
-    python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --seed 1
+    python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --seed 1 --verdicts hosts.jsonl
 
 The hosts are network namespaces (tests/hosts.py), so this needs root on Linux. Each fault has a run of its own, which
 has to end with exit code 0 and the digests of a run without faults. Half of the faults come in the first five seconds.
+Verdicts can be appended to a file, so that another seed goes on; the table is then of all that are in it.
 """
 
 import argparse
+import json
 import os
 import random
 import statistics
@@ -16,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
@@ -145,7 +147,7 @@ def torture(args: argparse.Namespace, folder: Path) -> Iterator[Verdict]:
     faults = ["kill"] * args.kills + ["loss"] * args.losses + ["cut"] * args.cuts
     draw.shuffle(faults)
     with Hosts(folder / "hosts", args.hosts) as hosts:
-        (hosts.folder / "hostfile").write_text("".join(f"{name} slots=2\n" for name in hosts.names))
+        (hosts.folder / "hostfile").write_text("".join(f"{name} slots={args.slots}\n" for name in hosts.names))
         for number, fault in enumerate(faults):
             when = draw.uniform(0, EARLY) if draw.random() < 0.5 else draw.uniform(EARLY, LATE)
             job = Job(hosts, folder / str(number), env)
@@ -166,6 +168,12 @@ def torture(args: argparse.Namespace, folder: Path) -> Iterator[Verdict]:
             job.process.wait()
 
 
+def earlier(path: Path | None) -> list[Verdict]:
+    """Return the verdicts of a file, none where there is none."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    return [Verdict(**json.loads(line)) for line in lines]
+
+
 def table(verdicts: list[Verdict]) -> str:
     """Return the verdicts as a table, a row for each kind of fault."""
     rows = ["| fault | times | wrong | until the next generation: median, worst |", "|---|---|---|---|"]
@@ -181,17 +189,21 @@ def table(verdicts: list[Verdict]) -> str:
 def main() -> int:
     """Torture; return 1 where anything went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, usual in (("kills", 20), ("losses", 5), ("cuts", 5), ("seed", 0), ("hosts", 3)):
+    for name, usual in (("kills", 20), ("losses", 5), ("cuts", 5), ("seed", 0), ("hosts", 3), ("slots", 2)):
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--verdicts", type=Path, help="a file that verdicts are appended to, a line each")
     parser.add_argument("--mpi", choices=("openmpi", "mpich"), default="openmpi")
     args = parser.parse_args()
     if why_not():
         print(f"hosts cannot be made here: {why_not()}", file=sys.stderr)
         return 2
-    verdicts = []
+    verdicts = earlier(args.verdicts)
     with tempfile.TemporaryDirectory(prefix="evolve-torture-") as folder:
         for verdict in torture(args, Path(folder)):
             verdicts.append(verdict)
+            if args.verdicts is not None:
+                with open(args.verdicts, "a") as file:
+                    print(json.dumps(asdict(verdict)), file=file)
             seconds = "—" if verdict.seconds is None else f"{verdict.seconds:.1f} s"
             print(f"{verdict.fault}: {verdict.what}: {verdict.wrong or 'right'}, {seconds}", flush=True)
     print(table(verdicts))

@@ -41,6 +41,16 @@ def test_torture(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
+def test_torture_of_launchers(tmp_path):
+    words = ("--kills", 2, "--seed", 3, "--verdicts", tmp_path / "kills")
+    code, out, err = bench("torture_launch", *words)
+    assert code == 0, out + err
+    assert "1 runs, of which 0 ended wrongly" in out
+    assert (tmp_path / "kills").read_text().count("\n") == 3
+
+
+@pytest.mark.slow
 def test_torture_of_hosts():
     if why_not():
         pytest.skip(why_not())

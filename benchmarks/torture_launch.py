@@ -1,0 +1,320 @@
+"""Torture evolve launch on this machine: SIGKILLs at random instants, from the first millisecond of a start on.
+
+    python benchmarks/torture_launch.py --kills 100 --seed 1 --verdicts kills.jsonl
+
+Each run is hit again and again until it is complete. A kill hits `evolve launch` itself, mpirun, or a rank, whoever is
+there, more than half of them in the first five seconds of a start, and the others while episodes are played, while
+generations are written, and at the end. What has to follow: the run goes on, or is started again, or ends with a plain
+sentence and is resumed; within the deadline, without a traceback, a process that is left, or a generation that is lost;
+and at the end with the digests of a run that nobody disturbed. Verdicts can be appended to a file, so that a campaign
+goes on with another seed; the table is then of all that are in it (`--kills 0` prints just that). Needs psutil.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from evolve import store
+
+SLEEP = ["-e", "evolve.environments.sleeping:Sleep-v0", "-p", "12", "-r", "4", "--set", "compute.check=false"]
+EXPERIMENTS = {
+    "long": [*SLEEP, "--set", "env.kwargs.seconds=0.05", "-g", "12", "-d", "2"],
+    "short": [*SLEEP, "--set", "env.kwargs.seconds=0.01", "-g", "6", "-d", "2"],
+    "exact": ["-e", "CartPole-v1", "--engine", "exact", "-p", "16", "-r", "4", "-g", "30", "-d", "4"],
+}
+COMMON = ["--set", "held_out_episodes=2"]
+MOST_KILLS = 12
+"""Of one run, which is then left alone: one that is hit at every start never gets anywhere."""
+EARLY, LATE = 5.0, 12.0
+"""Seconds of a start: half of the kills come before the first."""
+DEADLINE = 150.0
+"""Seconds from a kill until something follows: the ranks have some 60 to come together."""
+BEGUN, DONE, LOST = " on localhost", "best fitness", "evaluated by others"
+"""What a start, a complete generation, and a worker that is done without are known by, in the log."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a kill.
+
+    Attributes:
+        victim: Who was killed.
+        experiment: Of which run.
+        ranks: How many it had.
+        at: Seconds from the start to the kill.
+        begun: Whether the run had completed a generation by then.
+        then: What followed.
+        noticed: Seconds from the kill until that.
+        resumed: Seconds from the kill to the next complete generation; None where another kill came first.
+        wrong: What was not as it should be, "" for nothing.
+    """
+
+    victim: str
+    experiment: str
+    ranks: int
+    at: float
+    begun: bool
+    then: str
+    noticed: float
+    resumed: float | None = None
+    wrong: str = ""
+
+
+class Job:
+    """An `evolve launch` with all that it has started, which are known by a variable of their environment."""
+
+    def __init__(self, folder: Path, experiment: str, ranks: int, log: Path) -> None:
+        (folder / "tmp").mkdir(parents=True, exist_ok=True)
+        self.tag = f"{folder}:{time.monotonic_ns()}"
+        words = [sys.executable, "-m", "evolve", "launch", "-n", str(ranks)]
+        words += [*EXPERIMENTS[experiment], *COMMON, "-o", str(folder / "run")]
+        env = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "TMPDIR": str(folder / "tmp"),
+            "TORTURED": self.tag,
+            "OMPI_MCA_btl": "^ofi",
+            "OMPI_MCA_mtl": "^ofi",
+            "OMPI_MCA_btl_sm_backing_directory": str(folder / "tmp"),
+        }
+        with open(log, "a") as file:
+            self.popen = subprocess.Popen(words, env=env, stdout=file, stderr=file, cwd=folder)
+        self.log = log
+
+    def count(self, words: str) -> int:
+        """Return how often the log says something."""
+        return self.log.read_text(errors="replace").count(words)
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """Return the processes that live, by what they are."""
+        found = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("TORTURED") == self.tag and process.status() != psutil.STATUS_ZOMBIE:
+                    rank = process.environ().get("OMPI_COMM_WORLD_RANK")
+                    name = "launch" if process.pid == self.popen.pid else process.name()
+                    found[name if rank is None else f"rank {rank}"] = process
+        return found
+
+
+class Campaign:
+    """Kills until there were enough.
+
+    Args:
+        seed: Of the draws; the timing still varies.
+        folder: For everything.
+        tell: Called with each verdict.
+    """
+
+    def __init__(self, seed: int, folder: Path, tell: Callable[[Verdict], None]) -> None:
+        self.draw, self.folder, self.tell = random.Random(seed), folder, tell
+        self.kills = self.runs = 0
+        self.expected: dict[str, list[bytes]] = {}
+
+    def digests(self, experiment: str) -> list[bytes]:
+        """Return the digests of a run that nobody disturbs."""
+        if experiment not in self.expected:
+            out = self.folder / f"undisturbed-{experiment}"
+            words = [sys.executable, "-m", "evolve.run", *EXPERIMENTS[experiment], *COMMON, "-o", str(out)]
+            subprocess.run(words, check=True, capture_output=True)
+            self.expected[experiment] = stored(out)
+        return self.expected[experiment]
+
+    def torture(self, most: int) -> None:
+        """Kill whoever belongs to one run until it is complete, at most so many times."""
+        self.runs += 1
+        experiment, ranks = self.draw.choice([*EXPERIMENTS]), self.draw.choice([2, 3, 3, 4])
+        expected = self.digests(experiment)
+        folder = self.folder / str(self.runs)
+        folder.mkdir()
+        log = folder / "log"
+        job, verdict, most, start = Job(folder, experiment, ranks, log), None, min(most, MOST_KILLS), 0.0
+        generations = 0
+        for _ in range(most):  # not counted are those that came too late
+            if verdict is None or verdict.then == "ended":
+                start = self._launched(job)
+            when = self.draw.uniform(0, EARLY) if self.draw.random() < 0.6 else self.draw.uniform(EARLY, LATE)
+            if verdict is not None and verdict.then in ("done without", "went on"):
+                when = time.monotonic() - start + self.draw.uniform(0, 2)
+            verdict = self._tell(verdict, job, start + when)
+            if job.popen.poll() is not None:
+                break
+            verdict = self._kill(job, experiment, ranks, start)
+            if verdict is None or verdict.wrong:
+                break
+            self.kills += 1
+            generations, before = len(stored(folder / "run")), generations
+            if generations < before:
+                verdict = Verdict(**{**asdict(verdict), "wrong": "generations were lost"})
+                break
+            if verdict.then == "started again":
+                start = time.monotonic()
+            if verdict.then == "ended":
+                if complete(folder / "run"):
+                    break
+                job = Job(folder, experiment, ranks, log)
+        self._finish(job, experiment, ranks, verdict, expected)
+
+    def _launched(self, job: Job) -> float:
+        """Return from when on the seconds of a start count: from now, or rather from when ranks are started."""
+        before, seen = job.count(BEGUN), self.draw.random() < 0.3
+        while not seen and job.count(BEGUN) == before and job.popen.poll() is None:
+            time.sleep(0.02)
+        return time.monotonic()
+
+    def _tell(self, verdict: Verdict | None, job: Job, until: float) -> Verdict | None:
+        """Wait; tell the last verdict, with the time to the next complete generation if it came."""
+        begin, before = time.monotonic(), job.count(DONE)
+        while time.monotonic() < until and job.popen.poll() is None:
+            if verdict is not None and verdict.resumed is None and job.count(DONE) > before:
+                verdict = Verdict(**{**asdict(verdict), "resumed": verdict.noticed + time.monotonic() - begin})
+            time.sleep(0.02)
+        if verdict is not None:
+            self.tell(verdict)
+        return None
+
+    def _kill(self, job: Job, experiment: str, ranks: int, start: float) -> Verdict | None:
+        """Kill somebody, and see what follows; None where nobody was there."""
+        found = job.processes()
+        if not found:
+            return None
+        victim = self.draw.choice(sorted(found))
+        before = [job.count(words) for words in (BEGUN, LOST, DONE)]
+        begun = before[2] > 0
+        at = time.monotonic()
+        with suppress(psutil.Error):
+            found[victim].send_signal(signal.SIGKILL)
+        then, wrong = "", ""
+        while not then:
+            now = [job.count(words) for words in (BEGUN, LOST, DONE)]
+            if job.popen.poll() is not None:
+                then = "ended"
+            elif victim != "launch" and now[0] > before[0]:
+                then = "started again"
+            elif victim != "launch" and now[1] > before[1]:
+                then = "done without"
+            elif victim != "launch" and now[2] > before[2] + 1:
+                then = "went on"
+            elif time.monotonic() - at > DEADLINE:
+                then, wrong = "nothing", f"nothing followed for {DEADLINE:.0f} s"
+            else:
+                time.sleep(0.02)
+        noticed = time.monotonic() - at
+        if then == "ended":
+            wrong = self._left_behind(job)
+        return Verdict(victim, experiment, ranks, at - start, begun, then, noticed, None, wrong)
+
+    def _left_behind(self, job: Job) -> str:
+        """Wait for all that a job has started to end; say what has not."""
+        deadline = time.monotonic() + 60
+        while (left := job.processes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for process in left.values():
+            process.kill()
+        return f"left behind: {', '.join(left)}" if left else ""
+
+    def _finish(self, job: Job, experiment: str, ranks: int, verdict: Verdict | None, expected: list[bytes]) -> None:
+        """Wait for the end of a run, start it again if need be, and check what it has come to."""
+        folder = job.log.parent
+        verdict = self._tell(verdict, job, time.monotonic() + DEADLINE)
+        wrong = ""
+        for _ in range(3):
+            with suppress(subprocess.TimeoutExpired):
+                job.popen.wait(2 * DEADLINE)
+            if job.popen.poll() is None:
+                wrong = "did not end by itself"
+                break
+            if complete(folder / "run"):
+                break
+            job = Job(folder, experiment, ranks, job.log)
+        wrong = wrong or self._left_behind(job)
+        text = job.log.read_text(errors="replace")
+        if not wrong and (not complete(folder / "run") or stored(folder / "run") != expected):
+            wrong = "another digest, or not complete"
+        if not wrong and "Traceback" in text:
+            wrong = "a traceback"
+        if wrong:
+            print(f"{folder}: {wrong}\n{text}", flush=True)
+            job.popen.kill()
+        self.tell(Verdict("nobody", experiment, ranks, 0.0, True, "the end of a run", 0.0, None, wrong))
+
+
+def stored(folder: Path) -> list[bytes]:
+    """Return the digests of a run."""
+    path = store.path_of(folder, 0)
+    return [record.digest for record in store.read(path).records] if path.exists() else []
+
+
+def complete(folder: Path) -> bool:
+    """Return whether a run is complete."""
+    path = store.path_of(folder, 0)
+    return path.exists() and store.read(path).complete
+
+
+def table(verdicts: list[Verdict]) -> str:
+    """Return the verdicts in a table: a row for each victim, early and late."""
+    rows = ["| killed | in the first 5 s | later | went on in place | started again | ended, resumed by hand | wrong "
+            "| noticed: median, worst | next generation: median, worst |", "|" + "---|" * 9]  # fmt: skip
+    kills = [verdict for verdict in verdicts if verdict.victim != "nobody"]
+    kinds = {"evolve launch": "launch", "mpirun": "prterun", "rank 0": "rank 0", "another rank": "rank ", "all": ""}
+    for name, begin in kinds.items():
+        some = [v for v in kills if v.victim.startswith(begin) and (name != "another rank" or v.victim != "rank 0")]
+        if some:
+            then = [
+                sum(v.then in what for v in some)
+                for what in (("done without", "went on"), ("started again",), ("ended",))
+            ]
+            cells = [
+                sum(v.at <= EARLY for v in some),
+                sum(v.at > EARLY for v in some),
+                *then,
+                sum(bool(v.wrong) for v in some),
+            ]
+            times = [[v.noticed for v in some], [v.resumed for v in some if v.resumed is not None]]
+            cells += [f"{statistics.median(t):.1f} s, {max(t):.1f} s" if t else "–" for t in times]
+            rows.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    runs = [verdict for verdict in verdicts if verdict.victim == "nobody"]
+    return "\n".join(rows) + f"\n{len(runs)} runs, of which {sum(bool(v.wrong) for v in runs)} ended wrongly"
+
+
+def main() -> int:
+    """Torture; return 1 where anything went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verdicts", type=Path, help="a file that verdicts are appended to, a line each")
+    args = parser.parse_args()
+    lines = args.verdicts.read_text().splitlines() if args.verdicts is not None and args.verdicts.exists() else []
+    verdicts = [Verdict(**json.loads(line)) for line in lines]
+
+    def tell(verdict: Verdict) -> None:
+        verdicts.append(verdict)
+        if args.verdicts is not None:
+            with open(args.verdicts, "a") as file:
+                print(json.dumps(asdict(verdict)), file=file)
+        print(f"{verdict.victim} after {verdict.at:.2f} s: {verdict.then} in {verdict.noticed:.1f} s"
+              f"{', WRONG: ' * bool(verdict.wrong)}{verdict.wrong}", flush=True)  # fmt: skip
+
+    with tempfile.TemporaryDirectory(prefix="evolve-torture-") as folder:
+        campaign = Campaign(args.seed, Path(folder), tell)
+        while campaign.kills < args.kills:
+            campaign.torture(args.kills - campaign.kills)
+    print(table(verdicts))
+    return int(any(verdict.wrong for verdict in verdicts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
