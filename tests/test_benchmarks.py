@@ -44,7 +44,7 @@ def test_torture(kind):
 @pytest.mark.skipif(not OPENMPI.exists(), reason="no Open MPI")
 def test_torture_of_launchers(tmp_path):
     words = ("--kills", 2, "--seed", 3, "--verdicts", tmp_path / "kills")
-    code, out, err = bench("torture_launch", *words)
+    code, out, err = bench_process("torture_launch", *words)
     assert code == 0, out + err
     assert "1 runs, of which 0 ended wrongly" in out
     assert (tmp_path / "kills").read_text().count("\n") == 3

@@ -46,16 +46,23 @@ class StopFlag:
         return "the time limit" if time.monotonic() > self._deadline else None
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
-        """Remember a signal. The others' handlers stay here: Python complains where one that has come has none now."""
+        """Remember a signal. It has its usual effect from now on, also where native code hangs.
+
+        The others' handlers stay for a while: Python complains where one that has come already has none now.
+        """
         if self._first is not None:
             self._catch_no_more()
             signal.raise_signal(number)
         self._first = number
+        _catch_no_more(number)
         if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
             write_past_mpirun(f"{self.last_words}\n")
 
     def _catch_no_more(self) -> None:
-        """Give the signals their usual effect, also where Python cannot handle them since native code hangs."""
         for number in self._caught:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            _catch_no_more(number)
         self._caught = ()
+
+
+def _catch_no_more(number: int) -> None:
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
