@@ -26,7 +26,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import import_extra
@@ -35,10 +34,11 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.many_streams import normal_rows
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
+from evolve.strategies.evolution_strategy import EvolutionStrategy
 from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.searched_connections import searched_connections
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, other_weights, ranking
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
 
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -82,17 +82,17 @@ def _controller(threadpoolctl: Any) -> Any:
     return threadpoolctl.ThreadpoolController()
 
 
-class Cma:
+class Cma(EvolutionStrategy[CmaState]):
     """CMA-ES with a full covariance for P = `population` candidates of a layout."""
 
     portable = False
-    shared_mask = True
     traces = "none"
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._cmaes = _import("cmaes")
         self._threads = _controller(_import("threadpoolctl"))
         self._connections = searched_connections(layout, population, seed, "cma-es")
+        super().__init__(layout, population, seed, self._connections.initial)
         self._n = len(self._connections)
         most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
         if self._n > most:
@@ -100,24 +100,12 @@ class Cma:
             cure = 'Use strategy.name="sep-cma-es", whose covariance is a diagonal.'
             raise InputError("strategy.name", expected, pluralize(self._n, "connection"), cure)
         self._options = options
-        self._layout = layout
-        self._W = layout.num_weights
-        self._P = population
-        self._seed = seed
 
     @staticmethod
     def validate(options: CmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "cma-es")
         validate_restarts(options)
-
-    def start(self) -> CmaState:
-        """Return the state before generation 0: the mean is an initial genome."""
-        return self._started(self._connections.initial)
-
-    def start_anew(self, generation: int) -> CmaState:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(other_weights(self._layout, self._seed, generation, self._connections.initial))
 
     def _started(self, initial: Genomes) -> CmaState:
         return self._state(self._optimizer(self._connections.weights(initial), self._options.sigma))
@@ -141,10 +129,6 @@ class Cma:
     def champion(self, state: CmaState) -> Genomes:
         """Return the mean."""
         return self._genomes(state.mean[None])
-
-    def to_arrays(self, state: CmaState) -> dict[str, NDArray[Any]]:
-        """Return the state as named arrays."""
-        return dict(vars(state))
 
     def from_arrays(self, arrays: Arrays) -> CmaState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""

@@ -25,19 +25,19 @@ pair to pair. The champion is θ̄, an exponential average of θ with weight `av
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import ordered_sum
-from evolve.numerics.perturbation import StreamsKey, around, difference_sums
+from evolve.numerics.perturbation import around, difference_sums
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64, check_shape
 from evolve.strategies.clip_up import clip_up
+from evolve.strategies.evolution_strategy import EvolutionStrategy
 from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
@@ -48,7 +48,6 @@ from evolve.strategies.strategy import (
     everyone,
     initial_genomes,
     need_weights,
-    other_weights,
 )
 
 _EPSILON = 1e-8
@@ -117,23 +116,17 @@ def _check(o: OpenAiEsOptions, layout: GenomeLayout) -> None:
         raise InputError("strategy.smallest_learning_rate", "above 0 where weight decay is constant", 0.0)
 
 
-class OpenAiEs:
+class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
-    portable = True
-    shared_mask = True
     grows = True
 
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         _check(options, layout)
+        super().__init__(layout, population, seed, initial_genomes(layout, seed, 0, range(1)))
         self._options = options
-        self._layout = layout
-        self._W = layout.num_weights
         self._blocks = layout.blocks
-        self._P = population
         self._pairs = population // 2
-        self._seed = seed
-        self._initial = initial_genomes(layout, seed, 0, range(1))
 
     @property
     def traces(self) -> Literal["mean", "none"]:
@@ -155,14 +148,6 @@ class OpenAiEs:
             least = getattr(options, f"smallest_{name}")
             if getattr(options, f"{name}_decay") < 1 and least >= start:
                 raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
-
-    def start(self) -> OpenAiEsState:
-        """Return the state before generation 0: θ is an initial genome."""
-        return self._started(self._initial)
-
-    def start_anew(self, generation: int) -> OpenAiEsState:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(other_weights(self._layout, self._seed, generation, self._initial))
 
     def _started(self, initial: Genomes) -> OpenAiEsState:
         zeros = np.zeros(self._W)
@@ -227,10 +212,6 @@ class OpenAiEs:
         """Return the average of the centre."""
         return pruned(state.average[None].astype(np.float32), state.mask[None])
 
-    def to_arrays(self, state: OpenAiEsState) -> dict[str, NDArray[Any]]:
-        """Return the state as named arrays."""
-        return {name: getattr(state, name) for name in ("centre", "average", "m", "v", "schedule", "mask")}
-
     def from_arrays(self, arrays: Arrays) -> OpenAiEsState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         spelled = {"centre": "W", "average": "W", "m": "W", "v": "W", "schedule": "5"}
@@ -274,10 +255,6 @@ class OpenAiEs:
                 return Stream(self._seed, Purpose.UNIFORM_PRUNING).uniform(self._W)
             case _:
                 return np.abs(centre)
-
-    def _key(self, generation: int) -> StreamsKey:
-        """Return the key of the streams of ε_i, which are numbered as pairs are."""
-        return self._seed, Purpose.WEIGHT_NOISE, generation
 
     def _shares(self, fitness: Float64) -> Float64:
         """Return [n]: u_2i - u_{2i+1} of each pair, for the fitness [P]."""

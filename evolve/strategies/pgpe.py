@@ -20,18 +20,17 @@ fitness can make it.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
-from evolve.numerics.perturbation import StreamsKey, around, moments_around
-from evolve.numerics.streams import Purpose
+from evolve.numerics.perturbation import around, moments_around
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.clip_up import clip_up
+from evolve.strategies.evolution_strategy import EvolutionStrategy
 from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.shaping import centred_ranks
@@ -42,7 +41,6 @@ from evolve.strategies.strategy import (
     everyone,
     initial_genomes,
     need_weights,
-    other_weights,
 )
 
 _LARGEST = 1e6  # of a σ
@@ -85,24 +83,18 @@ def _first_sigma(options: PgpeOptions, connections: int) -> float:
     return min(radius / math.sqrt(max(connections, 1)), _LARGEST)
 
 
-class Pgpe:
+class Pgpe(EvolutionStrategy[PgpeState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
-    portable = True
-    shared_mask = True
     grows = True
     traces = "none"
     sums_per_weight = 2
 
     def __init__(self, options: PgpeOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(layout, population, seed, initial_genomes(layout, seed, 0, range(1)))
         self._options = options
         self._learning_rate = options.learning_rate or options.max_speed / 2
-        self._layout = layout
-        self._W = layout.num_weights
-        self._P = population
         self._pairs = population // 2
-        self._seed = seed
-        self._initial = initial_genomes(layout, seed, 0, range(1))
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
@@ -113,14 +105,6 @@ class Pgpe:
         if options.sigma_learning_rate and options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
             raise InputError("strategy.smallest_sigma", expected, options.smallest_sigma)
-
-    def start(self) -> PgpeState:
-        """Return the state before generation 0: θ is an initial genome."""
-        return self._started(self._initial)
-
-    def start_anew(self, generation: int) -> PgpeState:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(other_weights(self._layout, self._seed, generation, self._initial))
 
     def _started(self, initial: Genomes) -> PgpeState:
         mask = initial.mask[0]
@@ -166,20 +150,12 @@ class Pgpe:
         """Return mean and standard deviation of weights, each [W]."""
         return state.centre, state.sigma
 
-    def to_arrays(self, state: PgpeState) -> dict[str, NDArray[Any]]:
-        """Return the state as named arrays."""
-        return dict(vars(state))
-
     def from_arrays(self, arrays: Arrays) -> PgpeState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         found = {
             name: stored_array(arrays, name, "W", np.float64, W=self._W) for name in ("centre", "velocity", "sigma")
         }
         return PgpeState(**found, mask=stored_array(arrays, "mask", "W", np.bool_, W=self._W))
-
-    def _key(self, generation: int) -> StreamsKey:
-        """Return the key of the streams of ε_i, which are numbered as pairs are."""
-        return self._seed, Purpose.WEIGHT_NOISE, generation
 
     def _steps(self, candidates: Int64) -> Float64:
         """Return [n]: on which side of the centre candidates are, 1 or -1; or 0, where the centre itself is."""

@@ -26,23 +26,21 @@ it. The exponential function is that of float32, which changes σ by less than 1
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.lengths import length
-from evolve.numerics.perturbation import StreamsKey, around, moments_around
+from evolve.numerics.perturbation import around, moments_around
 from evolve.numerics.portable import log
-from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
+from evolve.strategies.evolution_strategy import EvolutionStrategy
 from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.searched_connections import searched_connections
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, other_weights, ranking
+from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
 
 _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -103,37 +101,24 @@ def _rates(n: int, population: int) -> _Rates:
     )
 
 
-class SepCma:
+class SepCma(EvolutionStrategy[SepCmaState]):
     """Separable CMA-ES for P = `population` candidates of a layout."""
 
-    portable = True
-    shared_mask = True
     traces = "none"
     sums_per_weight = 2
 
     def __init__(self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._connections = searched_connections(layout, population, seed, "sep-cma-es")
+        super().__init__(layout, population, seed, self._connections.initial)
         self._n = len(self._connections)
         self._rates = _rates(self._n, population)
         self._options = options
-        self._layout = layout
-        self._W = layout.num_weights
-        self._P = population
-        self._seed = seed
 
     @staticmethod
     def validate(options: SepCmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "sep-cma-es")
         validate_rounds(options)
-
-    def start(self) -> SepCmaState:
-        """Return the state before generation 0: the mean is an initial genome."""
-        return self._started(self._connections.initial)
-
-    def start_anew(self, generation: int) -> SepCmaState:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(other_weights(self._layout, self._seed, generation, self._connections.initial))
 
     def _started(self, initial: Genomes) -> SepCmaState:
         mean, zeros = self._connections.weights(initial), np.zeros(self._n)
@@ -202,18 +187,10 @@ class SepCma:
         deviation[self._connections.places] = state.progress[0] * np.sqrt(state.covariance)
         return mean, deviation
 
-    def to_arrays(self, state: SepCmaState) -> dict[str, NDArray[Any]]:
-        """Return the state as named arrays."""
-        return dict(vars(state))
-
     def from_arrays(self, arrays: Arrays) -> SepCmaState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         spelled = {"mean": "n", "p_sigma": "n", "p_c": "n", "covariance": "n", "progress": "2"}
         return SepCmaState(*(stored_array(arrays, name, spelled[name], np.float64, n=self._n) for name in spelled))
-
-    def _key(self, generation: int) -> StreamsKey:
-        """Return the key of the streams of z, which are numbered as candidates are."""
-        return self._seed, Purpose.WEIGHT_NOISE, generation
 
     def _best(self, fitness: Float64) -> Int64:
         """Return [mu]: the best candidates, best first."""
