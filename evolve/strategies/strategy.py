@@ -181,8 +181,8 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
     """
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
-    told = len(results.fitness)
-    if not (grows and 2 <= told < P and told % 2 == 0):
+    count = len(results.fitness)
+    if not (grows and 2 <= count < P and count % 2 == 0):
         check_shape(results.fitness, "fitness", "P", np.float64, P=P)
 
 

@@ -7,7 +7,7 @@ follows from returns alone, so it is the same on any number of ranks.
 A population may grow instead, as that of Toklu, Liskowski and Srivastava (2020, ClipUp) and EvoTorch does: L =
 `least_population` candidates play all their episodes, then L more, until `num_interactions` environment steps were made
 in the generation, or all P have played. Who plays follows from lengths alone. The others have no fitness (NaN), and the
-strategy is told of those who played.
+strategy gets the results of those who played.
 """
 
 from collections.abc import Callable, Sequence
