@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, environment
+from conftest import LONG, as_a_process, environment
 
 from evolve import environments, store
 from evolve.cli.next_steps import replay_line
@@ -235,10 +235,12 @@ def test_what_cannot_be_drawn_is_refused(call, record, tmp_path):
 def test_a_film_can_be_interrupted():
     stop = StopFlag()
     each_step = _interruptible(stop)
-    each_step(0, 0.0)
-    stop.signal = signal.SIGINT
-    with pytest.raises(Stopped, match="SIGINT in step 1"):
-        each_step(1, 0.0)
+    with as_a_process():
+        stop.install()
+        each_step(0, 0.0)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Stopped, match="SIGINT in step 1"):
+            each_step(1, 0.0)
 
 
 def test_a_disk_that_is_full_is_reported_plainly(record, tmp_path):
