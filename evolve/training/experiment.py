@@ -14,10 +14,12 @@ from evolve.config import ComputeOptions, Config, EnvOptions, annotated_toml, pa
 from evolve.errors import InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
+from evolve.numerics.device import in_sight
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 
 _LOG = logging.getLogger("evolve")
+_CACHE = 2**24  # bytes: what one process may hope for of a cache that the cores share
 _LARGE = 2**16  # numbers of a slot: a step of a tile takes as long as about 16 of an environment
 
 
@@ -112,18 +114,32 @@ def _prepare(config: Config) -> Experiment:
     complete = config.model_copy(
         update={
             "env": config.env.model_copy(update={"id": engine.id}),
-            "compute": config.compute.model_copy(update={"slots": config.compute.slots or engine.suggested_slots()}),
             "network": NETWORKS.parse(config.network),
             "strategy": STRATEGIES.parse(config.strategy),
         }
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
+    slots = config.compute.slots or _suggested_slots(config, network, engine.suggested_slots())
+    complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
     _check_size(complete, network)
     networks.check(complete.network, network, engine.action_size)
     if config.compute.check:
         environments.check(engine)
     engine.close()
     return Experiment(complete, network, engine.action_size)
+
+
+def _suggested_slots(config: Config, network: Network, engines: int) -> int:
+    """Return how many slots are fastest, where the engine would have so many: few whose networks fit into a cache.
+
+    Native kernels read all of a slot's network in each step. Whole rollouts keep to one tile by themselves.
+    """
+    may_be_device = config.compute.backend == "auto" and in_sight()
+    is_native = backend(config.compute.backend) == "native" and not may_be_device
+    if network.slot_size < _LARGE or config.env.engine == "exact" or not is_native:
+        return engines
+    fitting = _CACHE // (4 * network.slot_size)
+    return min(engines, max(native.lanes(), fitting - fitting % native.lanes()))
 
 
 def _check_size(config: Config, network: Network) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from evolve import networks, strategies
 from evolve.config import ComputeOptions, Config, RacingOptions
+from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.errors import InputError
 from evolve.numerics import native
 from evolve.training import experiment, load_config, prepare, validate_new_run
@@ -56,3 +57,22 @@ def test_large_networks_are_not_handed_out_one_by_one(hidden, backend, least):
     network = {"name": "mlp", "hidden": [hidden, hidden]}
     compute = ComputeOptions(backend=backend, slots=8)
     assert prepare(Config(network=network, compute=compute)).rollout_spec.least_chunk == least
+
+
+@pytest.mark.parametrize(
+    ("hidden", "compute", "slots"),
+    [(400, {}, 16), (256, {}, 48), (50, {}, 2048), (400, {"backend": "numpy"}, 2048), (400, {"slots": 50}, 50)],
+)
+def test_of_large_networks_so_many_are_played_at_a_time_as_fit_into_a_cache(monkeypatch, hidden, compute, slots):
+    if not native.available():
+        pytest.skip("the native kernels were not built")
+    monkeypatch.setattr(GymnasiumEngine, "suggested_slots", lambda _: 2048)
+    monkeypatch.setattr(experiment, "in_sight", lambda: False)
+    network = {"name": "mlp", "hidden": [hidden, hidden]}
+    assert prepare(Config(network=network, compute=ComputeOptions(**compute))).config.compute.slots == slots
+
+
+def test_a_device_has_as_many_slots_as_the_engine_wants(monkeypatch):
+    monkeypatch.setattr(GymnasiumEngine, "suggested_slots", lambda _: 2048)
+    monkeypatch.setattr(experiment, "in_sight", lambda: True)
+    assert prepare(Config(network={"name": "mlp", "hidden": [400, 400]})).config.compute.slots == 2048
