@@ -4,7 +4,8 @@
 
 Begins with how long it will take at most: an experiment that ends when its champion is good enough may take less. What
 is complete is not run again, so the command can be interrupted and repeated. At the end it writes the tables of
-`docs/results.md`; `benchmarks/lifetime.py` adds the controls of learning within a life.
+`docs/results.md`; `benchmarks/lifetime.py` adds the controls of learning within a life, `benchmarks/tickets.py` pruning
+in rounds.
 """
 
 import argparse
