@@ -28,7 +28,7 @@ class StopFlag:
 
     @property
     def signal(self) -> int | None:
-        """The first signal, None for none."""
+        """The first signal, None for none. From the first time on that it is seen, all have their usual effect."""
         if self._first is not None:
             self._catch_no_more()
         return self._first
@@ -54,15 +54,15 @@ class StopFlag:
             self._catch_no_more()
             signal.raise_signal(number)
         self._first = number
-        _catch_no_more(number)
+        _let_have_its_effect(number)
         if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
             write_past_mpirun(f"{self.last_words}\n")
 
     def _catch_no_more(self) -> None:
         for number in self._caught:
-            _catch_no_more(number)
+            _let_have_its_effect(number)
         self._caught = ()
 
 
-def _catch_no_more(number: int) -> None:
+def _let_have_its_effect(number: int) -> None:
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

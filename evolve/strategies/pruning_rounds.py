@@ -32,7 +32,7 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.restarts import Restartable, RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Newest, Results, initial_genomes
+from evolve.strategies.strategy import Arrays, Newest, Results, initial_genomes, take_abilities
 
 _FEWEST = 2  # connections that are left in any case
 
@@ -123,10 +123,7 @@ class PruningRounds:
         self._layout = layout
         self._newest = self._first, self._made(self._first)
         self._begun = Newest(self._begin)
-        strategy = self._newest[1]
-        for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
-            if hasattr(strategy, name):
-                setattr(self, name, getattr(strategy, name))
+        take_abilities(self, self._newest[1])
 
     def start(self) -> PruningState:
         """Return the state before generation 0."""

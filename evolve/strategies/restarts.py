@@ -29,7 +29,7 @@ from evolve.genome import Genomes, GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, Strategy
+from evolve.strategies.strategy import Arrays, Results, Strategy, take_abilities
 
 _BEST = "best_"
 
@@ -76,9 +76,7 @@ class Restarting:
         self._after = options.restart_after
         self._none = np.full(-(-self._after // 4), np.nan)
         self._anew = options.restart_from == "anew"
-        for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
-            if hasattr(strategy, name):
-                setattr(self, name, getattr(strategy, name))
+        take_abilities(self, strategy)
         if hasattr(strategy, "sums"):
             self.sums = self._sums
 
