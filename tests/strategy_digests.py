@@ -14,6 +14,7 @@ SETS = {
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
     "restarts": {"name": "openai-es", "restart_after": 1},
     "restarts anew": {"name": "pgpe", "restart_after": 1, "restart_from": "anew"},
+    "several starts": {"name": "openai-es", "starts": 2, "start_generations": 2},
     "pruning rounds": {"name": "pgpe", "pruning_every": 2, "sigma_learning_rate": 0.5},
     "pruning rounds with controls": {"name": "sep-cma-es", "pruning_every": 1, "pruning_control": True},
 }

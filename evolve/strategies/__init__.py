@@ -18,6 +18,7 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout
 from evolve.strategies.cma import Cma, CmaOptions
 from evolve.strategies.ga import Ga, GaOptions
+from evolve.strategies.multistart import with_starts
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.pgpe import Pgpe, PgpeOptions
 from evolve.strategies.prune import Prune, PruneOptions
@@ -108,8 +109,9 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
     choice = STRATEGIES.parse(table)
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
-        made: Strategy[Any] = with_restarts(STRATEGIES.make(choice, layout, population, seed), choice.options)
-        return made
+        made = STRATEGIES.make(choice, layout, population, seed)
+        searching: Strategy[Any] = with_starts(with_restarts(made, choice.options), choice.options)
+        return searching
 
     strategy: Strategy[Any] = with_pruning_rounds(for_layout, choice.options, layout, seed)
     return strategy

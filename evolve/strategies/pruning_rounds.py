@@ -30,7 +30,8 @@ from evolve.errors import InputError
 from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.restarts import Restartable, RestartOptions, validate_restarts
+from evolve.strategies.multistart import Startable
+from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Newest, Results, initial_genomes, take_abilities
 
@@ -52,7 +53,7 @@ class PruningOptions(RestartOptions):
     pruning_control: bool = False
 
 
-class Prunable(Restartable, Protocol):
+class Prunable(Startable, Protocol):
     """A strategy whose candidates have a distribution, weight by weight."""
 
     def distribution(self, state: Any) -> tuple[Float64, Float64]:
@@ -223,3 +224,6 @@ def validate_rounds(options: PruningOptions) -> None:
     if options.restart_after and 0 < options.pruning_every <= options.restart_after:
         expected = f"below pruning_every, {options.pruning_every}, or no search lasts until it restarts"
         raise InputError("strategy.restart_after", expected, options.restart_after)
+    starts = options.starts * options.start_generations
+    if options.starts > 1 and 0 < options.pruning_every <= starts:
+        raise InputError("strategy.pruning_every", f"above starts × start_generations, {starts}", options.pruning_every)

@@ -17,7 +17,7 @@ may have begun anew a moment ago. NaN and infinite fitness count as the smallest
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,14 @@ from evolve.errors import InputError
 from evolve.genome import Genomes, GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.shapes import Float64, Int64
+from evolve.strategies.multistart import Startable, StartOptions, validate_starts
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, Strategy, take_abilities
+from evolve.strategies.strategy import Arrays, Results, mean_fitness, take_abilities
 
 _BEST = "best_"
 
 
-class RestartOptions(Options):
+class RestartOptions(StartOptions):
     """Settings of `[strategy]` that all evolution strategies share.
 
     restart_after: after how many generations without progress in the mean fitness the search restarts; with 0, never.
@@ -43,13 +44,6 @@ class RestartOptions(Options):
 
     restart_after: int = Field(0, ge=0)
     restart_from: Literal["best", "anew"] = "best"
-
-
-class Restartable(Strategy[Any], Protocol):
-    """A strategy that can begin anew."""
-
-    def start_anew(self, generation: int) -> Any:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class RestartState:
 class Restarting:
     """An evolution strategy that restarts, see `RestartOptions`; it can do what the strategy can do."""
 
-    def __init__(self, strategy: Restartable, options: RestartOptions) -> None:
+    def __init__(self, strategy: Startable, options: RestartOptions) -> None:
         self._strategy = strategy
         self._after = options.restart_after
         self._none = np.full(-(-self._after // 4), np.nan)
@@ -98,7 +92,7 @@ class Restarting:
     def tell(self, state: RestartState, genomes: GenomeSource, results: Results) -> RestartState:
         """Take in a generation; after a stall, restart."""
         now = self._strategy.tell(state.now, genomes, results)
-        means = np.append(state.means[1:], _mean(results.fitness))
+        means = np.append(state.means[1:], mean_fitness(results.fitness))
         score = float(ordered_sum(means)) / len(means)  # NaN while there are fewer than k
         best = state.best
         best_score, since_restart, stalled, restarts, generations = (float(value) for value in state.record)
@@ -150,14 +144,7 @@ def with_restarts(strategy: Any, options: Options) -> Any:
 
 
 def validate_restarts(options: RestartOptions) -> None:
-    """Raise InputError where it is said from what to restart, but not when."""
+    """Raise InputError where it is said how to start or restart, but not that it is to be done."""
+    validate_starts(options)
     if options.restart_from != "best" and not options.restart_after:
         raise InputError("strategy.restart_after", f"1 or more, to restart from {options.restart_from}", 0)
-
-
-def _mean(fitness: Float64) -> float:
-    """Return the mean of [P], with the smallest finite fitness in place of what is not finite; -∞ of nothing finite."""
-    finite = np.isfinite(fitness)
-    if not finite.any():
-        return -np.inf
-    return float(ordered_sum(np.where(finite, fitness, fitness[finite].min()))) / len(fitness)

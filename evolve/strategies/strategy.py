@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, pruned
+from evolve.numerics import ordered_sum
 from evolve.numerics.many_streams import Streams
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Float32, Float64, Int64, check_shape
@@ -229,3 +230,11 @@ def other_weights(layout: GenomeLayout, seed: int, generation: int, initial: Gen
     """
     other = initial_genomes(layout, seed, generation, range(1))
     return pruned(other.weights, initial.mask)
+
+
+def mean_fitness(fitness: Float64) -> float:
+    """Return the mean of [P], with the smallest finite fitness in place of what is not finite; -∞ of nothing finite."""
+    finite = np.isfinite(fitness)
+    if not finite.any():
+        return -np.inf
+    return float(ordered_sum(np.where(finite, fitness, fitness[finite].min()))) / len(fitness)

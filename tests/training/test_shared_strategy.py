@@ -31,6 +31,7 @@ STRATEGIES = {
     "cma-es": {"name": "cma-es"},
     "restarts": {"name": "pgpe", "restart_after": 1},
     "restarts anew": {"name": "sep-cma-es", "restart_after": 1, "restart_from": "anew"},
+    "starts": {"name": "pgpe", "starts": 2, "start_generations": 1},
 }
 MADE_ANYWHERE = {
     "openai-es",
@@ -39,6 +40,7 @@ MADE_ANYWHERE = {
     "sep-cma-es",
     "restarts",
     "restarts anew",
+    "starts",
     "ga",
     "umda",
     "random",

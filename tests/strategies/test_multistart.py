@@ -1,0 +1,126 @@
+"""Several starts: where each begins, which goes on, and who is the champion meanwhile."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolve import networks, store, strategies
+from evolve.errors import InputError
+from evolve.numerics.streams import Purpose, Stream
+from evolve.strategies import STRATEGIES, Results
+from evolve.strategies.multistart import Multistart
+
+NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
+P = 8
+ES = ["openai-es", "pgpe", "sep-cma-es", "cma-es"]
+
+
+def made(name="pgpe", **options):
+    return strategies.from_table({"name": name} | options, NETWORK, P, 5)
+
+
+def states_after(strategy, scores):
+    """Return the states before and after generations whose fitness has these means."""
+    states = [strategy.start()]
+    for generation, score in enumerate(scores):
+        fitness = np.arange(P) - (P - 1) / 2 + score
+        genomes = strategy.ask(states[-1], generation)
+        states.append(strategy.tell(states[-1], genomes, Results(fitness)))
+    return states
+
+
+def same(strategy, one, other):
+    arrays, others = strategy.to_arrays(one), strategy.to_arrays(other)
+    return arrays.keys() == others.keys() and all(np.array_equal(arrays[name], others[name]) for name in arrays)
+
+
+@pytest.mark.parametrize("name", ES)
+def test_with_one_start_a_strategy_is_itself(name):
+    assert not isinstance(made(name), Multistart)
+    assert isinstance(made(name, starts=2), Multistart)
+
+
+@pytest.mark.parametrize("name", ES)
+def test_the_best_start_goes_on_from_where_it_ended(name):
+    strategy, inner = made(name, starts=3, start_generations=2), made(name)
+    states = states_after(strategy, [0.0, 1.0, 0.0, 3.0, 9.0, 2.0, 0.0])
+    first, other = (NETWORK.init(Stream(5, Purpose.INIT, generation, 0)) for generation in (0, 2))
+    began = inner.champion(states[2].now)
+    assert np.array_equal(began.weights, np.where(first.mask, other.weights, 0))  # the second start, of the same mask
+    assert [state.record.tolist() for state in states[2:7:2]] == [[1.0, 2], [3.0, 4], [3.0, 6]]
+    second = inner.tell(states[3].now, strategy.ask(states[3], 3), Results(np.arange(P) - (P - 1) / 2 + 3.0))
+    assert same(inner, states[6].now, second)
+    assert not same(inner, states[7].now, second)  # it has gone on
+    assert same(inner, states[7].chosen, states[7].now)
+
+
+def test_the_champion_is_that_of_the_best_start_that_has_ended():
+    strategy, inner = made(starts=2, start_generations=2), made()
+    states = states_after(strategy, [5.0, 5.0, 9.0, 1.0, 0.0])
+    champions = [strategy.champion(state) for state in states]
+    assert np.array_equal(champions[1].weights, inner.champion(states[1].now).weights)  # there is no other one yet
+    assert np.array_equal(champions[3].weights, champions[2].weights)
+    assert not np.array_equal(champions[3].weights, inner.champion(states[3].now).weights)
+    assert np.array_equal(champions[4].weights, champions[2].weights)
+    assert np.array_equal(champions[5].weights, inner.champion(states[5].now).weights)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.integers(2, 4), st.integers(1, 6))
+def test_the_first_of_the_best_is_chosen_by_its_last_generations(data, starts, each):
+    scores = data.draw(st.lists(st.integers(-3, 3), min_size=starts * each, max_size=starts * each))
+    states = states_after(made(starts=starts, start_generations=each), scores)
+    k = math.ceil(each / 4)
+    wanted = [sum(scores[(n + 1) * each - k : (n + 1) * each]) / k for n in range(starts)]
+    assert states[-1].record[0] == pytest.approx(max(wanted))
+    best = int(np.argmax(wanted))
+    ends = [states[each * (n + 1)].chosen for n in range(starts)]
+    assert all(same(made(), ends[n], ends[best]) for n in range(best, starts))
+
+
+@pytest.mark.parametrize("fitness", [np.nan, -np.inf])
+def test_a_start_without_a_finite_fitness_is_chosen_only_if_all_are(fitness):
+    strategy = made(starts=2, start_generations=1)
+    state = strategy.start()
+    state = strategy.tell(state, strategy.ask(state, 0), Results(np.full(P, fitness)))
+    assert np.isfinite(state.record[0])
+    better = strategy.tell(state, strategy.ask(state, 1), Results(np.arange(P) - 1e9))
+    worse = strategy.tell(state, strategy.ask(state, 1), Results(np.full(P, fitness)))
+    assert not same(made(), better.chosen, state.chosen)
+    assert same(made(), worse.chosen, state.chosen)
+
+
+@pytest.mark.parametrize("name", ES)
+def test_the_length_of_one_start_is_refused(name):
+    with pytest.raises(InputError, match=r"strategy\.starts: expected 2 or more, of 50 generations each, got 1"):
+        STRATEGIES.validate({"name": name, "start_generations": 50}, NETWORK)
+    STRATEGIES.validate({"name": name, "starts": 2, "start_generations": 50}, NETWORK)
+
+
+def test_rounds_of_pruning_that_end_before_the_starts_are_refused():
+    table = {"name": "pgpe", "starts": 3, "start_generations": 4, "pruning_every": 12}
+    with pytest.raises(InputError, match=r"pruning_every: expected above starts × start_generations, 12, got 12"):
+        STRATEGIES.validate(table, NETWORK)
+    STRATEGIES.validate(table | {"pruning_every": 13}, NETWORK)
+
+
+@pytest.mark.parametrize("name", ["openai-es", "sep-cma-es"])
+def test_a_run_with_several_starts_resumes_and_verifies(call, tmp_path, name):
+    words = ("-e", "Pendulum-v1", "--engine", "exact", "-p", 6, "-r", 1, "-d", 3, "-s", 4, "--strategy", name)
+    more = ("strategy.starts=3", "strategy.start_generations=2", "held_out_episodes=2")
+    words += tuple(word for setting in more for word in ("--set", setting))
+    for done in (
+        call("run", *words, "-g", 8, "-o", "whole"),
+        call("run", *words, "-g", 3, "-o", "parts"),
+        call("run", *words, "-g", 7, "-o", "parts", "--resume"),
+        call("run", *words, "-g", 8, "-o", "parts", "--resume"),
+    ):
+        assert done.code == 0, done.err
+    whole, parts = (store.read(store.path_of(tmp_path / at, 4)) for at in ("whole", "parts"))
+    assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
+    assert whole.held_out.returns.tolist() == parts.held_out.returns.tolist()
+    done = call("verify", parts.path, "--full")
+    assert done.code == 0, done.out + done.err
