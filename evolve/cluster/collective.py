@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 
 from evolve.cluster.coordinator import Coordinator, dismiss
+from evolve.cluster.limits import silence_seconds
 from evolve.cluster.transport import Transport, connect
 from evolve.cluster.worker import MakeRollout, NoteTaker, serve
 from evolve.errors import EvolveError, HostLost, InputError, RunError, Stopped
@@ -78,7 +79,7 @@ class Collective:
 
     def release(self, answer: bytes) -> None:
         """Have the other ranks leave `follow` with an answer. Raises RunError when one does not."""
-        if not dismiss(self._transport, _ANSWER + answer):
+        if not dismiss(self._transport, _ANSWER + answer, silence_seconds()):
             raise RunError("not all ranks have answered; one of them hangs, or has died")
 
     def release_error(self, error: BaseException) -> None:

@@ -250,9 +250,12 @@ def _ignore(*_progress: object) -> None:
     pass
 
 
-def dismiss(transport: Transport, answer: bytes = b"") -> bool:
-    """Have every worker leave `serve` with an answer; return whether all said so before patience ran out."""
-    patience = 5.0 + 0.05 * transport.size  # seconds; many ranks on few cores take turns
+def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
+    """Have every worker leave `serve` with an answer; return whether all said so before patience ran out.
+
+    patience: in seconds, for a few ranks; many on few cores take turns, so they have more.
+    """
+    patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
     present = set(range(1, transport.size)) - transport.gone
     stop = messages.encode(Stop(np.frombuffer(answer, np.uint8)))
