@@ -102,7 +102,7 @@ def test_python_runs(page, tmp_path):
     words = [sys.executable, "-W", "error", "-c", RUNNER]
     env = environment(PYTHONPATH=str(ROOT))
     done = subprocess.run(
-        words, cwd=tmp_path, env=env, input=json.dumps(code), capture_output=True, text=True, timeout=300, check=False
+        words, cwd=tmp_path, env=env, input=json.dumps(code), capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -114,7 +114,7 @@ def test_the_script_gives_every_rank_the_same(tmp_path):
     script = f"{SHORT}import runpy; runpy.run_path('script.py', run_name='__main__')"
     words = [*launcher(2), sys.executable, "-c", script]
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
@@ -126,7 +126,7 @@ def test_weights_and_biases_gets_every_generation(tmp_path):
     write_files("other-tools.md", tmp_path)
     words = [sys.executable, "live_wandb.py"]
     env = environment(PYTHONPATH=str(ROOT))
-    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert "held_out_mean" in done.stderr
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
@@ -399,7 +399,7 @@ def test_the_way_of_a_candidate_is_what_the_code_does(ranks, tmp_path):
     steps = [name for row in rows("architecture.md", "step | what happens | where") for name in names(row[0])]
     words = [*launcher(ranks), sys.executable, "-c", WAY, json.dumps(steps)]
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False
+        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
     called = dict(json.loads(line) for line in done.stdout.splitlines())

@@ -44,7 +44,7 @@ def shown(tmp_path_factory):
         input=cells,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -64,7 +64,7 @@ def test_a_study_chooses_settings_and_its_runs_are_whole(tmp_path):
     few = ["--trials", "2", "--seeds", "1", "--generations", "2"]
     env = environment(PYTHONPATH=str(ROOT))
     done = subprocess.run(
-        [*words, *few], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=True
+        [*words, *few], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=True
     )
     assert re.search(r"^best: trial [01] with .*weight_noise", done.stdout, re.M)
     runs = [evolve.load(path) for path in tmp_path.glob("runs/study/trial-*/seed-1.h5")]

@@ -10,7 +10,7 @@ from conftest import LONG, environment, make_runs, wait_for
 from evolve import store
 from evolve.errors import InputError
 
-RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.0005", "--set", "env.kwargs.brake=brake", "-p", 16, "-r", 8,
+RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.0015", "--set", "env.kwargs.brake=brake", "-p", 16, "-r", 8,
        "-g", 12, "-d", 8, "--set", "held_out_episodes=3")  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def wait_for_generations(path, process, generations):
 def test_a_disk_that_fills_up(start, call, disk, brake, expected, ranks):
     path = store.path_of(disk, 0)
     process = start("run", *RUN, "-o", disk, ranks=ranks)
-    wait_for_generations(path, process, 2)
+    wait_for_generations(path, process, 1)
     fill(disk / "filler")
     brake.unlink()
     before = store.read(path).num_generations
