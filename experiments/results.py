@@ -1,7 +1,7 @@
 """Write the tables of docs/results.md from the run files below a folder: python experiments/results.py [DIR]
 
 A run belongs to an experiment if it is a whole run of it: the same configuration, the same seed, as many generations.
-An experiment without a run is left out, and named on stderr; a table without any stays as it is.
+An experiment without a run is named on stderr, and keeps the rows that it has; a table without any stays as it is.
 """
 
 import argparse
@@ -240,13 +240,34 @@ def compared(paths: Sequence[Path], runs: Runs) -> str:
     return table(["experiment", "held-out mean (of each seed)", "steps", "share of the steps", "p"], rows)
 
 
-def write(section: str, text: str) -> None:
-    """Put a table in its place, between two marks; without one that stays which was there."""
+def merged(text: str, names: Sequence[str], before: str) -> str:
+    """Return a table of experiments, in the order of their names, with earlier rows of those that it lacks.
+
+    Args:
+        text: The table, whose rows begin with the name of an experiment.
+        names: Those of all experiments.
+        before: The earlier table, or a page that has it.
+    """
+    head = text.splitlines()[:2]
+
+    def rows(name: str, table: str) -> list[str]:
+        return re.findall(rf"^\| `?{re.escape(name)}[`:]* .*\|$", table, re.M)
+
+    return "\n".join([*head, *(row for name in names for row in rows(name, text) or rows(name, before))])
+
+
+def write(section: str, text: str, names: Sequence[str] = ()) -> None:
+    """Put a table in its place, between two marks; without one that stays which was there.
+
+    names: Those of experiments whose earlier rows stay where the table has none.
+    """
     if not text:
         print(f"{section}: no whole run was found, so its table stays as it is", file=sys.stderr)
         return
     begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
     before = PAGE.read_text()
+    earlier = before.partition(begin)[2].partition(end)[0]
+    text = merged(text, names, earlier) if names else text
     after = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", before, flags=re.S)
     PAGE.write_text(after)
 
@@ -262,13 +283,13 @@ def main() -> None:
     runs = find(options.folder)
     single = [HERE / f"{name}.toml" for name in SINGLE]
     lifetime = [HERE / f"{name}.toml" for name in LIFETIME]
-    write("results", results([*single, *lifetime], runs))
+    write("results", results([*single, *lifetime], runs), [*SINGLE, *LIFETIME])
     write("strategies", swept(HERE / "strategies.toml", runs))
     write("pruning", swept(HERE / "pruning.toml", runs))
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
     if options.robustness:
         write("robustness", robustness([HERE / f"{name}.toml" for name in ("walker-es", "walker-plastic")], runs))
-    write("digests", digests([*single, *lifetime], runs))
+    write("digests", digests([*single, *lifetime], runs), [*SINGLE, *LIFETIME])
 
 
 if __name__ == "__main__":

@@ -119,6 +119,20 @@ def test_tables_take_their_place(results, tmp_path, monkeypatch):
     assert results.PAGE.read_text() == text.replace("old", r"new \1")
 
 
+def test_an_experiment_without_runs_keeps_its_rows(results, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "PAGE", tmp_path / "page.md")
+    rows = ["| `a`: first? | 1 |", "| `ab`: second? | 2 |", "| `c`: third? | 3 |"]
+    page = "x\n<!-- t -->\n{}\n<!-- end of t -->\n| `c`: elsewhere | 9 |\n"
+    results.PAGE.write_text(page.format("\n".join(["| e | n |", "| --- | --- |", *rows])))
+    results.write("t", "| e | m |\n| --- | --- |\n| `ab`: second? | 5 |", ["c", "a", "ab", "d"])
+    expected = ["| e | m |", "| --- | --- |", rows[2], rows[0], "| `ab`: second? | 5 |"]
+    assert results.PAGE.read_text() == page.format("\n".join(expected))
+    digests = "| e |\n| --- |\n| a | 1 |\n| a | 2 |"
+    assert results.merged(digests, ["a", "ab"], "| a | 0 |\n| ab | 7 |").splitlines()[2:] == [
+        "| a | 1 |", "| a | 2 |", "| ab | 7 |"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["Unchanged", "WeakLeg", "LameLeg", "Lighter", "Heavier"])
 def test_changed_walkers_are_walkers(name, tmp_path, monkeypatch, call):
     monkeypatch.syspath_prepend(str(ROOT))
