@@ -18,8 +18,8 @@ from evolve.errors import InputError
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """So that ssh neither asks anything, nor waits for minutes for a host that is lost."""
-_PATIENCE = 12.0
-"""Seconds until a host that has not said a word is taken for lost."""
+_PATIENCE = 30.0
+"""Seconds until a host is taken for lost whose kernel answers; the shell of one that is busy may take long."""
 _MISSING = 1  # what `test` returns
 
 

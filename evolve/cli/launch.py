@@ -23,7 +23,7 @@ from evolve.cli.run import load
 from evolve.cli.supervision import COMMAND, Outcome, Supervisor
 from evolve.cli.workers import available_cores
 from evolve.cluster import check_mpi4py, started_by
-from evolve.cluster.limits import connect_seconds, silence_seconds
+from evolve.cluster.limits import CONNECT, connect_seconds, silence_seconds
 from evolve.errors import InputError, pluralize
 
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
@@ -106,7 +106,8 @@ class Launch:
             else:
                 return
 
-    def _start(self) -> Outcome | None:
+    def _start(self, futile: int) -> Outcome | None:
+        """Start the ranks, with twice the time to come together after each attempt in vain: the machine may be slow."""
         self._returning = False
         hosts = [] if self._allocated else self._roster.choose()
         if not hosts and not self._allocated:
@@ -119,7 +120,10 @@ class Launch:
         command = [*words, sys.executable, "-m", "evolve.run", *self._words]
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
-        begin = connect_seconds(ranks) + _STARTED_WITHIN if hosts and hosts[0].is_here else math.inf
+        limit = 2**futile * connect_seconds(ranks)
+        if ranks:
+            environment[CONNECT] = f"{limit:g}"
+        begin = limit + 2**futile * _STARTED_WITHIN if hosts and hosts[0].is_here else math.inf
         return self._supervisor.run(command, environment, self._look, _LINGER + _LINGER_PER_RANK * ranks, begin)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evolve.cli.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.cli.supervision import COMMAND, EXIT_CODE
+from evolve.cluster.limits import CONNECT
 from evolve.config.extras import install
 from evolve.errors import InputError
 
@@ -64,7 +65,7 @@ class Launcher:
         if ranks:
             words += ["-n", str(ranks)]
         if self.is_open_mpi:  # MPICH passes all of them
-            for name in sorted(os.environ.keys() | {EXIT_CODE, COMMAND}):
+            for name in sorted(os.environ.keys() | {EXIT_CODE, COMMAND} | ({CONNECT} if ranks else set())):
                 if name in _PASSED or name.startswith(_PASSED_GROUPS):
                     words += ["-x", name]
         return words

@@ -15,7 +15,8 @@ class Attempts:
     """What an attempt needs.
 
     Attributes:
-        start: Starts the run and waits for its end; returns None where nobody can run it now.
+        start: Starts the run and waits for its end; takes how many attempts in a row were in vain, and returns None
+            where nobody can run it now.
         progress: Returns how many generations are complete.
         stopping: Returns whether the user wants no more.
         returning: Returns whether the last attempt was stopped for a host that is taken back.
@@ -23,7 +24,7 @@ class Attempts:
         say: Tells the user something.
     """
 
-    start: Callable[[], Outcome | None]
+    start: Callable[[int], Outcome | None]
     progress: Callable[[], int]
     stopping: Callable[[], bool]
     returning: Callable[[], bool]
@@ -39,7 +40,7 @@ def persevere(attempts: Attempts) -> int:
     """
     before, futile, first = attempts.progress(), 0, True
     while True:
-        outcome = attempts.start()
+        outcome = attempts.start(futile)
         if attempts.stopping():
             return outcome.code if outcome is not None and outcome.is_own else Stopped.exit_code
         if outcome is not None and _is_final(outcome, first, attempts.returning()):

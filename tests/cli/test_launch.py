@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +16,11 @@ from hosts import Hosts, why_not
 from evolve import store
 from evolve.cli import hosts, roster, supervision
 from evolve.cli.hosts import Host, Inquiry, read_hostfile, write_hostfile
+from evolve.cli.launch import Launch
 from evolve.cli.mpirun import Launcher
 from evolve.cli.perseverance import Attempts, persevere
 from evolve.cli.roster import Roster
+from evolve.cli.run import load
 from evolve.cli.supervision import Outcome, Supervisor
 from evolve.errors import InputError
 
@@ -29,9 +32,10 @@ A, B, C = Host("node1", 2), Host("node2", 2), Host("node3", 4)
 def attempts(outcomes, progress, stopping=False, returning=()):
     """What goes through attempts with these outcomes, after each of which so many generations are complete."""
     outcomes, progress, returning = iter(outcomes), iter([0, *progress]), iter(returning)
-    said, state = [], SimpleNamespace(returning=False)
+    said, state = [], SimpleNamespace(returning=False, futile=[])
 
-    def start():
+    def start(futile):
+        state.futile.append(futile)
         state.returning = next(returning, False)
         return next(outcomes)
 
@@ -75,6 +79,34 @@ def test_three_attempts_without_progress_are_enough():
     assert len(said) == 4
     made, _ = attempts([None] * 3, [0] * 3)
     assert persevere(made) == 1
+
+
+def test_attempts_in_vain_are_counted_until_one_gets_further():
+    counts = []
+    made, _ = attempts([DIED] * 4 + [Outcome(0, is_own=True)], [0, 0, 1, 1])
+    start = made.start
+    assert persevere(replace(made, start=lambda futile: counts.append(futile) or start(futile))) == 0
+    assert counts == [0, 1, 2, 0, 1]
+
+
+def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tmp_path):
+    """The machine may be slow; the ranks are told, and mpirun is killed no sooner."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVOLVE_CONNECT_SECONDS", "10")
+    monkeypatch.setattr(Supervisor, "__init__", lambda self, say: None)
+    limits = []
+
+    def run(_self, words, environment, _look, _linger, begin):
+        assert "EVOLVE_CONNECT_SECONDS" in words or not Launcher.find().is_open_mpi
+        limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin))
+        return DIED
+
+    monkeypatch.setattr(Supervisor, "run", run)
+    words = list(map(str, SLOW))
+    options = SimpleNamespace(launcher=None, ssh="ssh", ranks=3, hostfile=None)
+    run_here = Launch(words, options, words, load(words), tmp_path)
+    assert [run_here._start(futile) for futile in range(3)] == [DIED] * 3
+    assert limits == [("10", 70.0), ("20", 140.0), ("40", 280.0)]
 
 
 def test_a_file_that_others_still_write_is_waited_for():
