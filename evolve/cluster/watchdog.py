@@ -20,6 +20,7 @@ from types import FrameType, TracebackType
 from evolve.errors import EpisodeTimeout
 
 _HAS_ALARM = hasattr(signal, "setitimer")
+_HAS_SUSPENSION = hasattr(signal, "SIGTSTP")
 
 
 class Watchdog:
@@ -28,7 +29,7 @@ class Watchdog:
     Where that does not help either, it prints a traceback after `patience(limit)` seconds. It works in the main thread
     only, and does nothing in others. Between the first `pat` and `rest` it has the process's SIGALRM and interval timer
     for itself; `rest` gives back the handler, and what was left of the timer. As a context manager it pats at the
-    beginning and rests at the end.
+    beginning and rests at the end. The time in which SIGTSTP suspends the process (Ctrl-Z, SLURM) is not counted.
 
     Args:
         limit: In seconds.
@@ -45,6 +46,7 @@ class Watchdog:
         self._armed = -math.inf
         self._warned = False
         self._paused = False
+        self._suspends = False
         self._earlier_timer = (0.0, 0.0)
 
     def pat(self) -> None:
@@ -56,6 +58,8 @@ class Watchdog:
             self._begin(now)
         elif _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+            if now - self._armed > patience(self._limit):
+                _explain(now - self._patted)
         self._patted = now
         self._warned = False
         if now - self._armed > 5 * self._every:
@@ -69,6 +73,8 @@ class Watchdog:
         if _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._earlier_handler)
+            if self._suspends:
+                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             left, interval = self._earlier_timer
             if left:
                 passed = time.monotonic() - self._begun
@@ -100,6 +106,17 @@ class Watchdog:
             earlier = signal.signal(signal.SIGALRM, self._interrupt)
             self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
             self._earlier_timer = signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        self._suspends = _HAS_SUSPENSION and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
+        if self._suspends:
+            signal.signal(signal.SIGTSTP, self._suspend)
+
+    def _suspend(self, _number: int, _frame: FrameType | None) -> None:
+        """Stop this process until SIGCONT, and begin to count anew: the traceback would come before anything else."""
+        faulthandler.cancel_dump_traceback_later()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+        self._warned = False
+        self._arm(time.monotonic())
 
     def _arm(self, now: float) -> None:
         self._armed = now
@@ -118,6 +135,12 @@ class Watchdog:
             self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
+
+
+def _explain(seconds: float) -> None:
+    """Say what the traceback was about, since this process goes on."""
+    how = "suspended, or in native code: the traceback says where. It goes on"
+    print(f"evolve: this process stood still for {seconds:.0f} s, {how}", file=sys.stderr, flush=True)
 
 
 def patience(limit: float) -> float:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 
+import psutil
 import pytest
 from conftest import LONG, wait_for
 from wire import Wire
@@ -136,6 +137,59 @@ def test_a_hang_in_c_ends_a_process_that_is_alone_with_a_traceback():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 1
     assert "_hang_in_c" in done.stderr
+
+
+def test_a_suspended_process_goes_on():
+    """For longer than its patience; without a word."""
+    code = (
+        "import sys, time; from evolve.cluster import watchdog\n"
+        "watchdog.patience = lambda limit: 2.0\n"
+        "with watchdog.Watchdog(1.0, fatal=True) as dog:\n"
+        "    for line in iter(sys.stdin.readline, 'end\\n'): print('well', flush=True); dog.pat()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("how are you?\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "well\n"
+        process.send_signal(signal.SIGTSTP)
+        wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+        time.sleep(2.5)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate("and now?\nend\n", timeout=LONG)
+    assert (process.returncode, out, err) == (0, "well\n", "")
+
+
+def test_who_stood_still_and_goes_on_says_so(monkeypatch, capfd):
+    """After the traceback, which nobody understands by itself."""
+    monkeypatch.setattr("evolve.cluster.watchdog.patience", lambda _: 0.3)
+    with Watchdog(60.0, fatal=False) as watchdog:
+        watchdog.pat()
+        assert capfd.readouterr().err == ""
+        watchdog._patted -= 10  # of a pat that would else be too soon
+        time.sleep(0.5)
+        watchdog.pat()
+    first, *_, last = capfd.readouterr().err.splitlines()
+    assert first.startswith("Timeout")
+    assert last.startswith("evolve: this process stood still for 1")
+
+
+@pytest.mark.usefixtures("alarms")
+def test_whoever_handles_suspension_keeps_it():
+    def ours(*_):
+        pass
+
+    for handler in (signal.SIG_DFL, signal.SIG_IGN, ours):
+        before = signal.signal(signal.SIGTSTP, handler)
+        try:
+            with Watchdog(5.0, fatal=False) as watchdog:
+                kept = signal.getsignal(signal.SIGTSTP)
+            assert kept == (watchdog._suspend if handler == signal.SIG_DFL else handler)
+            assert signal.getsignal(signal.SIGTSTP) == handler
+        finally:
+            signal.signal(signal.SIGTSTP, before)
 
 
 def test_patience_is_longer_than_an_episode():
