@@ -1,82 +1,84 @@
-"""Torture evolve launch on several hosts: kills at any instant, hosts lost, links cut; seeded, with a table at the end.
+"""Torture evolve launch on several hosts: kills at any instant, hosts lost, links cut, disks filled.
 
-    python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --seed 1 --verdicts hosts.jsonl
+    python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --fills 5 --seed 1 --verdicts hosts.jsonl
 
-The hosts are network namespaces (tests/hosts.py), so this needs root on Linux. Each fault has a run of its own, which
-has to end with exit code 0 and the digests of a run without faults. Half of the faults come in the first five seconds.
-Verdicts can be appended to a file, so that another seed goes on; the table is then of all that are in it.
+Seeded, with a table at the end. The hosts are network namespaces (tests/hosts.py), so this needs root on Linux. Each
+fault has a run of its own, which has to end with exit code 0, or with a plain sentence and be resumed by hand, as on a
+machine too busy to start ranks in time; and at last with the digests of a run without faults. Half of the faults come
+before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end
+the run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; when there is room, it
+goes on. Verdicts can be appended to a file, so that another seed goes on; the table is then of all that are in it (all
+numbers 0: nothing but the table). Needs psutil.
 """
 
 import argparse
-import json
 import os
 import random
-import statistics
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
+import launched  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
-
-from evolve import store  # noqa: E402
+from launched import DONE, PATIENCE, Launched, complete, spread, stored  # noqa: E402
+from torture import can_mount, fill, small_disk  # noqa: E402
 
 GENERATIONS = 8
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.02", "-p", "12", "-r", "2", "-g", str(GENERATIONS),
        "-d", "2", "--set", "held_out_episodes=0", "--set", "compute.check=false")  # fmt: skip
-EARLY, LATE = 5.0, 18.0
-"""Seconds: half of the faults come before the first, all before the second."""
-DEADLINE = 240.0
-LIMITS = {"EVOLVE_SILENCE_SECONDS": "5", "EVOLVE_CONNECT_SECONDS": "30"}
-LINE = "best fitness"
-"""What a generation that is complete is known by, in the log."""
+BEGUN = " on node1"
+"""What a start is known by, in the log."""
+LIMITS = {"EVOLVE_SILENCE_SECONDS": "5", "EVOLVE_CONNECT_SECONDS": "45"}
+FAULTS = {"kill": "kills", "loss": "losses", "cut": "cuts", "fill": "fills"}
+MOST_BY_HAND = 3
+FULL = (1, 2)
+"""The exit codes of a run whose disk is full."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(launched.Verdict):
     """What became of a run.
 
     Attributes:
-        fault: "kill", "loss" or "cut".
+        fault: "kill", "loss", "cut" or "fill".
         what: What was hit, and when.
-        wrong: What was not as it should be, "" for nothing.
-        seconds: From the fault until the next generation was complete; None where the run had ended before.
+        seconds: From the fault (of a full disk: from when there is room again) until the next generation was complete;
+            None where the run had ended before.
+        by_hand: How often the run had to be started again by hand.
     """
 
     fault: str
     what: str
-    wrong: str
     seconds: float | None
+    by_hand: int = 0
 
 
-class Job:
-    """A run on some hosts."""
+class Job(Launched):
+    """A run on some hosts.
 
-    def __init__(self, hosts: Hosts, folder: Path, env: dict[str, str]) -> None:
-        self.folder = folder
-        self.log = folder / "log"
-        folder.mkdir()
-        words = ("-m", "evolve", "launch", "--hostfile", hosts.folder / "hostfile", "--ssh", hosts.ssh)
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(
-                hosts.on(1, sys.executable, *words, *RUN, "-o", folder / "out"), env=env, stdout=log, stderr=log
-            )
+    Args:
+        hosts: Which.
+        folder: For its log.
+        env: Its environment variables.
+        out: For its run file, where that is elsewhere.
+    """
 
-    def lines(self) -> int:
-        """Return how many generations were completed, repeated ones included."""
-        return self.log.read_text().count(LINE)
+    def __init__(self, hosts: Hosts, folder: Path, env: dict[str, str], out: Path | None = None) -> None:
+        words = ("-m", "evolve", "launch", "--hostfile", hosts.folder / "hostfile", "--ssh", hosts.ssh, *RUN)
+        super().__init__(folder, hosts.on(1, sys.executable, *words), env, out)
 
     def victims(self, hosts: Hosts) -> Iterator[psutil.Process]:
         """Yield the processes that may be killed: ranks, MPI's launcher and its daemons."""
-        for root in (self.process.pid, *map(int, hosts.first_processes())):
+        for root in (self.popen.pid, *map(int, hosts.first_processes())):
             with suppress(psutil.Error):
                 for process in psutil.Process(root).children(recursive=True):
                     with suppress(psutil.Error):
@@ -84,22 +86,24 @@ class Job:
                         if "evolve.run" in words or Path((words or ["?"])[0]).name.startswith(("prte", "hydra")):
                             yield process
 
-    def verdict(self, fault: str, what: str, at: float, expected: list[bytes]) -> Verdict:
-        """Wait for the end; say how it was."""
-        before, seconds = self.lines(), None
-        while self.process.poll() is None and time.monotonic() - at < DEADLINE:
-            if seconds is None and self.lines() > before:
+    def see(self, hit: "Hit") -> tuple[str, float | None]:
+        """Wait for the end; return what was wrong, and after how many seconds the next generation was complete."""
+        at, before, seconds = hit.at, hit.before, None
+        while not self.over():
+            if self.stuck(at):
+                return f"nothing was said for {PATIENCE:.0f} s", seconds
+            if seconds is None and self.count(DONE) > before:
                 seconds = time.monotonic() - at
             time.sleep(0.05)
-        if self.process.poll() is None:
-            return Verdict(fault, what, f"still running after {DEADLINE:.0f} s", seconds)
-        if self.process.returncode:
-            return Verdict(fault, what, f"exit code {self.process.returncode}", seconds)
-        if seconds is None and self.lines() > before:
+        if seconds is None and self.count(DONE) > before:
             seconds = time.monotonic() - at
-        run = store.read(store.path_of(self.folder / "out", 0))
-        same = run.complete and [record.digest for record in run.records] == expected
-        return Verdict(fault, what, "" if same else "another digest", seconds)
+        return self.misspoken(), seconds
+
+    def ended_well(self, expected: list[bytes]) -> str:
+        """Return what is wrong with a run that is to have ended by itself."""
+        if self.popen.returncode:
+            return f"exit code {self.popen.returncode}"
+        return "" if complete(self.out) and stored(self.out) == expected else "another digest"
 
 
 def environment(mpi: str) -> dict[str, str]:
@@ -111,85 +115,154 @@ def environment(mpi: str) -> dict[str, str]:
     return env
 
 
-def strike(fault: str, job: Job, hosts: Hosts, draw: random.Random) -> str:
-    """Let something happen; return what."""
-    if fault == "kill":
-        while not (found := sorted(job.victims(hosts), key=lambda process: process.pid)):
-            if job.process.poll() is not None:
-                return "nobody, all was over"
+@dataclass(frozen=True)
+class Hit:
+    """A fault: its kind, when it came, in words and by time.monotonic(), and after how many complete generations."""
+
+    fault: str
+    when: str
+    at: float
+    before: int
+
+
+class Torturer:
+    """Lets faults happen to runs on hosts.
+
+    Args:
+        hosts: Which.
+        folder: For everything.
+        disk: A small one.
+        env: The environment variables of the runs.
+        seed: Of the draws; the timing still varies.
+    """
+
+    def __init__(self, hosts: Hosts, folder: Path, disk: Path, env: dict[str, str], seed: int) -> None:
+        self._hosts, self._folder, self._disk, self._env = hosts, folder, disk, env
+        self._draw = random.Random(seed)
+        self._expected = launched.undisturbed(folder / "alone", RUN, env)
+        self._runs = 0
+
+    def verdict(self, fault: str) -> Verdict:
+        """Return what became of a run that a fault has hit."""
+        while True:
+            self._runs += 1
+            job = self._start(self._folder / str(self._runs), self._disk / "run" if fault == "fill" else None)
+            hit = Hit(fault, self._wait(job), time.monotonic(), job.count(DONE))
+            try:
+                if not job.over():
+                    return {"kill": self._kill, "fill": self._fill}.get(fault, self._take)(job, hit)
+            finally:
+                job.end()
+                shutil.rmtree(self._disk / "run", ignore_errors=True)
+
+    def _start(self, folder: Path, out: Path | None) -> Job:
+        return Job(self._hosts, folder, self._env, out)
+
+    def _wait(self, job: Job) -> str:
+        """Wait for the instant of a fault; return it in words."""
+        since, until, longest = self._draw.choice(
+            [("the start", "", 5.0), ("the start of ranks", BEGUN, 5.0), *[("the first generation", DONE, 10.0)] * 2]
+        )
+        begin = time.monotonic()
+        while until not in job.text() and not job.over() and not job.stuck(begin):
+            time.sleep(0.02)
+        seconds = self._draw.uniform(0, longest)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not job.over():
+            time.sleep(0.02)
+        return f"{seconds:.1f} s after {since}"
+
+    def _verdict(self, job: Job, hit: Hit, what: str, wrong: str = "", seconds: float | None = None) -> Verdict:
+        """Return the verdict, when the run has ended; if too early, but well, it is first started again by hand."""
+        by_hand = 0
+        while not wrong and not complete(job.out) and by_hand < MOST_BY_HAND:
+            by_hand += 1
+            job = self._start(job.folder, job.out)
+            wrong, later = job.see(hit)
+            seconds = later if seconds is None else seconds
+        wrong = wrong or job.ended_well(self._expected)
+        if wrong:
+            print(job.text(), flush=True)
+            job.end()
+        return Verdict(hit.fault, f"{what}, {hit.when}", seconds, by_hand, wrong=wrong)
+
+    def _kill(self, job: Job, hit: Hit) -> Verdict:
+        """Kill a process of the run."""
+        while not (found := sorted(job.victims(self._hosts), key=lambda process: process.pid)) and not job.over():
             time.sleep(0.01)
-        victim = draw.choice(found)
-        with suppress(psutil.Error):
-            name = victim.name()
-            rank = victim.environ().get("OMPI_COMM_WORLD_RANK", victim.environ().get("PMI_RANK"))
+        name = "nobody"
+        with suppress(psutil.Error, IndexError):
+            victim = self._draw.choice(found)
+            variables = victim.environ()
+            rank = variables.get("OMPI_COMM_WORLD_RANK", variables.get("PMI_RANK"))
+            name = victim.name() if rank is None else f"rank {rank}"
             victim.kill()
-            return name if rank is None else f"rank {rank}"
-        return "somebody who had just ended"
-    number = draw.randrange(2, len(hosts.names) + 1)
-    (hosts.lose if fault == "loss" else hosts.cut)(number)
-    return f"node{number}"
+        return self._verdict(job, hit, name, *job.see(hit))
 
+    def _take(self, job: Job, hit: Hit) -> Verdict:
+        """Take a host away until the run has ended; cut half of the links for a short while only."""
+        number = self._draw.randrange(2, len(self._hosts.names) + 1)
+        lost = hit.fault == "loss"
+        short = not lost and self._draw.random() < 0.5
+        take, give = (self._hosts.lose, self._hosts.boot) if lost else (self._hosts.cut, self._hosts.mend)
+        take(number)
+        if short:
+            time.sleep(self._draw.uniform(0, 10))
+            give(number)
+        found = job.see(hit)
+        if not short:
+            give(number)
+        return self._verdict(job, hit, f"node{number}{' for a while' * short}", *found)
 
-def recover(fault: str, what: str, hosts: Hosts) -> None:
-    """Make everything whole again."""
-    if what.startswith("node"):
-        number = int(what.removeprefix("node").split()[0])
-        (hosts.boot if fault == "loss" else hosts.mend)(number)
+    def _fill(self, job: Job, hit: Hit) -> Verdict:
+        """Fill the disk of the run file; make room when the run has ended, and go on."""
+        what, kept = "the disk of the run file", stored(job.out)
+        fill(self._disk / "filler")
+        wrong, _ = job.see(hit)
+        (self._disk / "filler").unlink()
+        if not wrong and not complete(job.out) and job.popen.poll() not in FULL:
+            wrong = f"exit code {job.popen.returncode} on a full disk"
+        if not wrong and stored(job.out)[: len(kept)] != kept:
+            wrong = "generations were lost"
+        return self._verdict(job, replace(hit, at=time.monotonic(), before=job.count(DONE)), what, wrong)
 
 
 def torture(args: argparse.Namespace, folder: Path) -> Iterator[Verdict]:
     """Yield a verdict for each fault."""
-    draw = random.Random(args.seed)
-    env = environment(args.mpi)
-    alone = [sys.executable, "-m", "evolve.run", *RUN, "-o", str(folder / "alone")]
-    subprocess.run(alone, env=env, check=True, capture_output=True)
-    expected = [record.digest for record in store.read(store.path_of(folder / "alone", 0)).records]
-    faults = ["kill"] * args.kills + ["loss"] * args.losses + ["cut"] * args.cuts
-    draw.shuffle(faults)
-    with Hosts(folder / "hosts", args.hosts) as hosts:
+    faults = [fault for fault, option in FAULTS.items() for _ in range(getattr(args, option))]
+    random.Random(args.seed).shuffle(faults)
+    if not faults:
+        return
+    with ExitStack() as stack:
+        disk = folder / "disk"
+        if "fill" in faults:  # mounted before there are hosts: they all see it
+            stack.enter_context(small_disk(disk))
+        hosts = stack.enter_context(Hosts(folder / "hosts", args.hosts))
         (hosts.folder / "hostfile").write_text("".join(f"{name} slots={args.slots}\n" for name in hosts.names))
-        for number, fault in enumerate(faults):
-            when = draw.uniform(0, EARLY) if draw.random() < 0.5 else draw.uniform(EARLY, LATE)
-            job = Job(hosts, folder / str(number), env)
-            time.sleep(when)
-            what = strike(fault, job, hosts, draw)
-            at = time.monotonic()
-            if fault == "cut" and draw.random() < 0.5:  # a short one
-                time.sleep(draw.uniform(0, 10))
-                recover(fault, what, hosts)
-                verdict = job.verdict(fault, f"{what} for a while", at, expected)
-            else:
-                verdict = job.verdict(fault, what, at, expected)
-                recover(fault, what, hosts)
-            if verdict.wrong:
-                print(job.log.read_text(), flush=True)
-                job.process.kill()
-            yield Verdict(fault, f"{verdict.what} after {when:.1f} s", verdict.wrong, verdict.seconds)
-            job.process.wait()
-
-
-def earlier(path: Path | None) -> list[Verdict]:
-    """Return the verdicts of a file, none where there is none."""
-    lines = path.read_text().splitlines() if path is not None and path.exists() else []
-    return [Verdict(**json.loads(line)) for line in lines]
+        torturer = Torturer(hosts, folder, disk, environment(args.mpi), args.seed)
+        for fault in faults:
+            yield torturer.verdict(fault)
 
 
 def table(verdicts: list[Verdict]) -> str:
     """Return the verdicts as a table, a row for each kind of fault."""
-    rows = ["| fault | times | wrong | until the next generation: median, worst |", "|---|---|---|---|"]
-    for fault in ("kill", "loss", "cut"):
+    rows = ["| fault | times | resumed by hand | wrong | until the next generation: median, worst |", "|" + "---|" * 5]
+    for fault in FAULTS:
         some = [verdict for verdict in verdicts if verdict.fault == fault]
         if some:
-            seconds = [verdict.seconds for verdict in some if verdict.seconds is not None]
-            times = f"{statistics.median(seconds):.1f} s, {max(seconds):.1f} s" if seconds else "none"
-            rows.append(f"| {fault} | {len(some)} | {sum(bool(v.wrong) for v in some)} | {times} |")
-    return "\n".join(rows)
+            times = spread([verdict.seconds for verdict in some])
+            by_hand, wrong = (
+                sum(map(bool, counts)) for counts in zip(*((v.by_hand, v.wrong) for v in some), strict=True)
+            )
+            rows.append(f"| {fault} | {len(some)} | {by_hand} | {wrong} | {times} |")
+    return "\n".join([*rows, launched.load(verdicts)])
 
 
 def main() -> int:
     """Torture; return 1 where anything went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, usual in (("kills", 20), ("losses", 5), ("cuts", 5), ("seed", 0), ("hosts", 3), ("slots", 2)):
+    numbers = {"kills": 20, "losses": 5, "cuts": 5, "fills": 0, "seed": 0, "hosts": 3, "slots": 2}
+    for name, usual in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--verdicts", type=Path, help="a file that verdicts are appended to, a line each")
     parser.add_argument("--mpi", choices=("openmpi", "mpich"), default="openmpi")
@@ -197,13 +270,14 @@ def main() -> int:
     if why_not():
         print(f"hosts cannot be made here: {why_not()}", file=sys.stderr)
         return 2
-    verdicts = earlier(args.verdicts)
+    if args.fills and not can_mount():
+        print("a small disk cannot be mounted here: leave out --fills", file=sys.stderr)
+        return 2
+    verdicts = launched.read_verdicts(args.verdicts, Verdict)
     with tempfile.TemporaryDirectory(prefix="evolve-torture-") as folder:
         for verdict in torture(args, Path(folder)):
             verdicts.append(verdict)
-            if args.verdicts is not None:
-                with open(args.verdicts, "a") as file:
-                    print(json.dumps(asdict(verdict)), file=file)
+            launched.append_verdict(args.verdicts, verdict)
             seconds = "—" if verdict.seconds is None else f"{verdict.seconds:.1f} s"
             print(f"{verdict.fault}: {verdict.what}: {verdict.wrong or 'right'}, {seconds}", flush=True)
     print(table(verdicts))

@@ -11,23 +11,23 @@ goes on with another seed; the table is then of all that are in it (`--kills 0` 
 """
 
 import argparse
-import json
 import os
 import random
 import signal
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from evolve import store
+sys.path.insert(0, str(Path(__file__).parent))
+
+import launched
+from launched import DONE, PATIENCE, Launched, complete, spread, stored
 
 SLEEP = ["-e", "evolve.environments.sleeping:Sleep-v0", "-p", "12", "-r", "4", "--set", "compute.check=false"]
 EXPERIMENTS = {
@@ -40,14 +40,12 @@ MOST_KILLS = 12
 """Of one run, which is then left alone: one that is hit at every start never gets anywhere."""
 EARLY, LATE = 5.0, 12.0
 """Seconds of a start: half of the kills come before the first."""
-DEADLINE = 150.0
-"""Seconds from a kill until something follows: the ranks have some 60 to come together."""
-BEGUN, DONE, LOST = " on localhost", "best fitness", "evaluated by others"
-"""What a start, a complete generation, and a worker that is done without are known by, in the log."""
+BEGUN, LOST = " on localhost", "evaluated by others"
+"""What a start, and a worker that is done without are known by, in the log."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(launched.Verdict):
     """What became of a kill.
 
     Attributes:
@@ -59,7 +57,6 @@ class Verdict:
         then: What followed.
         noticed: Seconds from the kill until that.
         resumed: Seconds from the kill to the next complete generation; None where another kill came first.
-        wrong: What was not as it should be, "" for nothing.
     """
 
     victim: str
@@ -70,17 +67,15 @@ class Verdict:
     then: str
     noticed: float
     resumed: float | None = None
-    wrong: str = ""
 
 
-class Job:
+class Job(Launched):
     """An `evolve launch` with all that it has started, which are known by a variable of their environment."""
 
-    def __init__(self, folder: Path, experiment: str, ranks: int, log: Path) -> None:
+    def __init__(self, folder: Path, experiment: str, ranks: int) -> None:
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         self.tag = f"{folder}:{time.monotonic_ns()}"
-        words = [sys.executable, "-m", "evolve", "launch", "-n", str(ranks)]
-        words += [*EXPERIMENTS[experiment], *COMMON, "-o", str(folder / "run")]
+        words = [sys.executable, "-m", "evolve", "launch", "-n", str(ranks), *EXPERIMENTS[experiment], *COMMON]
         env = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
@@ -90,13 +85,7 @@ class Job:
             "OMPI_MCA_mtl": "^ofi",
             "OMPI_MCA_btl_sm_backing_directory": str(folder / "tmp"),
         }
-        with open(log, "a") as file:
-            self.popen = subprocess.Popen(words, env=env, stdout=file, stderr=file, cwd=folder)
-        self.log = log
-
-    def count(self, words: str) -> int:
-        """Return how often the log says something."""
-        return self.log.read_text(errors="replace").count(words)
+        super().__init__(folder, words, env)
 
     def processes(self) -> dict[str, psutil.Process]:
         """Return the processes that live, by what they are."""
@@ -127,10 +116,9 @@ class Campaign:
     def digests(self, experiment: str) -> list[bytes]:
         """Return the digests of a run that nobody disturbs."""
         if experiment not in self.expected:
+            words = [*EXPERIMENTS[experiment], *COMMON]
             out = self.folder / f"undisturbed-{experiment}"
-            words = [sys.executable, "-m", "evolve.run", *EXPERIMENTS[experiment], *COMMON, "-o", str(out)]
-            subprocess.run(words, check=True, capture_output=True)
-            self.expected[experiment] = stored(out)
+            self.expected[experiment] = launched.undisturbed(out, words, {**os.environ})
         return self.expected[experiment]
 
     def torture(self, most: int) -> None:
@@ -139,9 +127,7 @@ class Campaign:
         experiment, ranks = self.draw.choice([*EXPERIMENTS]), self.draw.choice([2, 3, 3, 4])
         expected = self.digests(experiment)
         folder = self.folder / str(self.runs)
-        folder.mkdir()
-        log = folder / "log"
-        job, verdict, most, start = Job(folder, experiment, ranks, log), None, min(most, MOST_KILLS), 0.0
+        job, verdict, most, start = Job(folder, experiment, ranks), None, min(most, MOST_KILLS), 0.0
         generations = 0
         for _ in range(most):  # not counted are those that came too late
             if verdict is None or verdict.then == "ended":
@@ -150,37 +136,37 @@ class Campaign:
             if verdict is not None and verdict.then in ("done without", "went on"):
                 when = time.monotonic() - start + self.draw.uniform(0, 2)
             verdict = self._tell(verdict, job, start + when)
-            if job.popen.poll() is not None:
+            if job.over():
                 break
             verdict = self._kill(job, experiment, ranks, start)
             if verdict is None or verdict.wrong:
                 break
             self.kills += 1
-            generations, before = len(stored(folder / "run")), generations
+            generations, before = len(stored(job.out)), generations
             if generations < before:
-                verdict = Verdict(**{**asdict(verdict), "wrong": "generations were lost"})
+                verdict = replace(verdict, wrong="generations were lost")
                 break
             if verdict.then == "started again":
                 start = time.monotonic()
             if verdict.then == "ended":
-                if complete(folder / "run"):
+                if complete(job.out):
                     break
-                job = Job(folder, experiment, ranks, log)
+                job = Job(folder, experiment, ranks)
         self._finish(job, experiment, ranks, verdict, expected)
 
     def _launched(self, job: Job) -> float:
         """Return from when on the seconds of a start count: from now, or rather from when ranks are started."""
         before, seen = job.count(BEGUN), self.draw.random() < 0.3
-        while not seen and job.count(BEGUN) == before and job.popen.poll() is None:
+        while not seen and job.count(BEGUN) == before and not job.over():
             time.sleep(0.02)
         return time.monotonic()
 
     def _tell(self, verdict: Verdict | None, job: Job, until: float) -> Verdict | None:
         """Wait; tell the last verdict, with the time to the next complete generation if it came."""
         begin, before = time.monotonic(), job.count(DONE)
-        while time.monotonic() < until and job.popen.poll() is None:
+        while time.monotonic() < until and not job.over():
             if verdict is not None and verdict.resumed is None and job.count(DONE) > before:
-                verdict = Verdict(**{**asdict(verdict), "resumed": verdict.noticed + time.monotonic() - begin})
+                verdict = replace(verdict, resumed=verdict.noticed + time.monotonic() - begin)
             time.sleep(0.02)
         if verdict is not None:
             self.tell(verdict)
@@ -200,7 +186,7 @@ class Campaign:
         then, wrong = "", ""
         while not then:
             now = [job.count(words) for words in (BEGUN, LOST, DONE)]
-            if job.popen.poll() is not None:
+            if job.over():
                 then = "ended"
             elif victim != "launch" and now[0] > before[0]:
                 then = "started again"
@@ -208,14 +194,14 @@ class Campaign:
                 then = "done without"
             elif victim != "launch" and now[2] > before[2] + 1:
                 then = "went on"
-            elif time.monotonic() - at > DEADLINE:
-                then, wrong = "nothing", f"nothing followed for {DEADLINE:.0f} s"
+            elif job.stuck(at):
+                then, wrong = "nothing", f"nothing followed for {PATIENCE:.0f} s"
             else:
                 time.sleep(0.02)
         noticed = time.monotonic() - at
         if then == "ended":
-            wrong = self._left_behind(job)
-        return Verdict(victim, experiment, ranks, at - start, begun, then, noticed, None, wrong)
+            wrong = self._left_behind(job) or ("" if victim == "launch" else job.misspoken())
+        return Verdict(victim, experiment, ranks, at - start, begun, then, noticed, wrong=wrong)
 
     def _left_behind(self, job: Job) -> str:
         """Wait for all that a job has started to end; say what has not."""
@@ -228,40 +214,21 @@ class Campaign:
 
     def _finish(self, job: Job, experiment: str, ranks: int, verdict: Verdict | None, expected: list[bytes]) -> None:
         """Wait for the end of a run, start it again if need be, and check what it has come to."""
-        folder = job.log.parent
-        verdict = self._tell(verdict, job, time.monotonic() + DEADLINE)
+        verdict = self._tell(verdict, job, time.monotonic() + PATIENCE)
         wrong = ""
-        for _ in range(3):
-            with suppress(subprocess.TimeoutExpired):
-                job.popen.wait(2 * DEADLINE)
-            if job.popen.poll() is None:
+        for more in (True, True, False):
+            if not job.wait():
                 wrong = "did not end by itself"
+            if wrong or complete(job.out) or not more:
                 break
-            if complete(folder / "run"):
-                break
-            job = Job(folder, experiment, ranks, job.log)
-        wrong = wrong or self._left_behind(job)
-        text = job.log.read_text(errors="replace")
-        if not wrong and (not complete(folder / "run") or stored(folder / "run") != expected):
+            job = Job(job.folder, experiment, ranks)
+        wrong = wrong or self._left_behind(job) or job.misspoken()
+        if not wrong and (not complete(job.out) or stored(job.out) != expected):
             wrong = "another digest, or not complete"
-        if not wrong and "Traceback" in text:
-            wrong = "a traceback"
         if wrong:
-            print(f"{folder}: {wrong}\n{text}", flush=True)
+            print(f"{job.folder}: {wrong}\n{job.text()}", flush=True)
             job.popen.kill()
-        self.tell(Verdict("nobody", experiment, ranks, 0.0, True, "the end of a run", 0.0, None, wrong))
-
-
-def stored(folder: Path) -> list[bytes]:
-    """Return the digests of a run."""
-    path = store.path_of(folder, 0)
-    return [record.digest for record in store.read(path).records] if path.exists() else []
-
-
-def complete(folder: Path) -> bool:
-    """Return whether a run is complete."""
-    path = store.path_of(folder, 0)
-    return path.exists() and store.read(path).complete
+        self.tell(Verdict("nobody", experiment, ranks, 0.0, True, "the end of a run", 0.0, wrong=wrong))
 
 
 def table(verdicts: list[Verdict]) -> str:
@@ -283,11 +250,13 @@ def table(verdicts: list[Verdict]) -> str:
                 *then,
                 sum(bool(v.wrong) for v in some),
             ]
-            times = [[v.noticed for v in some], [v.resumed for v in some if v.resumed is not None]]
-            cells += [f"{statistics.median(t):.1f} s, {max(t):.1f} s" if t else "–" for t in times]
+            cells += [spread([v.noticed for v in some]), spread([v.resumed for v in some])]
             rows.append(f"| {name} | {' | '.join(map(str, cells))} |")
     runs = [verdict for verdict in verdicts if verdict.victim == "nobody"]
-    return "\n".join(rows) + f"\n{len(runs)} runs, of which {sum(bool(v.wrong) for v in runs)} ended wrongly"
+    return (
+        "\n".join(rows)
+        + f"\n{len(runs)} runs, of which {sum(bool(v.wrong) for v in runs)} ended wrongly\n{launched.load(kills)}"
+    )
 
 
 def main() -> int:
@@ -297,14 +266,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verdicts", type=Path, help="a file that verdicts are appended to, a line each")
     args = parser.parse_args()
-    lines = args.verdicts.read_text().splitlines() if args.verdicts is not None and args.verdicts.exists() else []
-    verdicts = [Verdict(**json.loads(line)) for line in lines]
+    verdicts = launched.read_verdicts(args.verdicts, Verdict)
 
     def tell(verdict: Verdict) -> None:
         verdicts.append(verdict)
-        if args.verdicts is not None:
-            with open(args.verdicts, "a") as file:
-                print(json.dumps(asdict(verdict)), file=file)
+        launched.append_verdict(args.verdicts, verdict)
         print(f"{verdict.victim} after {verdict.at:.2f} s: {verdict.then} in {verdict.noticed:.1f} s"
               f"{', WRONG: ' * bool(verdict.wrong)}{verdict.wrong}", flush=True)  # fmt: skip
 

@@ -106,6 +106,61 @@ def test_fingerprints():
     assert "2 pairs: fingerprints cost" in out
 
 
+@pytest.mark.slow
+def test_torture_by_full_disks():
+    if why_not():
+        pytest.skip(why_not())
+    words = ("--kills", 0, "--losses", 0, "--cuts", 0, "--fills", 1, "--slots", 1, "--seed", 1)
+    code, out, err = bench_process("torture_hosts", *words)
+    assert code == (2 if "cannot be mounted" in err else 0), out + err
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("launched")
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("evolve.launch: 2 ranks on here\nevolve.run: no space.", ""),
+        ("evolve: a host was lost", ""),
+        ("prterun detected\nand evolve.run: failed", "ended early without a plain sentence"),
+        ("evolve.launch: 2 ranks on here", "ended early without a plain sentence"),
+        ("", "ended early without a plain sentence"),
+        ("evolve.run: it failed\nTraceback (most recent call last):", "a traceback"),
+    ],
+)
+def test_runs_that_end_early_have_to_say_why(launched, tmp_path, said, wrong):
+    (tmp_path / "log").write_text("evolve.launch: what an earlier one has said\n")
+    run = launched.Launched(tmp_path, ["sh", "-c", f"printf '{said}'; exit 1"], {})
+    assert run.wait()
+    assert run.misspoken() == wrong
+
+
+def test_who_says_something_is_not_stuck(launched, tmp_path, monkeypatch):
+    monkeypatch.setattr(launched, "PATIENCE", 2.0)
+    talks = launched.Launched(tmp_path / "a", ["sh", "-c", "for i in 1 2 3 4 5 6; do echo; sleep 0.6; done"], {})
+    mute = launched.Launched(tmp_path / "b", ["sh", "-c", "exec sleep 60"], {})
+    assert talks.wait()
+    assert not mute.wait()
+    mute.end()
+    assert mute.over()
+
+
+def test_verdicts_go_on_in_their_file(launched, tmp_path):
+    path = tmp_path / "verdicts"
+    assert launched.read_verdicts(path, launched.Verdict) == []
+    path.write_text('{"wrong": "an old one"}\n')
+    launched.append_verdict(path, launched.Verdict(load=3.0))
+    old, new = launched.read_verdicts(path, launched.Verdict)
+    assert (old.wrong, new.wrong, new.load) == ("an old one", "", 3.0)
+    assert "median 3, worst 3" in launched.load([old, new])
+    assert launched.spread([None, 1.0, 4.0, 2.0]) == "2.0 s, 4.0 s"
+    assert launched.spread([None]) == "–"
+
+
 @pytest.mark.skipif(not emulation_available(), reason="no NVRTC, or no gcc")
 def test_gpu_on_the_emulated_device(tmp_path):
     code, out, err = bench_process("gpu", "--emulated", "--parts", 2, 3, "--json", tmp_path / "gpu.json")
