@@ -2,9 +2,11 @@
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from importlib.util import find_spec
 
@@ -139,14 +141,17 @@ def test_runs_that_end_early_have_to_say_why(launched, tmp_path, said, wrong):
     assert run.misspoken() == wrong
 
 
-def test_who_says_something_is_not_stuck(launched, tmp_path, monkeypatch):
-    monkeypatch.setattr(launched, "PATIENCE", 2.0)
-    talks = launched.Launched(tmp_path / "a", ["sh", "-c", "for i in 1 2 3 4 5 6; do echo; sleep 0.6; done"], {})
-    mute = launched.Launched(tmp_path / "b", ["sh", "-c", "exec sleep 60"], {})
-    assert talks.wait()
-    assert not mute.wait()
-    mute.end()
-    assert mute.over()
+def test_who_says_something_is_not_stuck(launched, tmp_path):
+    run = launched.Launched(tmp_path / "a", ["sh", "-c", "exec sleep 600"], {})
+    long_ago = time.monotonic() - 2 * launched.PATIENCE
+    assert not run.stuck(long_ago)
+    earlier = time.time() - 2 * launched.PATIENCE
+    os.utime(run.log, (earlier, earlier))
+    assert run.stuck(long_ago)
+    assert not run.stuck(time.monotonic())  # it has just begun
+    assert not run.over()
+    run.end()
+    assert run.over()
 
 
 def test_verdicts_go_on_in_their_file(launched, tmp_path):
