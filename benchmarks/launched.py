@@ -98,9 +98,8 @@ class Launched:
         text = self.text()
         if "Traceback" in text:
             return "a traceback"
-        return (
-            "" if complete(self.out) or _PLAIN.search(text[self._begun :]) else "ended early without a plain sentence"
-        )
+        explained = complete(self.out) or _PLAIN.search(text[self._begun :])
+        return "" if explained else "ended early without a plain sentence"
 
 
 def stored(folder: Path) -> list[bytes]:

@@ -15,7 +15,7 @@ The champion is that of the best start that has ended, while starts are under wa
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,12 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import Genomes, GenomeSource
+from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float64, Int64
+from evolve.shapes import Float64
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, Strategy, mean_fitness, take_abilities
-
-_CHOSEN = "chosen_"
+from evolve.strategies.strategy import Arrays, Results, mean_fitness
+from evolve.strategies.wrapper import Startable, Wrapper
 
 
 class StartOptions(Options):
@@ -43,97 +42,56 @@ class StartOptions(Options):
     start_generations: int = Field(100, ge=1)
 
 
-class Startable(Strategy[Any], Protocol):
-    """A strategy that can begin anew."""
-
-    def start_anew(self, generation: int) -> Any:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-
-
 @dataclass(frozen=True)
 class MultistartState:
     """The state of a strategy with several starts.
 
-    now: That of the strategy. chosen: The same where the best start ended; that of the newest before one has.
+    now: That of the strategy. best: The same where the best start ended; that of the newest before one has.
     means: [ceil(G/4)] float64, the mean fitness of the last generations.
     record: [2] float64, the best score of a start, and the number of completed generations.
     """
 
     now: Any
-    chosen: Any
+    best: Any
     means: Float64
     record: Float64
 
 
-class Multistart:
-    """An evolution strategy with several starts, see `StartOptions`; it can do what the strategy can do."""
+class Multistart(Wrapper):
+    """An evolution strategy with several starts, see `StartOptions`."""
 
     def __init__(self, strategy: Startable, options: StartOptions) -> None:
-        self._strategy = strategy
+        super().__init__(strategy, prefix="chosen_")
         self._each = options.start_generations
         self._all = options.starts * options.start_generations
-        take_abilities(self, strategy)
-        if hasattr(strategy, "sums"):
-            self.sums = self._sums
-
-    def start(self) -> MultistartState:
-        """Return the state before generation 0."""
-        return self._started(self._strategy.start())
-
-    def start_anew(self, generation: int) -> MultistartState:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(self._strategy.start_anew(generation))
 
     def _started(self, state: Any) -> MultistartState:
         return MultistartState(state, state, np.zeros(-(-self._each // 4)), np.array([-np.inf, 0.0]))
-
-    def ask(self, state: MultistartState, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates."""
-        return self._strategy.ask(state.now, generation, candidates)
 
     def tell(self, state: MultistartState, genomes: GenomeSource, results: Results) -> MultistartState:
         """Take in a generation; at the end of a start, begin the next one, or choose."""
         now = self._strategy.tell(state.now, genomes, results)
         means = np.append(state.means[1:], mean_fitness(results.fitness))
-        best, generations = float(state.record[0]), int(state.record[1]) + 1
-        chosen = now if best == -np.inf or generations > self._all else state.chosen
+        best_score, generations = float(state.record[0]), int(state.record[1]) + 1
+        best = now if best_score == -np.inf or generations > self._all else state.best
         if generations <= self._all and generations % self._each == 0:
             score = float(ordered_sum(means)) / len(means)
-            if score > best or best == -np.inf:
-                chosen, best = now, max(score, -np.finfo(np.float64).max)
-            now = chosen if generations == self._all else self._strategy.start_anew(generations)
-        return MultistartState(now, chosen, means, np.array([best, generations]))
-
-    def distribution(self, state: MultistartState) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation [W] of weights in the chosen state, of a strategy that has them."""
-        moments: tuple[Float64, Float64] = self._strategy.distribution(state.chosen)  # type: ignore[attr-defined]
-        return moments
-
-    def champion(self, state: MultistartState) -> Genomes:
-        """Return the champion of the chosen state."""
-        return self._strategy.champion(state.chosen)
+            if score > best_score or best_score == -np.inf:
+                best, best_score = now, max(score, -np.finfo(np.float64).max)
+            now = best if generations == self._all else self._strategy.start_anew(generations)
+        return MultistartState(now, best, means, np.array([best_score, generations]))
 
     def to_arrays(self, state: MultistartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays; once a start is chosen, there is one state."""
-        ours = {"start_means": state.means, "starts": state.record}
-        if state.record[1] < self._all:
-            ours |= {f"{_CHOSEN}{name}": array for name, array in self._strategy.to_arrays(state.chosen).items()}
-        return self._strategy.to_arrays(state.now) | ours
+        best = self._best_to_arrays(state.best) if state.record[1] < self._all else {}
+        return self._strategy.to_arrays(state.now) | best | {"start_means": state.means, "starts": state.record}
 
     def from_arrays(self, arrays: Arrays) -> MultistartState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         means = stored_array(arrays, "start_means", "k", np.float64, k=-(-self._each // 4))
         record = stored_array(arrays, "starts", "2", np.float64)
-        now = chosen = self._strategy.from_arrays(arrays)
-        if record[1] < self._all:
-            own = {name.removeprefix(_CHOSEN): array for name, array in arrays.items() if name.startswith(_CHOSEN)}
-            chosen = self._strategy.from_arrays(own)
-        return MultistartState(now, chosen, means, record)
-
-    def _sums(self, state: MultistartState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return some columns of what the strategy adds up."""
-        sums: Float64 = self._strategy.sums(state.now, generation, fitness, columns)  # type: ignore[attr-defined]
-        return sums
+        now = self._strategy.from_arrays(arrays)
+        return MultistartState(now, self._best_from_arrays(arrays) if record[1] < self._all else now, means, record)
 
 
 def with_starts(strategy: Any, options: Options) -> Any:

@@ -25,14 +25,13 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import Genomes, GenomeSource
+from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float64, Int64
-from evolve.strategies.multistart import Startable, StartOptions, validate_starts
+from evolve.shapes import Float64
+from evolve.strategies.multistart import StartOptions, validate_starts
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, mean_fitness, take_abilities
-
-_BEST = "best_"
+from evolve.strategies.strategy import Arrays, Results, mean_fitness
+from evolve.strategies.wrapper import Startable, Wrapper
 
 
 class RestartOptions(StartOptions):
@@ -62,32 +61,17 @@ class RestartState:
     record: Float64
 
 
-class Restarting:
-    """An evolution strategy that restarts, see `RestartOptions`; it can do what the strategy can do."""
+class Restarting(Wrapper):
+    """An evolution strategy that restarts, see `RestartOptions`."""
 
     def __init__(self, strategy: Startable, options: RestartOptions) -> None:
-        self._strategy = strategy
+        super().__init__(strategy, prefix="best_")
         self._after = options.restart_after
         self._none = np.full(-(-self._after // 4), np.nan)
         self._anew = options.restart_from == "anew"
-        take_abilities(self, strategy)
-        if hasattr(strategy, "sums"):
-            self.sums = self._sums
-
-    def start(self) -> RestartState:
-        """Return the state before generation 0."""
-        return self._started(self._strategy.start())
-
-    def start_anew(self, generation: int) -> RestartState:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(self._strategy.start_anew(generation))
 
     def _started(self, state: Any) -> RestartState:
         return RestartState(state, state, self._none, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]))
-
-    def ask(self, state: RestartState, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates."""
-        return self._strategy.ask(state.now, generation, candidates)
 
     def tell(self, state: RestartState, genomes: GenomeSource, results: Results) -> RestartState:
         """Take in a generation; after a stall, restart."""
@@ -109,31 +93,16 @@ class Restarting:
             restarts += 1
         return RestartState(now, best, means, np.array([best_score, since_restart, stalled, restarts, generations]))
 
-    def distribution(self, state: RestartState) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation [W] of weights in the best state so far, of a strategy that has them."""
-        moments: tuple[Float64, Float64] = self._strategy.distribution(state.best)  # type: ignore[attr-defined]
-        return moments
-
-    def champion(self, state: RestartState) -> Genomes:
-        """Return the champion of the best state so far."""
-        return self._strategy.champion(state.best)
-
     def to_arrays(self, state: RestartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        best = {f"{_BEST}{name}": array for name, array in self._strategy.to_arrays(state.best).items()}
-        return self._strategy.to_arrays(state.now) | best | {"restart_means": state.means, "restarts": state.record}
+        ours = {"restart_means": state.means, "restarts": state.record}
+        return self._strategy.to_arrays(state.now) | self._best_to_arrays(state.best) | ours
 
     def from_arrays(self, arrays: Arrays) -> RestartState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        best = {name.removeprefix(_BEST): array for name, array in arrays.items() if name.startswith(_BEST)}
         means = stored_array(arrays, "restart_means", "k", np.float64, k=len(self._none))
         record = stored_array(arrays, "restarts", "5", np.float64)
-        return RestartState(self._strategy.from_arrays(arrays), self._strategy.from_arrays(best), means, record)
-
-    def _sums(self, state: RestartState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return some columns of what the strategy adds up."""
-        sums: Float64 = self._strategy.sums(state.now, generation, fitness, columns)  # type: ignore[attr-defined]
-        return sums
+        return RestartState(self._strategy.from_arrays(arrays), self._best_from_arrays(arrays), means, record)
 
 
 def with_restarts(strategy: Any, options: Options) -> Any:

@@ -131,13 +131,6 @@ class Newest(Generic[State, Value]):
         return newest[2]
 
 
-def take_abilities(wrapper: object, strategy: object) -> None:
-    """Give a strategy around another one the attributes by which that one says what it can do."""
-    for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
-        if hasattr(strategy, name):
-            setattr(wrapper, name, getattr(strategy, name))
-
-
 def everyone(population: int, candidates: Int64 | None) -> Int64:
     """Return candidates [n], which are all of a population by default."""
     return np.arange(population) if candidates is None else candidates

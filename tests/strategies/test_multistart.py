@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resuming import run_in_parts
 
-from evolve import networks, store, strategies
+from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
@@ -54,7 +55,7 @@ def test_the_best_start_goes_on_from_where_it_ended(name):
     second = inner.tell(states[3].now, strategy.ask(states[3], 3), Results(np.arange(P) - (P - 1) / 2 + 3.0))
     assert same(inner, states[6].now, second)
     assert not same(inner, states[7].now, second)  # it has gone on
-    assert same(inner, states[7].chosen, states[7].now)
+    assert same(inner, states[7].best, states[7].now)
 
 
 def test_the_champion_is_that_of_the_best_start_that_has_ended():
@@ -77,7 +78,7 @@ def test_the_first_of_the_best_is_chosen_by_its_last_generations(data, starts, e
     wanted = [sum(scores[(n + 1) * each - k : (n + 1) * each]) / k for n in range(starts)]
     assert states[-1].record[0] == pytest.approx(max(wanted))
     best = int(np.argmax(wanted))
-    ends = [states[each * (n + 1)].chosen for n in range(starts)]
+    ends = [states[each * (n + 1)].best for n in range(starts)]
     assert all(same(made(), ends[n], ends[best]) for n in range(best, starts))
 
 
@@ -89,8 +90,8 @@ def test_a_start_without_a_finite_fitness_is_chosen_only_if_all_are(fitness):
     assert np.isfinite(state.record[0])
     better = strategy.tell(state, strategy.ask(state, 1), Results(np.arange(P) - 1e9))
     worse = strategy.tell(state, strategy.ask(state, 1), Results(np.full(P, fitness)))
-    assert not same(made(), better.chosen, state.chosen)
-    assert same(made(), worse.chosen, state.chosen)
+    assert not same(made(), better.best, state.best)
+    assert same(made(), worse.best, state.best)
 
 
 @pytest.mark.parametrize("name", ES)
@@ -109,18 +110,5 @@ def test_rounds_of_pruning_that_end_before_the_starts_are_refused():
 
 @pytest.mark.parametrize("name", ["openai-es", "sep-cma-es"])
 def test_a_run_with_several_starts_resumes_and_verifies(call, tmp_path, name):
-    words = ("-e", "Pendulum-v1", "--engine", "exact", "-p", 6, "-r", 1, "-d", 3, "-s", 4, "--strategy", name)
-    more = ("strategy.starts=3", "strategy.start_generations=2", "held_out_episodes=2")
-    words += tuple(word for setting in more for word in ("--set", setting))
-    for done in (
-        call("run", *words, "-g", 8, "-o", "whole"),
-        call("run", *words, "-g", 3, "-o", "parts"),
-        call("run", *words, "-g", 7, "-o", "parts", "--resume"),
-        call("run", *words, "-g", 8, "-o", "parts", "--resume"),
-    ):
-        assert done.code == 0, done.err
-    whole, parts = (store.read(store.path_of(tmp_path / at, 4)) for at in ("whole", "parts"))
-    assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
-    assert whole.held_out.returns.tolist() == parts.held_out.returns.tolist()
-    done = call("verify", parts.path, "--full")
-    assert done.code == 0, done.out + done.err
+    settings = ("strategy.starts=3", "strategy.start_generations=2")
+    assert run_in_parts(call, tmp_path, name, settings, stops=(3, 7, 8)).checkpoint["starts"][1] == 8

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resuming import run_in_parts
 
-from evolve import networks, store, strategies
+from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
@@ -127,18 +128,5 @@ def test_to_say_from_where_but_not_when_is_refused(name):
 
 @pytest.mark.parametrize("name", ["openai-es", "sep-cma-es"])
 def test_a_run_with_restarts_resumes_and_verifies(call, tmp_path, name):
-    words = ("-e", "Pendulum-v1", "--engine", "exact", "-p", 6, "-r", 1, "-d", 3, "-s", 4, "--strategy", name)
-    more = ("strategy.restart_after=1", "strategy.restart_from=anew", "held_out_episodes=2")
-    words += tuple(word for setting in more for word in ("--set", setting))
-    for done in (
-        call("run", *words, "-g", 8, "-o", "whole"),
-        call("run", *words, "-g", 5, "-o", "parts"),
-        call("run", *words, "-g", 8, "-o", "parts", "--resume"),
-    ):
-        assert done.code == 0, done.err
-    whole, parts = (store.read(store.path_of(tmp_path / at, 4)) for at in ("whole", "parts"))
-    assert whole.checkpoint["restarts"][3] > 1
-    assert [r.digest for r in whole.records] == [r.digest for r in parts.records]
-    assert whole.held_out.returns.tolist() == parts.held_out.returns.tolist()
-    done = call("verify", parts.path, "--full")
-    assert done.code == 0, done.out + done.err
+    settings = ("strategy.restart_after=1", "strategy.restart_from=anew")
+    assert run_in_parts(call, tmp_path, name, settings, stops=(5, 8)).checkpoint["restarts"][3] > 1

@@ -1,0 +1,90 @@
+"""What strategies share that are built around another one, and keep the best of its states beside the newest."""
+
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from evolve.genome import Genomes
+from evolve.shapes import Float64, Int64
+from evolve.strategies.strategy import Arrays, Strategy
+
+
+class Startable(Strategy[Any], Protocol):
+    """A strategy that can begin anew."""
+
+    def start_anew(self, generation: int) -> Any:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+
+
+class WrapperState(Protocol):
+    """The state of a wrapper. now: the newest of the strategy's. best: the one whose champion is the wrapper's."""
+
+    @property
+    def now(self) -> Any:
+        """Of which candidates are asked."""
+
+    @property
+    def best(self) -> Any:
+        """Of which the champion is."""
+
+
+class Wrapper:
+    """A strategy around another one, which can do what that one can do.
+
+    A subclass says in `_started` which state a search begins with, and writes `tell`, `to_arrays` and `from_arrays`.
+
+    Args:
+        strategy: The other one.
+        prefix: Of the names of arrays of its best state.
+    """
+
+    def __init__(self, strategy: Startable, prefix: str) -> None:
+        self._strategy = strategy
+        self._prefix = prefix
+        take_abilities(self, strategy)
+        if hasattr(strategy, "sums"):
+            self.sums = self._sums
+
+    def start(self) -> Any:
+        """Return the state before generation 0."""
+        return self._started(self._strategy.start())
+
+    def start_anew(self, generation: int) -> Any:
+        """Return a state like that of `start`, with the initial weights of a generation's key."""
+        return self._started(self._strategy.start_anew(generation))
+
+    def ask(self, state: WrapperState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates."""
+        return self._strategy.ask(state.now, generation, candidates)
+
+    def distribution(self, state: WrapperState) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation [W] of weights in the best state so far, of a strategy that has them."""
+        moments: tuple[Float64, Float64] = self._strategy.distribution(state.best)  # type: ignore[attr-defined]
+        return moments
+
+    def champion(self, state: WrapperState) -> Genomes:
+        """Return the champion of the best state so far."""
+        return self._strategy.champion(state.best)
+
+    def _started(self, state: Any) -> WrapperState:
+        """Return the state of a search that begins with a state of the strategy."""
+        raise NotImplementedError
+
+    def _best_to_arrays(self, best: Any) -> dict[str, NDArray[Any]]:
+        return {f"{self._prefix}{name}": array for name, array in self._strategy.to_arrays(best).items()}
+
+    def _best_from_arrays(self, arrays: Arrays) -> Any:
+        mine = {name: array for name, array in arrays.items() if name.startswith(self._prefix)}
+        return self._strategy.from_arrays({name.removeprefix(self._prefix): array for name, array in mine.items()})
+
+    def _sums(self, state: WrapperState, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return some columns of what the strategy adds up."""
+        sums: Float64 = self._strategy.sums(state.now, generation, fitness, columns)  # type: ignore[attr-defined]
+        return sums
+
+
+def take_abilities(wrapper: object, strategy: object) -> None:
+    """Give a strategy around another one the attributes by which that one says what it can do."""
+    for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
+        if hasattr(strategy, name):
+            setattr(wrapper, name, getattr(strategy, name))
