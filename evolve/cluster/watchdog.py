@@ -111,8 +111,9 @@ class Watchdog:
             signal.signal(signal.SIGTSTP, self._suspend)
 
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
-        """Stop this process until SIGCONT, and begin to count anew: the traceback would come before anything else."""
+        """Stop this process until SIGCONT, and begin to count anew: alarm and traceback would come before all else."""
         faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)  # it counts on meanwhile, and may have rung once
         os.kill(os.getpid(), signal.SIGSTOP)
         signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
         self._warned = False
