@@ -24,7 +24,15 @@ from evolve.errors import pluralize
 _LOOK_EVERY = 1.0
 _LATER = 3.0  # seconds, so that those speak first who know most
 _MPIRUN = ("prterun", "mpirun", "orterun")
-_PATIENCE = 10  # seconds until a launcher is killed that has been asked to end the job
+_PATIENCE, _LONG_PATIENCE = 10, 60  # seconds until a launcher is killed that has been asked to end the job
+_END_LAUNCHER = f"""
+for _ in $(seq "$2"); do
+    sleep 1
+    read -r name < "/proc/$1/comm" || exit
+    case $name in {"|".join(_MPIRUN)}) ;; *) exit ;; esac
+done
+kill -9 "$1" $(cat /proc/$1/task/*/children)
+"""
 _NAMED = 5  # missing ranks, in a sentence
 _LAST = 9  # of the ranks that speak one after another where the launcher says nothing
 
@@ -40,14 +48,17 @@ def initialize(MPI: Any) -> None:
     atexit.register(lambda: MPI.Is_finalized() or MPI.Finalize())
 
 
-def end_launcher_later() -> None:
-    """Have the launcher that started this process killed if it is still there in a while: it waits for lost hosts."""
+def end_launcher_later(waits: bool = True) -> None:
+    """Have the launcher that started this process killed, with its ranks here, if it is still there in a while.
+
+    waits: Whether it is known to wait for a lost host. Else it has longer: Open MPI's ends by itself, but once did not.
+    """
+    patience = _PATIENCE if waits else _LONG_PATIENCE
     parent = os.getppid()
     with suppress(OSError):
         if Path(f"/proc/{parent}/comm").read_text().strip() in _MPIRUN:
-            waits = f"sleep {_PATIENCE}; read name < /proc/{parent}/comm && case $name in {'|'.join(_MPIRUN)})"
             subprocess.Popen(
-                ["sh", "-c", f"{waits} kill -9 {parent};; esac"],
+                ["sh", "-c", _END_LAUNCHER, "sh", str(parent), str(patience)],
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

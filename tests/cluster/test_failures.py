@@ -162,7 +162,7 @@ def test_rank_0_says_what_it_tries_alone(command):
     assert "in _crash" in shown(done)
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich", "ulfm"])
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow), "ulfm"])
 def test_a_worker_stuck_in_native_code_is_given_up(command, tmp_path, mpi):
     """Its episodes go to others; the one that hangs again, alone, is to blame. All others are evaluated."""
     stuck = {"max_episode_seconds": 0.1, "on_failure": "'worst'"}

@@ -2,9 +2,13 @@
 
 import ctypes
 import re
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
+from conftest import LONG
 
 from evolve.cluster import limits, starting, transport
 from evolve.cluster.process_table import LaunchedRank, launched_ranks
@@ -151,3 +155,20 @@ def test_a_launcher_that_does_not_tell_mpi_of_the_ranks_is_refused(monkeypatch, 
     mpi = SimpleNamespace(COMM_WORLD=alone, Get_library_version=lambda: "Some MPI v1, package")
     with pytest.raises(InputError, match=rf"^{launcher}: expected .* Some MPI v1.*{cure}"):
         transport._check_ranks(mpi, 3)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
+    """As Open MPI's did once, after an abort."""
+    soon = "s._PATIENCE = s._LONG_PATIENCE = 1"
+    code = f"from evolve.cluster import starting as s; {soon}; s.end_launcher_later({waits})"
+    launcher = tmp_path / "mpirun"
+    launcher.write_text(f"#!/bin/sh\nsleep 3600 &\n{sys.executable} -c '{code}'\nwait\n")
+    launcher.chmod(0o755)
+    done = subprocess.run([launcher], capture_output=True, timeout=LONG, check=False)  # until its rank has gone, too
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_is_no_launcher_is_left_alone(monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", None)
+    starting.end_launcher_later()

@@ -117,7 +117,7 @@ def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, call, tmp_pat
     same(tmp_path, uninterrupted)
 
 
-@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_killed_outright_after_any_generation(start, call, command, tmp_path, brake, uninterrupted, ranks):
     for generations in (1, 4):
         process = start("run", *RUN, "--resume", ranks=ranks)
