@@ -37,7 +37,8 @@ _TAG = 1
 _LOST_EVERY = 0.2  # seconds between questions after the dead
 _MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-3, 5e-2
-_SHARE_ASLEEP = 0.1  # of the wait so far: the message is then noticed at most a tenth later than it came
+_SHORTEST_PER_RANK = 2.5e-4  # for each other rank, up to the above: few ranks wait for one another more
+_SHARE_ASLEEP = 0.03  # of the wait so far: a message is noticed later than it came by at most that
 
 
 class Transport:
@@ -67,6 +68,7 @@ class Transport:
         self._host_watch: HostWatch | None = None
         self._coordinator_watch: CoordinatorWatch | None = None
         self._quiet_since = self._woke = time.monotonic()
+        self._shortest_sleep = min(_SHORTEST_PER_RANK * (self.size - 1), _SHORTEST_SLEEP)
         self.bytes_moved = 0
 
     @property
@@ -190,7 +192,7 @@ class Transport:
         now = time.monotonic()
         if now - self._woke > _LONGEST_SLEEP:
             self._quiet_since = now
-        time.sleep(min(max(_SHARE_ASLEEP * (now - self._quiet_since), _SHORTEST_SLEEP), _LONGEST_SLEEP))
+        time.sleep(min(max(_SHARE_ASLEEP * (now - self._quiet_since), self._shortest_sleep), _LONGEST_SLEEP))
         self._woke = time.monotonic()
 
     def flush(self, patience: float) -> bool:
@@ -210,9 +212,8 @@ class Transport:
 
     def abort(self, exit_code: int) -> None:
         """End every rank of the job at once."""
-        if self.silent or 0 in self.gone:
-            end_launcher_later()
         if self._comm is not None:
+            end_launcher_later(waits=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
 
     def _drop_sent(self) -> None:

@@ -1,0 +1,47 @@
+"""What a rank does while no message is there: it sleeps, for the longer the longer it has waited."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from evolve.cluster import transport
+from evolve.cluster.transport import Transport
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """A function that has rank 0 of so many wait for so many seconds; it returns how long it slept each time."""
+
+    def wait(size, seconds):
+        now, sleeps = [100.0], []
+
+        def sleep(duration):
+            sleeps.append(duration)
+            now[0] += duration
+
+        monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+        waiting = Transport(SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: size))
+        while now[0] < 100.0 + seconds:
+            waiting.backoff()
+        return sleeps
+
+    return wait
+
+
+def test_few_ranks_notice_messages_sooner_than_many(slept):
+    first = [slept(size, 1.0)[0] for size in (2, 3, 9, 64, 1024)]
+    assert first == sorted(first)
+    assert 0 < first[0] < first[1] < first[2] == first[-1]
+
+
+@pytest.mark.parametrize("size", [2, 64])
+def test_who_waits_for_long_looks_seldom(slept, size):
+    sleeps = slept(size, 10.0)
+    assert sleeps == sorted(sleeps)
+    assert sleeps[-1] == transport._LONGEST_SLEEP
+    assert len(sleeps) < 400
+
+
+def test_a_message_that_comes_late_is_noticed_soon_after(slept):
+    for seconds in (0.1, 0.5, 1.0):
+        assert slept(3, seconds)[-1] <= 0.05 * seconds
