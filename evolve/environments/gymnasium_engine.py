@@ -76,25 +76,23 @@ class GymnasiumEngine:
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] with outputs [k, A]; writes observations [B, O]; returns rewards, and which ended, [k]."""
-        rewards = np.empty(len(slots))
-        ended = np.empty(len(slots), np.bool_)
-        step = self._step_slot
         actions = separate(self._actions, self._decode(outputs))
-        for row, (slot, action) in enumerate(zip(slots.tolist(), actions, strict=True)):
-            rewards[row], ended[row] = step(slot, action, observations[slot])
-        return rewards, ended
-
-    def _step_slot(self, slot: int, action: Any, row: Float32) -> tuple[float, bool]:
-        """Do the same for one slot, which sees `row` [O]."""
-        try:
-            observation, raw_reward, terminated, truncated, _ = self._step[slot](action)
-            self._encode(observation, row)
-            reward = float(raw_reward)
-            self._elapsed[slot] = elapsed = self._elapsed[slot] + 1
-            return reward, bool(terminated or truncated) or elapsed >= self._limit
-        except FAILURES as error:
-            self._note_fault(slot, error)
-            return math.nan, True
+        steps, encode, elapsed, limit = self._step, self._encode, self._elapsed, self._limit
+        rewards: list[float] = []
+        ended: list[bool] = []
+        for slot, action in zip(slots.tolist(), actions, strict=True):  # one loop: a call each would be felt
+            try:
+                observation, raw_reward, terminated, truncated, _ = steps[slot](action)
+                encode(observation, observations[slot])
+                reward = float(raw_reward)
+                elapsed[slot] += 1
+                over = bool(terminated or truncated) or elapsed[slot] >= limit
+            except FAILURES as error:
+                self._note_fault(slot, error)
+                reward, over = math.nan, True
+            rewards.append(reward)
+            ended.append(over)
+        return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in an object of its own; a used one has begun another episode, if objects are reused."""
