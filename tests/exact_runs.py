@@ -16,6 +16,7 @@ SHORT = ("-p", 10, "-r", 2, "-g", 2, "-d", 4, "-s", 17, "--set", "env.max_episod
          "--set", "held_out_episodes=0", "--set", "compute.check=false")  # fmt: skip
 NORMALIZED = ("--set", "normalize_observations=true")
 PLASTIC = ("--set", "network.plasticity=0.2", "--set", "network.neuromodulated=true")
+GROWING = ("-g", 4, "--set", "least_population=4", "--set", "num_interactions=150", "--set", "episode_cap=1.1")
 SETS = {
     "dag": (CLASSICAL[::2], ("-a", "dag")),
     "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
@@ -25,6 +26,7 @@ SETS = {
     "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
     "pgpe": (["Pendulum-v1"], ("-a", "mlp", "--strategy", "pgpe")),
     "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
+    "growing": (["CartPole-v1"], ("-a", "mlp", "--strategy", "pgpe", *GROWING)),
     "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", "--strategy", "umda")),
 }
 
