@@ -31,6 +31,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pages import markdown
 from ppo_parts.episodes import Actions, held_out_seeds, play
 from ppo_parts.libraries import missing
 from ppo_parts.records import is_there, machine, versions, write
@@ -139,8 +140,7 @@ def show(folder: Path) -> None:
         raise SystemExit(f"{folder}: expected JSON files of finished runs, got none. Run benchmarks/peers.py first.")
     head = ["peer", "steps per second, 1 and 2 workers", "seconds to the aim", "steps to the aim", "lines"]
     head += [f"same again, {workers}" for workers in _WORKERS] + ["same with 1 and 2"]
-    lines = [head, ["---"] * len(head), *(row(name, runs) for name, runs in found.items())]
-    print("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    print(markdown(head, (row(name, runs) for name, runs in found.items())))
     every = [run for runs in found.values() for run in runs]
     loads = [run["machine"]["load"] for run in every]
     used = sorted({f"{name} {number}" for run in every for name, number in run["versions"].items()})

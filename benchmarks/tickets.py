@@ -22,8 +22,7 @@ import evolve
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from lifetime_parts.report import write
-from lifetime_parts.tables import markdown
+from pages import fill, markdown
 
 from evolve.analysis.figures.line_labels import LineLabel, label_lines
 from evolve.analysis.figures.style import COLOURS, alternating_dashes, new_figure, save, styled
@@ -186,7 +185,7 @@ def main() -> None:
         for section, text in tables.items():
             print(f"\n{text}")
             if options.report:
-                write(PAGE, section, text)
+                fill(PAGE, section, text)
     if options.report:
         save(draw({TASKS[name]: found for name, found in results.items()}), FIGURE)
 

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from pages import fill, markdown
+
 from evolve import store
 from evolve.analysis.statistics import interval, rank_test
 from evolve.cli.run import load
@@ -91,8 +95,7 @@ def of(config: Config, runs: Runs) -> list[StoredRun]:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown; nothing for no rows."""
-    lines = [list(head), ["---"] * len(head), *rows] if rows else []
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown(head, rows) if rows else ""
 
 
 def held_out(run: StoredRun) -> float:
@@ -264,12 +267,7 @@ def write(section: str, text: str, names: Sequence[str] = ()) -> None:
     if not text:
         print(f"{section}: no whole run was found, so its table stays as it is", file=sys.stderr)
         return
-    begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
-    before = PAGE.read_text()
-    earlier = before.partition(begin)[2].partition(end)[0]
-    text = merged(text, names, earlier) if names else text
-    after = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", before, flags=re.S)
-    PAGE.write_text(after)
+    fill(PAGE, section, lambda earlier: merged(text, names, earlier) if names else text)
 
 
 def main() -> None:

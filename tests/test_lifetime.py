@@ -16,7 +16,8 @@ from evolve.training import final_champion
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from lifetime_parts import bounds, presets, report, runs, tables
+import pages
+from lifetime_parts import bounds, presets, runs, tables
 from lifetime_parts.lives import Lives, by_trial, play
 from lifetime_parts.measures import Measured, measure
 from resumable import run_all
@@ -223,7 +224,7 @@ def test_the_best_strategy_is_chosen(tmp_path, monkeypatch):
 def test_a_table_takes_its_place(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- cues -->\nold\n<!-- end of cues -->\n<!-- cues seeds -->\n<!-- end of cues seeds -->\n")
-    report.write(page, "cues", "new")
+    pages.fill(page, "cues", "new")
     assert page.read_text().startswith("a\n<!-- cues -->\nnew\n<!-- end of cues -->\n<!-- cues seeds -->\n<!--")
 
 

@@ -1,10 +1,10 @@
 """What is made of the runs: the tables of docs/learning.md, between their marks, and its figures."""
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from pages import fill, markdown
 
 from evolve.analysis.figures.style import save
 from lifetime_parts import bounds, tables
@@ -34,12 +34,12 @@ def report(out: Path, seeds: Sequence[int], say: Say, page: Path = PAGE, figures
     results = {name: found for name, found in results.items() if "hebbian-dag" in found}
     values = {"cues": bounds.cues(), "reversal": bounds.reversal(), "bandit": bounds.bandit(lives=40_000)}
     values["tmaze"] = values["reversal"]
-    write(page, "bounds", _bounds_table(values))
+    fill(page, "bounds", _bounds_table(values))
     for name, found in results.items():
-        write(page, name, tables.reached(TASKS[name], found))
-        write(page, f"{name} seeds", tables.all_seeds(found))
-    write(page, "presets", tables.presets(results))
-    write(page, "digests", tables.digests(results))
+        fill(page, name, tables.reached(TASKS[name], found))
+        fill(page, f"{name} seeds", tables.all_seeds(found))
+    fill(page, "presets", tables.presets(results))
+    fill(page, "digests", tables.digests(results))
     figures.mkdir(parents=True, exist_ok=True)
     if results:
         index = bounds.play_bandit(bounds.index_learner())
@@ -48,13 +48,13 @@ def report(out: Path, seeds: Sequence[int], say: Say, page: Path = PAGE, figures
         save(draw_seeds(results, lines), figures / "seeds.svg")
     learnt = sweep_results(out)
     if learnt:
-        write(page, "sweep", tables.swept(learnt))
+        fill(page, "sweep", tables.swept(learnt))
         save(draw_sweep(learnt), figures / "sweep.svg")
     else:
         say("sweep: not all of its runs are complete, so its table stays as it is")
     long = _long_results(out)
     if long:
-        write(page, "long", tables.reached(TASKS["cues"], long))
+        fill(page, "long", tables.reached(TASKS["cues"], long))
 
 
 def _results(name: str, out: Path, seeds: Sequence[int]) -> dict[str, list[tables.Measured]]:
@@ -98,11 +98,4 @@ def sweep_results(out: Path) -> dict[str, dict[tuple[int, int], float]]:
 def _bounds_table(values: dict[str, dict[str, bounds.Value]]) -> str:
     names = list(dict.fromkeys(name for each in values.values() for name in each))
     rows = [[task, *(str(each[name]) if name in each else "" for name in names)] for task, each in values.items()]
-    return tables.markdown(["task", *names], rows)
-
-
-def write(page: Path, section: str, text: str) -> None:
-    """Put a table in its place on the page, between two marks, where it has one."""
-    begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
-    before = page.read_text()
-    page.write_text(re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", before, flags=re.S))
+    return markdown(["task", *names], rows)

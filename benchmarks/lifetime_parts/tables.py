@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from pages import markdown
 from resumable import in_words
 
 from evolve.analysis.statistics import holm, rank_test
@@ -13,12 +14,6 @@ Results = Mapping[str, Sequence[Measured]]
 """Of each network of a task, the runs, measured, by seed."""
 Sweep = Mapping[str, Mapping[tuple[int, int], float]]
 """Of each network, by cues and presentations, the share of what can be learnt that was learnt."""
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table."""
-    lines = [list(head), ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def reached(task: Task, results: Results) -> str:

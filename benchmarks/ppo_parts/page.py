@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import markdown
 
 from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
 from ppo_parts.records import METHODS, read
@@ -38,8 +39,7 @@ def show(folder: Path) -> None:
 def table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
     """Return the table, with what it was measured on below it."""
     keys = [(task, method) for task in TASKS for method in METHODS if (task, method) in found]
-    lines = [list(_HEAD), ["---"] * len(_HEAD), *(row(*key, found[key]) for key in keys)]
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *notes(found)])
+    return "\n".join([markdown(_HEAD, (row(*key, found[key]) for key in keys)), "", *notes(found)])
 
 
 def row(task: str, method: str, records: Records) -> list[str]:
