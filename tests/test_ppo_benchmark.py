@@ -3,13 +3,15 @@
 import json
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import ROOT
 
 import evolve
-from evolve.config import EnvOptions
+from evolve.config import Config, EnvOptions
 from evolve.numerics import native
 
 HAS_PPO = all(find_spec(name) for name in ("torch", "stable_baselines3", "sb3_contrib"))
@@ -93,6 +95,26 @@ def test_the_page_names_what_is_run(parts):
         experiment = task.experiment.relative_to(ROOT)
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` | `{experiment}` |")]
         assert [cell.strip() for cell in line.split("|")][4:6] == [f"{task.ppo.steps:,}", f"{task.aim:,g}"]
+
+
+@pytest.mark.parametrize(("most", "expected"), [(None, [10, 60, 100]), (80, [10, 60, 80]), (900, [10, 60, 100])])
+def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, most, expected):
+    from ppo_parts import evolution, tasks
+
+    asked = []
+    config = Config(early_stop={"steps": 100})
+
+    def segment(_task, _seed, _folder, _cores, steps, _episodes):
+        asked.append(steps)
+        held_out = SimpleNamespace(mean=1.0, returns=[1.0])
+        experiment = SimpleNamespace(in_evaluation=lambda: SimpleNamespace(config=config))
+        table = {"steps": [steps], "seconds": [1.0]}
+        return SimpleNamespace(table=lambda: table, held_out=held_out, config=config, experiment=experiment, digest="")
+
+    monkeypatch.setattr(evolution, "configuration", lambda _: config)
+    monkeypatch.setattr(evolution, "_segment", segment)
+    curve = evolution.evolve_task(tasks.TASKS["cheetah"], 1, Path(), 1, [10, 60, 300, 900], most, 4).curve
+    assert asked == [point.steps for point in curve] == expected
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")

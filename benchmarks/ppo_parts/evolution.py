@@ -32,12 +32,14 @@ def evolve_task(
         folder: Where its run file is; a run that is there goes on.
         cores: How many workers play episodes; with 1 there is one process in all.
         points: The environment steps after which champions are judged.
-        most: The steps to end with; None for those of the experiment.
+        most: The steps to end with, if the experiment does not end earlier; None for the experiment's end.
         episodes: Held-out ones.
     """
     curve: list[Point] = []
     spent = 0.0
-    for steps in [*(point for point in points if most is None or point < most), most]:
+    ends = [steps for steps in (most, configuration(task).early_stop.steps) if steps is not None]
+    end = min(ends, default=None)
+    for steps in [*(point for point in points if end is None or point < end), end]:
         if curve and steps is not None and steps <= curve[-1].steps:
             continue  # in the same generation
         before = _children()
