@@ -1,7 +1,8 @@
 """Write the tables of docs/results.md from the run files below a folder: python experiments/results.py [DIR]
 
 A run belongs to an experiment if it is a whole run of it: the same configuration, the same seed, as many generations.
-An experiment without a run is named on stderr, and keeps the rows that it has; a table without any stays as it is.
+What came of each seed is kept in results.json, so that seeds can be run one at a time. An experiment of which nothing
+is there is named on stderr, and keeps the rows that it has; a table without any stays as it is.
 """
 
 import argparse
@@ -9,15 +10,17 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from pages import fill, markdown
+from seeds import SeedResult, result_of, update
 
 from evolve import store
 from evolve.analysis.statistics import interval, rank_test
@@ -44,9 +47,9 @@ class Aim:
     mean: float
     connections: int | None = None
 
-    def reached(self, run: StoredRun) -> bool:
+    def reached(self, result: SeedResult) -> bool:
         """Whether a run's final champion is there."""
-        return held_out(run) >= self.mean and (self.connections is None or connections(run) <= self.connections)
+        return result.mean >= self.mean and (self.connections is None or result.connections <= self.connections)
 
     def __str__(self) -> str:
         """The aim as it stands in the table."""
@@ -60,6 +63,8 @@ AIMS = {
     "cues": Aim(0.93), "reversal": Aim(0.93), "tmaze": Aim(0.93), "bandit": Aim(68.1),
 }  # fmt: skip
 Runs = Sequence[tuple[StoredRun, Config]]
+Found = Mapping[str, Sequence[SeedResult]]
+"""Of each experiment what came of its seeds."""
 
 
 def find(folder: Path) -> list[tuple[StoredRun, Config]]:
@@ -98,23 +103,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return markdown(head, rows) if rows else ""
 
 
-def held_out(run: StoredRun) -> float:
-    """Return the champion's mean return on held-out episodes."""
-    assert run.held_out is not None
-    return float(np.nanmean(run.held_out.returns))
-
-
-def connections(run: StoredRun) -> int:
-    """Return how many connections the final champion has."""
-    assert run.held_out is not None
-    return int(np.count_nonzero(run.held_out.mask))
-
-
-def taken(run: StoredRun) -> int:
-    """Return the environment steps of all generations."""
-    return sum(record.steps for record in run.records)
-
-
 def clock(seconds: float) -> str:
     """Return a duration in words."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
@@ -141,41 +129,39 @@ def describe(section: Table, others: Sequence[Table]) -> str:
     return f"{section['name']} ({words})" if words else str(section["name"])
 
 
-def results(paths: Sequence[Path], runs: Runs) -> str:
+def results(paths: Sequence[Path], found: Found) -> str:
     """Return the table of the results of experiments, over all of their seeds."""
     rows = []
     for path in paths:
         (config,), question = load([str(path)])[0], path.read_text().splitlines()[0].removeprefix("# ")
-        found = of(config, runs)
-        if not found:
+        seeds = found.get(path.stem)
+        if not seeds:
             print(f"{path.name}: no whole run of it was found", file=sys.stderr)
             continue
-        means = [held_out(run) for run in found]
         aim = AIMS.get(path.stem)
-        mask = found[0].held_out.mask if found[0].held_out is not None else np.empty(0)
         rows.append([
             f"`{path.stem}`: {question}",
             f"{config.network.name}, {config.strategy.name}",
-            each(means, lambda mean: f"**{figure(mean)}**"),
-            figure(min(means)),
-            f"{sum(map(aim.reached, found))} of {len(found)}: {aim}" if aim else f"{len(found)} seeds",
-            f"{each([connections(run) for run in found], lambda count: f'{count:,.0f}')} of {mask.size:,}",
-            each([taken(run) / 1e6 for run in found], lambda millions: f"{millions:.1f} M"),
-            each([sum(r.seconds for r in run.records) for run in found], clock),
+            each([seed.mean for seed in seeds], lambda mean: f"**{figure(mean)}**"),
+            figure(min(seed.mean for seed in seeds)),
+            f"{sum(map(aim.reached, seeds))} of {len(seeds)}: {aim}" if aim else f"{len(seeds)} seeds",
+            f"{each([seed.connections for seed in seeds], lambda count: f'{count:,.0f}')} of {seeds[0].possible:,}",
+            each([seed.steps / 1e6 for seed in seeds], lambda millions: f"{millions:.1f} M"),
+            each([seed.seconds for seed in seeds], clock),
         ])  # fmt: skip
     return table(
         ["question", "network, strategy", "held-out mean", "worst", "aim reached", "connections", "steps", "time"], rows
     )
 
 
-def digests(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of final digests: who runs the experiment again gets the same."""
+def every_seed(paths: Sequence[Path], found: Found) -> str:
+    """Return the table of all seeds, with their digests: who runs the experiment again gets the same."""
     rows = [
-        [path.stem, str(run.header.seed), str(run.num_generations), f"`{run.records[-1].digest.decode()}`"]
+        [path.stem, str(seed.seed), figure(seed.mean), str(seed.generations), f"`{seed.digest}`"]
         for path in paths
-        for run in of(load([str(path)])[0][0], runs)
+        for seed in found.get(path.stem, ())
     ]
-    return table(["experiment", "seed", "generations", "digest of the last generation"], rows)
+    return table(["experiment", "seed", "held-out mean", "generations", "digest of the last generation"], rows)
 
 
 def swept(path: Path, runs: Runs) -> str:
@@ -187,7 +173,7 @@ def swept(path: Path, runs: Runs) -> str:
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
     for config in points:
         row = describe(config.network.table(), networks), describe(config.strategy.table(), strategies)
-        cells.setdefault(row, {})[config.env.id] = [held_out(run) for run in of(config, runs)]
+        cells.setdefault(row, {})[config.env.id] = [result_of(run).mean for run in of(config, runs)]
     found = any(map(any, (means.values() for means in cells.values())))
     rows = [[*row, *(cell(means.get(task, [])) for task in tasks)] for row, means in cells.items() if found]
     return table(["network", "strategy", *tasks], rows)
@@ -234,7 +220,8 @@ def compared(paths: Sequence[Path], runs: Runs) -> str:
         found = of(load([str(path)])[0][0], runs)
         if not found:
             continue
-        means, steps = np.array([held_out(run) for run in found]), float(np.mean([taken(run) for run in found]))
+        of_seeds = [result_of(run) for run in found]
+        means, steps = np.array([seed.mean for seed in of_seeds]), float(np.mean([seed.steps for seed in of_seeds]))
         first = first or (means, steps)
         p = f"{rank_test(means, first[0]):.2f}" if means is not first[0] else ""
         each = ", ".join(f"{mean:.0f}" for mean in means)
@@ -281,13 +268,15 @@ def main() -> None:
     runs = find(options.folder)
     single = [HERE / f"{name}.toml" for name in SINGLE]
     lifetime = [HERE / f"{name}.toml" for name in LIFETIME]
-    write("results", results([*single, *lifetime], runs), [*SINGLE, *LIFETIME])
+    every = [*single, *lifetime]
+    found = {path.stem: update(path, of(load([str(path)])[0][0], runs)) for path in every}
+    write("results", results(every, found), [*SINGLE, *LIFETIME])
     write("strategies", swept(HERE / "strategies.toml", runs))
     write("pruning", swept(HERE / "pruning.toml", runs))
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
     if options.robustness:
         write("robustness", robustness([HERE / f"{name}.toml" for name in ("walker-es", "walker-plastic")], runs))
-    write("digests", digests([*single, *lifetime], runs), [*SINGLE, *LIFETIME])
+    write("seeds", every_seed(every, found), [*SINGLE, *LIFETIME])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The tables of docs/results.md: written from run files by one command, and only from whole runs."""
 
 import importlib.util
+import json
 import re
 import shutil
 import sys
@@ -59,10 +60,33 @@ def place(tmp_path_factory):
     return place
 
 
-def test_results_are_those_of_whole_runs(results, place, capfd):
+def known(results, place, *names):
+    """Return what came of some experiments, by their run files."""
     runs = results.find(place / "runs")
+    configs = {name: load([str(place / f"{name}.toml")])[0][0] for name in names}
+    return {name: list(map(results.result_of, results.of(config, runs))) for name, config in configs.items()}
+
+
+def test_what_came_of_seeds_is_kept_until_the_settings_change(results, place, tmp_path):
+    runs = results.of(load([str(place / "one.toml")])[0][0], results.find(place / "runs"))
+    experiment, file = tmp_path / "one.toml", tmp_path / "results.json"
+    experiment.write_text(SMALL.format(name="one", more=""))
+    one, other = map(results.result_of, runs)
+    assert results.update(experiment, runs[1:], file) == [other]
+    assert results.update(experiment, runs[:1], file) == [one, other]
+    experiment.write_text(SMALL.format(name="another", more="").replace("[1, 2]", "[1, 2, 3]"))
+    assert results.update(experiment, [], file) == [one, other]
+    text = file.read_text()
+    assert text.count("\n      {") == 2
+    experiment.write_text(SMALL.format(name="one", more="connection_cost = 1.0"))
+    assert results.update(experiment, [], file) == []
+    assert json.loads(file.read_text()) == {}
+
+
+def test_results_are_those_of_whole_runs(results, place, capfd):
+    found = known(results, place, "one", "two", "three")
     assert "seed-1.h5" in capfd.readouterr().err
-    table = results.results([place / f"{name}.toml" for name in ("one", "two", "three")], runs)
+    table = results.results([place / f"{name}.toml" for name in ("one", "two", "three")], found)
     assert "three.toml: no whole run" in capfd.readouterr().err
     head, _, one, two = table.splitlines()
     assert head.split(" | ")[2:6] == ["held-out mean", "worst", "aim reached", "connections"]
@@ -72,17 +96,17 @@ def test_results_are_those_of_whole_runs(results, place, capfd):
     left = [np.count_nonzero(run.held_out.mask) for run in ours]
     assert f"{left[0]}, {left[1]} of {ours[0].held_out.mask.size}" in one
     assert "Does two hold its pole?" in two
-    digests = results.digests([place / "one.toml"], runs)
-    assert re.findall(r"`(\w+)`", digests) == [run.records[-1].digest.decode() for run in ours]
+    seeds = results.every_seed([place / "one.toml"], found)
+    assert re.findall(r"`(\w+)`", seeds) == [run.records[-1].digest.decode() for run in ours]
+    assert [line.split(" | ")[2] for line in seeds.splitlines()[2:]] == [f"{mean:.1f}" for mean in means]
 
 
 def test_an_aim_is_counted_over_all_seeds(results, place, monkeypatch):
-    runs = results.find(place / "runs")
-    ours = [run for run, _ in runs if run.path.parent.name == "one"]
-    best, worst = max(map(results.held_out, ours)), min(map(results.held_out, ours))
+    found = known(results, place, "one")
+    best, worst = max(seed.mean for seed in found["one"]), min(seed.mean for seed in found["one"])
     for aim, count in ((results.Aim(worst), 2), (results.Aim(best + 1), 0), (results.Aim(worst, connections=0), 0)):
         monkeypatch.setattr(results, "AIMS", {"one": aim})
-        assert f"| {count} of 2: {aim} |" in results.results([place / "one.toml"], runs)
+        assert f"| {count} of 2: {aim} |" in results.results([place / "one.toml"], found)
 
 
 def test_many_seeds_are_shown_by_their_quartiles(results):
@@ -152,7 +176,7 @@ def test_champions_are_evaluated_elsewhere(results, place):
 
 def test_every_table_of_the_page_has_its_place(results):
     page = results.PAGE.read_text()
-    for section in ("results", "strategies", "pruning", "racing", "robustness", "digests"):
+    for section in ("results", "strategies", "pruning", "racing", "robustness", "seeds"):
         assert page.count(f"<!-- {section} -->") == page.count(f"<!-- end of {section} -->") == 1
 
 

@@ -21,8 +21,8 @@ NEVER_DRAWN = {"cues", "reversal", "tmaze", "bandit"}  # so there is no film of 
 def published():
     """Return the published digests of first seeds, by experiment."""
     text = (ROOT / "docs" / "results.md").read_text()
-    table = text[text.index("<!-- digests -->") : text.index("<!-- end of digests -->")]
-    rows = re.findall(r"^\| ([\w-]+) \| \d+ \| \d+ \| `(\w{64})` \|$", table, re.M)
+    table = text[text.index("<!-- seeds -->") : text.index("<!-- end of seeds -->")]
+    rows = re.findall(r"^\| ([\w-]+) \| \d+ \| [-\d.]* \| \d+ \| `(\w{64})` \|$", table, re.M)
     return dict(reversed(rows))  # of several seeds the first
 
 

@@ -1,0 +1,85 @@
+"""What came of each seed of the experiments: `experiments/results.json`, which outlives the run files."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolve.config import read_file
+from evolve.store import StoredRun
+
+SEEDS = Path(__file__).parent / "results.json"
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What came of an experiment with one seed.
+
+    Attributes:
+        seed: That of the run.
+        mean: The mean return of its final champion on held-out episodes.
+        connections: How many this champion has, of those that are `possible`.
+        possible: The weights of the network.
+        generations: How many it had.
+        steps: The environment steps of all generations.
+        seconds: What they took.
+        digest: Of the last one.
+    """
+
+    seed: int
+    mean: float
+    connections: int
+    possible: int
+    generations: int
+    steps: int
+    seconds: float
+    digest: str
+
+
+def result_of(run: StoredRun) -> SeedResult:
+    """Return what came of a run that has played its held-out episodes."""
+    assert run.held_out is not None
+    mask, records = run.held_out.mask, run.records
+    return SeedResult(
+        seed=int(run.header.seed),
+        mean=round(float(np.nanmean(run.held_out.returns)), 4),
+        connections=int(np.count_nonzero(mask)),
+        possible=mask.size,
+        generations=len(records),
+        steps=int(sum(record.steps for record in records)),
+        seconds=round(float(sum(record.seconds for record in records)), 1),
+        digest=records[-1].digest.decode(),
+    )
+
+
+def update(experiment: Path, runs: Sequence[StoredRun], file: Path = SEEDS) -> list[SeedResult]:
+    """Add what came of an experiment's runs to the file; return what is known, by seed.
+
+    What came of other settings than those that the experiment has now is forgotten.
+    """
+    known = json.loads(file.read_text()) if file.exists() else {}
+    settings = {name: value for name, value in read_file(experiment).items() if name != "seeds"}
+    before = known.get(experiment.stem, {})
+    same = before.get("settings") == settings
+    results = {each["seed"]: SeedResult(**each) for each in before["results"]} if same else {}
+    results |= {run.header.seed: result_of(run) for run in runs}
+    found = [results[seed] for seed in sorted(results)]
+    if found:
+        known[experiment.stem] = {"settings": settings, "results": list(map(asdict, found))}
+    else:
+        known.pop(experiment.stem, None)
+    file.write_text(_written(known))
+    return found
+
+
+def _written(known: dict[str, Any]) -> str:
+    """Return the text of the file, with a line for each seed."""
+    parts = []
+    for name, found in sorted(known.items()):
+        lines = ",\n".join(f"      {json.dumps(each)}" for each in found["results"])
+        settings = json.dumps(found["settings"])
+        parts.append(f'  {json.dumps(name)}: {{\n    "settings": {settings},\n    "results": [\n{lines}\n    ]\n  }}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
