@@ -221,6 +221,14 @@ def test_the_best_strategy_is_chosen(tmp_path, monkeypatch):
     assert runs.choose(task, ["elman"], tmp_path)["elman"]["strategy"]["name"] == "openai-es"
 
 
+def test_what_was_chosen_by_hand_is_not_tuned(tmp_path):
+    bandit = presets.TASKS["bandit"]
+    assert bandit.by_hand == ("hebbian-dag",)
+    assert runs.tuning(bandit, "hebbian-dag") == []
+    assert runs.choose(bandit, ["hebbian-dag"], tmp_path) == {}
+    assert len(runs.tuning(bandit, "elman")) == len(runs.tuning(presets.TASKS["cues"], "elman"))
+
+
 def test_a_table_takes_its_place(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- cues -->\nold\n<!-- end of cues -->\n<!-- cues seeds -->\n<!-- end of cues seeds -->\n")

@@ -23,8 +23,8 @@ class Task:
         aim: The held-out mean.
         unit: What a return is measured in.
         tuning_generations: How long tuning runs are.
-        tuning_seeds: Presets are chosen by these, and judged by those of the experiment. Without any there is no
-            tuning: what was chosen by a first look stays.
+        tuning_seeds: Presets are chosen by these, and judged by those of the experiment.
+        by_hand: Networks that are not tuned: what was chosen by a first look stays.
         tuned_as: The task whose tuning chooses its presets, if it is another one.
     """
 
@@ -33,6 +33,7 @@ class Task:
     unit: str
     tuning_generations: int = 0
     tuning_seeds: tuple[int, ...] = ()
+    by_hand: tuple[str, ...] = ()
     tuned_as: str | None = None
 
     @property
@@ -52,7 +53,7 @@ TASKS = {
         Task("cues", 0.93, "share of right answers", 50, (101, 102)),
         Task("reversal", 0.93, "reward of a trial", tuned_as="cues"),
         Task("tmaze", 0.93, "reward of a trial", 50, (101, 102)),
-        Task("bandit", 68.1, "hits in 100 pulls"),
+        Task("bandit", 68.1, "hits in 100 pulls", 150, (101, 102), by_hand=("hebbian-dag",)),
     )
 }
 

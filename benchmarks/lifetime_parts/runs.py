@@ -39,7 +39,9 @@ class Job(resumable.Job):
 
 
 def tuning(task: Task, network: str) -> list[Job]:
-    """Return the runs that choose the settings of a network: as many for each."""
+    """Return the runs that choose the settings of a network: as many for each that is tuned."""
+    if network in task.by_hand:
+        return []
     return [
         Job(settings_of(task, *pair, task.tuning_generations), seed,
             f"tune/{task.name}/{label(pair[0])}/{label(pair[1])}", "tune", task)
@@ -84,7 +86,7 @@ def long_controls() -> dict[str, list[Job]]:
 def choose(task: Task, networks: Sequence[str], out: Path) -> dict[str, dict[str, Settings]]:
     """Return what tuning has found best for networks of a task: by the mean over its seeds of 1,000 lives."""
     best = {}
-    for network in networks:
+    for network in (name for name in networks if tuning(task, name)):
         scores: dict[str, list[float]] = {}
         settings = {}
         for job in tuning(task, network):
