@@ -10,6 +10,7 @@ from evolve.analysis.champion import Champion
 from evolve.analysis.figures import network_of
 from evolve.analysis.network_observer import NetworkObserver
 from evolve.analysis.video import Film, Label, Subject, film_episodes
+from evolve.analysis.video.camera import Camera
 from evolve.analysis.video.network_panel import NEGATIVE, POSITIVE, NetworkPanel
 from evolve.environments import Recorder
 from evolve.errors import RunError
@@ -49,6 +50,25 @@ def test_a_film_may_be_cut(record, tmp_path):
     (results,) = film_episodes([subject], tmp_path / "clip.mp4", seconds=0.1)
     assert float(results.returns[0]) == subject.chosen.logged  # played to its end all the same
     assert len(pictures_of(tmp_path / "clip.mp4")) == TITLE + 6 + END
+
+
+def test_a_film_that_was_cut_ends_with_the_cut_and_keeps_no_observations(record, tmp_path, monkeypatch):
+    """A GIF at 50 steps a second shows every second one, so the cut may come between two pictures."""
+    subject = subject_of(record("BipedalWalker-v3", "--set", "env.max_episode_steps=30"))
+    shot, kept = [], []
+    shoot, look = Camera._shoot, Camera.__call__
+
+    def called(camera, *at):
+        look(camera, *at)
+        kept.append(len(camera._recorder.running[0].observations))
+
+    monkeypatch.setattr(Camera, "_shoot", lambda camera, step, *rest: (shot.append(step), shoot(camera, step, *rest)))
+    monkeypatch.setattr(Camera, "__call__", called)
+    film_episodes([subject], tmp_path / "clip.gif", seconds=0.1)
+    assert shot
+    assert max(shot) <= 5
+    assert set(kept) == {0}
+    assert len(kept) > 20
 
 
 def lit(picture):

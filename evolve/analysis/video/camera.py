@@ -19,12 +19,13 @@ from evolve.environments import Engine, Recorder
 from evolve.errors import pluralize
 from evolve.networks import Activity
 from evolve.rollouts import EpisodeResults
+from evolve.shapes import Float32
 from evolve.store import Stored
 from evolve.training import Experiment
 from evolve.verification import EachStep, Episode, make_engine, play
 
 _TITLE = 1.0  # seconds for which a title is shown
-_END = 0.5  # and the last picture
+_END = 0.5  # seconds for which the last picture stays
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class Camera:
         recorder: The engine, which draws frames and keeps observations.
         subject: What is filmed.
         network: Its network, if that is shown.
-        every: Of so many steps one is filmed.
-        seconds: After so many the film has ended, at its natural speed.
+        every: Of so many pictures one is filmed.
+        seconds: After so many of the film the episode is cut.
         check: Called at each step, too; may raise to give the film up.
         title: The page that comes first: what is played, and how it ends.
     """
@@ -103,19 +104,21 @@ class Camera:
         """Film a step."""
         if self._check is not None:
             self._check(step, return_so_far)
+        newest = self._newest_observation()
         if step > self._last:
+            self._skipped = None  # the picture of the cut is the last one
             return
-        activity = self._look()
+        activity = None if self._observer is None else self._observer.see(newest)
         self._skipped = (step, return_so_far, activity) if step % self._every else None
         if self._skipped is None:
             self._shoot(step, return_so_far, activity)
 
-    def _look(self) -> Activity | None:
-        """Return what the network does at the newest observation."""
+    def _newest_observation(self) -> Float32:
+        """Return it, and forget all: images would fill the memory."""
         seen = self._recorder.running[0].observations
         newest = seen[-1]
-        seen.clear()  # of images they would fill the memory
-        return None if self._observer is None else self._observer.see(newest)
+        seen.clear()
+        return newest
 
     def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
         frame = self._recorder.frame(0)
@@ -147,7 +150,7 @@ def film_episodes(
         path: Of the film.
         width: How wide it may be, in pixels.
         at_most: Seconds that an episode may take, about; of a longer one only every k-th step is shown.
-        seconds: Seconds after which an episode is cut, at its natural speed.
+        seconds: Seconds of the film after which an episode is cut.
         check: Called at each step; may raise to give the film up.
 
     Raises:
