@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import gymnasium
@@ -96,18 +96,17 @@ class GymnasiumEngine:
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in an object of its own; a used one has begun another episode, if objects are reused."""
-        env = self._make()
         actions = separate(self._actions, self._decode(outputs))
-        if used and self.reuses:
-            env.reset(seed=seed + 1)
-            env.step(actions[0])
-        yield {"observation": env.reset(seed=seed)[0]}
-        for action in actions:
-            said = dict(zip(("observation", "reward", "terminated", "truncated"), env.step(action), strict=False))
-            yield said
-            if said["terminated"] or said["truncated"]:
-                break
-        env.close()
+        with closing(self._make()) as env:
+            if used and self.reuses:
+                env.reset(seed=seed + 1)
+                env.step(actions[0])
+            yield {"observation": env.reset(seed=seed)[0]}
+            for action in actions:
+                said = dict(zip(("observation", "reward", "terminated", "truncated"), env.step(action), strict=False))
+                yield said
+                if said["terminated"] or said["truncated"]:
+                    break
 
     def encode(self, observation: Any) -> Float32:
         """Return [O]: one observation, as networks see it."""

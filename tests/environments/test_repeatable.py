@@ -1,0 +1,60 @@
+"""Whether an environment repeats itself is tried in a short time, but never without a step."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from evolve.environments import repeatable
+from evolve.errors import InputError
+
+
+class SlowToBegin:
+    """An engine whose environments take longer to begin than the trial may take; they differ from the first step on."""
+
+    id = "Slow-v0"
+    action_size = 1
+    reuses = False
+
+    def __init__(self):
+        self.begun = []
+        self.ended = 0
+
+    def trial(self, _seed, outputs, _used):
+        number = len(self.begun)
+        self.begun.append(number)
+        time.sleep(0.02)
+        try:
+            yield {"observation": 0.0}
+            for _ in outputs:
+                yield {"observation": float(number)}
+        finally:
+            self.ended += 1
+
+
+def test_time_to_begin_does_not_count(monkeypatch):
+    monkeypatch.setattr(repeatable, "_PAIR_SECONDS", 0.01)
+    engine = SlowToBegin()
+    with pytest.raises(InputError, match=r"observation \(0.0 against 1.0\) of step 1"):
+        repeatable.check(engine)
+
+
+def test_environments_are_closed_where_time_is_over(monkeypatch):
+    from evolve.config import EnvOptions
+    from evolve.environments.gymnasium_engine import GymnasiumEngine
+
+    monkeypatch.setattr(repeatable, "_PAIR_SECONDS", -1.0)
+    engine = GymnasiumEngine(EnvOptions(id="CartPole-v1"), 1)
+    made = []
+
+    def make(makes=engine._make):
+        env = makes()
+        made.append(SimpleNamespace(closed=False))
+        close, mark = env.close, made[-1]
+        env.close = lambda: (setattr(mark, "closed", True), close())
+        return env
+
+    engine._make = make
+    repeatable.check(engine)
+    assert made
+    assert all(each.closed for each in made)
