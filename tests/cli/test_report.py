@@ -19,7 +19,7 @@ from evolve.analysis.comparison import held_out_interval
 from evolve.analysis.figures import connections_of
 from evolve.analysis.groups import read_groups
 from evolve.analysis.html.report_pictures import reported_champion
-from evolve.analysis.html.report_tables import champion_table
+from evolve.analysis.html.report_tables import champion_table, training_table
 from evolve.analysis.run_summary import Clip, RunSummary, VerificationSummary
 from evolve.training import reload
 
@@ -167,6 +167,16 @@ def test_experiments_and_seeds_are_told_apart(made, runs):
     assert "Comparison: held-out champion's mean return" in page.text
     left_out = f"Left out, since not evaluated on held-out episodes: {runs / 'b' / 'seed-1.h5'}."
     assert left_out in page.text
+
+
+def test_each_run_is_as_far_as_its_own_generations_say(runs):
+    """Runs that differ in their number of generations are seeds of one experiment."""
+    (run,), _ = read_groups([runs / "a" / "seed-1.h5"])
+    longer = replace(run, header=replace(run.header, config=run.header.config.replace(
+        f"\ngenerations = {run.num_generations}\n", "\ngenerations = 9\n")))  # fmt: skip
+    rows = training_table(["x", "y"], [run, longer]).rows
+    n = run.num_generations
+    assert [row[1] for row in rows] == [f"{n} of {n}, complete", f"{n} of 9, stopped early"]
 
 
 def test_the_connections_counted_are_those_of_the_held_out_champion(runs):

@@ -62,7 +62,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         empty=[str(path) for path in empty],
         tables=[
             report_tables.experiments_table(groups),
-            report_tables.training_table(names, runs, [group_of[run.path].config.generations for run in runs]),
+            report_tables.training_table(names, runs),
             report_tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
             report_tables.digest_table(names, runs),
         ],

@@ -16,6 +16,7 @@ from evolve.analysis.statistics import mean, median
 from evolve.errors import sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
+from evolve.training import load_config
 
 TableColumn = tuple[str, str]
 """The name of a column and its kind, by which the style sheet sets it; the kind may be empty."""
@@ -72,10 +73,11 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     return ReportTable("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
 
 
-def training_table(names: Sequence[str], runs: Sequence[StoredRun], generations: Sequence[int]) -> ReportTable:
-    """Return how far each run is, of so many generations, and what it took."""
+def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
+    """Return how far each run is, of its generations, and what it took."""
     rows = []
-    for name, run, wanted in zip(names, runs, generations, strict=True):
+    for name, run in zip(names, runs, strict=True):
+        wanted = load_config(run.header.config, str(run.path)).generations  # seeds of a group may have other numbers
         early = run.num_generations < wanted
         state = ("stopped early" if early else "complete") if run.complete else "not complete"
         rows.append((
