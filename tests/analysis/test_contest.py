@@ -203,6 +203,10 @@ def test_unequal_work_is_not_compared(tmp_path):
     second = signed(tmp_path / "b.json", other)
     with pytest.raises(InputError, match=r"different work \(swing, generations 4 to 5\)"):
         contest.rank([first, second])
+    swing["marks"] = [*contents({1: [40, 41, 42]})["rows"][0]["legs"]["swing"]["marks"][:-1], "?"]
+    first_of_last = 2 * (len(swing["marks"]) - 1)
+    with pytest.raises(InputError, match=rf"\(swing, generation {first_of_last} or later\)"):
+        contest.rank([first, signed(tmp_path / "c.json", other)])
     medium = contents({1: [40, 41, 42]}, size="medium")
     medium["rows"][0]["known"] = {}
     with pytest.raises(InputError, match="expected size small"):

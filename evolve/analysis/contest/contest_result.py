@@ -41,7 +41,7 @@ class Repeat(StoredPart):
 
     seconds: of one pass of all legs, in the mean.
     passes: how many there were.
-    legs: the same for each leg.
+    legs: the seconds of each leg in one pass, in the mean.
     playing: how many cores' time those that play were at work, in the mean.
     machine_busy: how many cores of rank 0's host were busy, whoever with, in the mean.
     stolen: how many of these cores' time the host of this virtual machine took for others.
@@ -178,6 +178,8 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
             if place is None:
                 return f"{leg}, after its last mark"
             first, last = place * one.every, (place + 1) * one.every - 1
+            if place + 1 == len(one.marks):  # which stands for as many generations as are left
+                return f"{leg}, generation {first} or later"
             return f"{leg}, generation {first}" if first == last else f"{leg}, generations {first} to {last}"
     return ""
 

@@ -7,6 +7,7 @@ import numpy as np
 from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.figures.network_layout import Places, curves_of, places_of, points_on
 from evolve.analysis.video.libraries import font, library
+from evolve.errors import pluralize
 from evolve.networks import Activity
 from evolve.shapes import Float32, Float64
 
@@ -92,7 +93,7 @@ class NetworkPanel:
             for neuron, place in row.items() if named else ():
                 x, y = self._at(np.array(place)) / _FINE
                 texts.append(((x + aside, y), names[neuron], _TEXT, self._names, anchor))
-        said = f"{len(drawn.left):,} connections"
+        said = pluralize(len(drawn.left), "connection")
         if len(self._shown) < len(drawn.left):
             said = f"the strongest {len(self._shown):,} of {said}"
         below = self._size[1] - 0.95 * self._text
