@@ -178,9 +178,10 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
             if place is None:
                 return f"{leg}, after its last mark"
             first, last = place * one.every, (place + 1) * one.every - 1
-            if place + 1 == len(one.marks):  # which stands for as many generations as are left
-                return f"{leg}, generation {first} or later"
-            return f"{leg}, generation {first}" if first == last else f"{leg}, generations {first} to {last}"
+            if first == last:
+                return f"{leg}, generation {first}"
+            is_last = place + 1 == len(one.marks)  # which stands for as many as are left
+            return f"{leg}, generation {first} or later" if is_last else f"{leg}, generations {first} to {last}"
     return ""
 
 
