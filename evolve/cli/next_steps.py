@@ -19,7 +19,9 @@ def command_line(command: str, *words: str | Path) -> str:
     ours = Path(sys.executable).with_name("evolve")
     found = shutil.which("evolve")
     by_name = found is not None and Path(found) == ours
-    begin = ["evolve", command] if by_name else ["python", "-m", f"evolve.{command}"]
+    is_module = importlib.util.find_spec(f"evolve.{command}") is not None
+    module = [f"evolve.{command}"] if is_module else ["evolve", command]
+    begin = ["evolve", command] if by_name else ["python", "-m", *module]
     return sanitize(shlex.join([*begin, *map(str, words)]), 4000)
 
 

@@ -50,7 +50,8 @@ class Parser(argparse.ArgumentParser):
                 raise InputError(found[1], expected, found[2] or "none")
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         known = [option for action in self._actions for option in action.option_strings]
-        cure = nearest(unknown[1], known, cutoff=0.6) if unknown else f"See python -m {self.prog} --help."
+        see = f"See python -m {self.prog.replace('.', ' ')} --help."
+        cure = nearest(unknown[1], known, cutoff=0.6) if unknown else see
         came = message.removeprefix("unrecognized arguments: ")
         raise InputError("command line", "arguments that it knows", came, cure)
 

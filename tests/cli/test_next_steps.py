@@ -44,6 +44,7 @@ def test_the_command_is_named_as_the_shell_finds_it(monkeypatch, tmp_path):
     assert command_line("verify", "a b.h5") == "evolve verify 'a b.h5'"
     monkeypatch.setenv("PATH", "/nowhere")
     assert command_line("verify", "a.h5") == "python -m evolve.verify a.h5"
+    assert command_line("launch", "a.toml") == "python -m evolve launch a.toml"  # which is no module
 
 
 def test_how_to_resume():
