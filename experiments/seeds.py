@@ -45,7 +45,7 @@ def result_of(run: StoredRun) -> SeedResult:
     mask, records = run.held_out.mask, run.records
     return SeedResult(
         seed=int(run.header.seed),
-        mean=round(float(np.nanmean(run.held_out.returns)), 4),
+        mean=float(np.nanmean(run.held_out.returns)),
         connections=int(np.count_nonzero(mask)),
         possible=mask.size,
         generations=len(records),

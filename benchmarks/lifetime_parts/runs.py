@@ -86,7 +86,9 @@ def long_controls() -> dict[str, list[Job]]:
 def choose(task: Task, networks: Sequence[str], out: Path) -> dict[str, dict[str, Settings]]:
     """Return what tuning has found best for networks of a task: by the mean over its seeds of 1,000 lives."""
     best = {}
-    for network in (name for name in networks if tuning(task, name)):
+    for network in networks:
+        if network in task.by_hand:
+            continue
         scores: dict[str, list[float]] = {}
         settings = {}
         for job in tuning(task, network):
