@@ -59,6 +59,8 @@ class Config(Options):
     connection_cost: what is subtracted from the mean return of a candidate with all connections; one with fewer loses
     its share of that.
     episode_cap: if set, no episode lasts longer than this times the mean length of those of the last generation.
+    early_max_episode_steps: if set, no episode of the first `early_generations` generations lasts longer.
+    early_generations: how many generations these are.
     held_out_episodes: how many episodes that training never met the champion plays at the end.
     evaluation_max_episode_steps: the limit of steps of validation and held-out episodes, where it is not that of `env`.
     """
@@ -73,6 +75,8 @@ class Config(Options):
     normalize_observations: bool = False
     connection_cost: float = Field(0.0, ge=0, le=1e9)
     episode_cap: Annotated[float, Field(gt=1, le=1e6)] | None = None
+    early_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    early_generations: int = Field(100, ge=1)
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
     evaluation_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     early_stop: EarlyStopOptions = EarlyStopOptions()

@@ -5,7 +5,7 @@
 """
 
 from evolve.training.champion_evaluation import evaluate_champion, held_out
-from evolve.training.episode_cap import in_generation, limit_of
+from evolve.training.episode_limits import in_generation, limit_of
 from evolve.training.experiment import (
     Experiment,
     is_portable,

@@ -167,6 +167,7 @@ def validate_new_run(experiment: Experiment) -> None:
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
     _check_growth(experiment)
+    _check_early_limit(config)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
@@ -190,6 +191,14 @@ def _check_growth(experiment: Experiment) -> None:
     if not getattr(strategy, "grows", False) or traces != "none":
         expected = "openai-es or pgpe, without pruning by traces, where the population grows"
         raise InputError("strategy.name", expected, config.strategy.name)
+
+
+def _check_early_limit(config: Config) -> None:
+    """Raise InputError for a limit of steps in the first generations that would not make episodes shorter."""
+    early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
+    if early is not None and usual is not None and early >= usual:
+        expected = f"fewer steps than an episode may have later, {usual:,}"
+        raise InputError("early_max_episode_steps", expected, f"{early:,}")
 
 
 def is_portable(config: Config) -> bool:

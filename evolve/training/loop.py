@@ -16,7 +16,7 @@ from evolve.shapes import Float32, Float64
 from evolve.store import Record
 from evolve.strategies import ranking
 from evolve.training.champion_evaluation import held_out, validation_returns
-from evolve.training.episode_cap import after
+from evolve.training.episode_limits import after
 from evolve.training.experiment import Experiment
 from evolve.training.fitness import connection_costs, evaluate_population, mean_return
 from evolve.training.run_log import RunLog, restore, restore_moments
@@ -63,7 +63,7 @@ class _Run:
         normalizer = self._normalizer()
         genomes = self.shared.ask(generation)
         results = evaluate_population(
-            self.experiment if config.episode_cap is None else after(self.experiment, self.log.last),
+            after(self.experiment, generation, self.log.last),
             self.coordinator,
             self.log.header.seed,
             generation,

@@ -15,6 +15,7 @@ from evolve.rollouts.device_play import DevicePlay
 from evolve.rollouts.feeds import Play
 from evolve.rollouts.inference import make_inference
 from evolve.rollouts.play import NativePlay
+from evolve.training.episode_limits import limits_change
 from evolve.training.experiment import Experiment, load_config
 
 _FEED = 4
@@ -54,8 +55,10 @@ def check_device_memory(experiment: Experiment) -> None:
 
 def _plays_alike(experiment: Experiment) -> bool:
     """Return whether training and evaluation have one rollout, or two at a time."""
-    changing = experiment.config.episode_cap is not None  # from one generation to the next
-    return not changing and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
+    return (
+        not limits_change(experiment.config)
+        and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
+    )
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:

@@ -58,6 +58,9 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     if longest is None or longest_evaluated is None:
         return RunSize(training + evaluation, None)
     steps = training * longest
+    if config.early_max_episode_steps is not None:
+        early = max(0, min(config.early_generations, config.generations) - completed)
+        steps -= early * per_generation * max(0, longest - config.early_max_episode_steps)
     if stop.steps is not None:  # the generation in which they are taken is completed
         steps = min(steps, stop.steps + per_generation * longest)
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)

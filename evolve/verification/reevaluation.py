@@ -1,6 +1,8 @@
 """One run file against this machine: its champions are evaluated again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
 from evolve.store import StoredRun
-from evolve.training import Experiment, held_out, in_generation, normalizer_of
+from evolve.training import Experiment, held_out, in_generation, limit_of, normalizer_of
 from evolve.verification.causes import explain
 from evolve.verification.diagnosis import HERE, diagnose
 from evolve.verification.logs import (
@@ -48,9 +50,8 @@ def reevaluate(
         generations: Whose champions; by default all.
     """
     numbers = range(run.num_generations) if generations is None else generations
-    at_once = _AT_ONCE if experiment.config.episode_cap is None else 1  # each with a limit of its own
-    for begin in range(0, len(numbers), at_once):
-        found = _check_champions(run, experiment, coordinator, here, numbers[begin : begin + at_once])
+    for together in _in_parts(run, experiment, numbers):
+        found = _check_champions(run, experiment, coordinator, here, together)
         if found is not None:
             return found
     part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
@@ -58,6 +59,14 @@ def reevaluate(
     summary = f"{champions}, {pluralize(len(numbers) * experiment.config.episodes, 'episode')} evaluated again"
     summary += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
     return check_rest(run, experiment, coordinator) or Verdict(True, summary)
+
+
+def _in_parts(run: StoredRun, experiment: Experiment, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield generations that have the same limit of steps, and follow each other, at most `_AT_ONCE` together."""
+    for _, alike in groupby(numbers, partial(limit_of, experiment.config, run.records)):
+        together = list(alike)
+        for begin in range(0, len(together), _AT_ONCE):
+            yield together[begin : begin + _AT_ONCE]
 
 
 def _check_champions(

@@ -16,6 +16,8 @@ SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes":
         ({}, 10, RunSize(5, 5 * 500)),
         ({"env": {"max_episode_steps": 20}}, 0, RunSize(245, 245 * 20)),
         ({"env": {"max_episode_steps": 20}, "evaluation_max_episode_steps": 30}, 0, RunSize(245, 240 * 20 + 5 * 30)),
+        ({"early_max_episode_steps": 100, "early_generations": 6}, 4, RunSize(149, 48 * 100 + 101 * 500)),
+        ({"early_max_episode_steps": 100, "early_generations": 6}, 8, RunSize(53, 53 * 500)),
         ({"early_stop": {"steps": 1000}}, 0, RunSize(245, 1000 + 24 * 500 + 5 * 500)),
         ({"early_stop": {"mean_return": 400.0, "episodes": 7, "every": 3}}, 0, RunSize(266, 266 * 500)),
         ({"early_stop": {"mean_return": 400.0, "episodes": 7, "every": 3}}, 6, RunSize(115, 115 * 500)),

@@ -1,4 +1,4 @@
-"""The limit of steps that follows the mean length of the last generation."""
+"""Limits of steps that follow the generation, and the mean length of the last one."""
 
 import math
 
@@ -8,10 +8,12 @@ from conftest import run_on
 
 from evolve import store
 from evolve.config import Config, EnvOptions
-from evolve.training.episode_cap import step_limit
+from evolve.training.episode_limits import step_limit
 
-WORDS = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "episode_cap=1.2",
-         "--set", "held_out_episodes=3", "--set", "output.genomes=all")  # fmt: skip
+SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "held_out_episodes=3", "--set",
+         "output.genomes=all")  # fmt: skip
+WORDS = (*SMALL, "--set", "episode_cap=1.2")
+EARLY = (*SMALL, "--set", "early_max_episode_steps=15", "--set", "early_generations=2", "-g", 4)
 ENGINES = ["gymnasium", "envpool", "exact"]
 
 
@@ -27,9 +29,19 @@ ENGINES = ["gymnasium", "envpool", "exact"]
     ],
 )
 def test_the_limit_is_a_multiple_of_the_mean_length(factor, lengths, limit):
-    assert step_limit(Config(episode_cap=factor), np.array(lengths, np.int32)) == limit
+    previous = np.array(lengths, np.int32)
+    assert step_limit(Config(episode_cap=factor), 3, previous) == limit
     low = Config(episode_cap=factor, env=EnvOptions(max_episode_steps=25))
-    assert step_limit(low, np.array(lengths, np.int32)) == (limit and min(limit, 25))
+    assert step_limit(low, 3, previous) == (limit and min(limit, 25))
+
+
+@pytest.mark.parametrize(
+    ("factor", "generation", "limit"),
+    [(None, 0, 40), (None, 4, 40), (None, 5, None), (1.5, 4, 30), (3.0, 4, 40), (3.0, 5, 60)],
+)
+def test_the_first_generations_have_a_limit_of_their_own(factor, generation, limit):
+    config = Config(early_max_episode_steps=40, early_generations=5, episode_cap=factor)
+    assert step_limit(config, generation, np.array([[20, 20]], np.int32) if generation else None) == limit
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +50,8 @@ def farmed(tmp_path_factory):
     pytest.importorskip("envpool")
     where = tmp_path_factory.mktemp("farmed")
     run_on(3, *WORDS, "-g", 5, "--set", f"sweep.env.engine={ENGINES}", "-o", "ranks", where=where)
-    return where / "ranks"
+    run_on(3, *EARLY, "--set", f"sweep.env.engine={ENGINES}", "-o", "early", where=where)
+    return where
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -47,7 +60,9 @@ def test_no_episode_is_longer_and_every_way_gives_the_same(farmed, call, tmp_pat
     for generations, resume in ((3, ()), (5, ("--resume",))):
         done = call("run", *words, "-g", generations, "-o", "parts", *resume)
         assert done.code == 0, done.err
-    ranks, parts = (store.read(store.path_of(at, 4)) for at in (farmed / f"engine={engine}", tmp_path / "parts"))
+    ranks, parts = (
+        store.read(store.path_of(at, 4)) for at in (farmed / "ranks" / f"engine={engine}", tmp_path / "parts")
+    )
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     cut = 0
     for before, record in zip(parts.records, parts.records[1:], strict=False):
@@ -65,10 +80,29 @@ def test_no_episode_is_longer_and_every_way_gives_the_same(farmed, call, tmp_pat
     assert (done.code, done.out.endswith("equal to the log, to the bit\n")) == (0, True), done.out
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_the_first_generations_have_short_episodes(farmed, call, tmp_path, engine):
+    for generations, resume in ((1, ()), (4, ("--resume",))):
+        done = call("run", *EARLY, "--engine", engine, "-g", generations, "-o", "parts", *resume)
+        assert done.code == 0, done.err
+    ranks, parts = (
+        store.read(store.path_of(at, 4)) for at in (farmed / "early" / f"engine={engine}", tmp_path / "parts")
+    )
+    assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
+    longest = [record.lengths.max() for record in parts.records]
+    assert longest[:2] == [15, 15]
+    assert min(longest[2:]) > 15
+    for words in (("verify", parts.path), ("verify", "--full", parts.path), ("replay", parts.path, "--generation", 1)):
+        done = call(*words)
+        assert done.code == 0, done.out + done.err
+
+
 def test_array_operations_give_the_same_as_kernels(farmed, call, tmp_path):
     done = call("run", *WORDS, "--engine", "exact", "-g", 5, "--backend", "numpy", "-o", "arrays")
     assert done.code == 0, done.err
-    kernels, arrays = (store.read(store.path_of(at, 4)) for at in (farmed / "engine=exact", tmp_path / "arrays"))
+    kernels, arrays = (
+        store.read(store.path_of(at, 4)) for at in (farmed / "ranks" / "engine=exact", tmp_path / "arrays")
+    )
     assert [r.digest for r in kernels.records] == [r.digest for r in arrays.records]
 
 
@@ -76,3 +110,10 @@ def test_a_cap_below_the_mean_is_refused(call):
     done = call("run", *WORDS, "--set", "episode_cap=1.0", "-g", 1, "-o", "x")
     assert done.code == 2
     assert "episode_cap" in done.err
+
+
+def test_an_early_limit_that_shortens_nothing_is_refused(call):
+    done = call("run", *SMALL, "--set", "early_max_episode_steps=500", "-g", 1, "-o", "x")
+    assert done.code == 2
+    assert "early_max_episode_steps" in done.err
+    assert "500" in done.err
