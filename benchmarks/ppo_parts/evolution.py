@@ -18,7 +18,7 @@ from ppo_parts.tasks import Task
 
 def configuration(task: Task) -> Config:
     """Return the experiment of a task."""
-    return load([str(task.experiment), *_limit(task)])[0][0]
+    return load([str(task.experiment)])[0][0]
 
 
 def evolve_task(
@@ -60,18 +60,13 @@ def evolve_task(
 def _segment(task: Task, seed: int, folder: Path, cores: int, steps: int | None, episodes: int) -> Any:
     """Let the run go on until it has so many steps, or to its end; return it."""
     words = [sys.executable, "-m", "evolve.run", str(task.experiment), "-s", str(seed), "-o", str(folder), "--resume"]
-    words += [*_limit(task), "--set", f"held_out_episodes={episodes}"]
+    words += ["--set", f"held_out_episodes={episodes}"]
     words += [] if steps is None else ["--set", f"early_stop.steps={steps}"]
     words += [] if cores == 1 else ["--workers", str(cores)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
     if done.returncode:
         raise SystemExit(f"evolve run ended with exit code {done.returncode}:\n{done.stderr.strip()}")
     return evolve.load(folder / f"seed-{seed}.h5")
-
-
-def _limit(task: Task) -> list[str]:
-    steps = task.episode_steps
-    return [] if steps is None else ["--set", f"evaluation_max_episode_steps={steps}"]
 
 
 def _children() -> float:

@@ -34,7 +34,6 @@ class PPO:
 class Task:
     """A task: its experiment; the discrete actions, if they are; the aim for the held-out mean return; PPO's side.
 
-    episode_steps: the limit of an episode where PPO learns, and where both are judged; None is the experiment's own.
     ends_by_itself: whether the limit is the task's end, and not a cut, so that nothing would have come after it.
     """
 
@@ -42,7 +41,6 @@ class Task:
     aim: float
     ppo: PPO
     choices: int | None = None
-    episode_steps: int | None = None
     ends_by_itself: bool = False
 
 
@@ -68,7 +66,6 @@ TASKS = {
         EXPERIMENTS / "walker-es.toml",
         300.0,
         PPO(5_000_000, 32, _WALKER, "the zoo's for BipedalWalker-v3", normalize=True),
-        episode_steps=1600,
     ),
     "cheetah": Task(
         EXPERIMENTS / "cheetah.toml",

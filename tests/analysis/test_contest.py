@@ -168,6 +168,25 @@ def test_ratios_scaling_and_costs(tmp_path):
     assert money(two.cost, two.currency) == "$0.0410"
 
 
+def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
+    pytest.importorskip("matplotlib")
+    from evolve.analysis.figures import draw_contest
+
+    paths = []
+    for name, currency in (("a", "$"), ("b", "€")):
+        found = contents({1: [40, 41, 42], 2: [20, 20.5, 21]}, name, price={"currency": currency, "hour": 1.0})
+        found["rows"] += [row | {"device": "GPU", "backend": "cupy"} for row in found["rows"]]
+        paths.append(signed(tmp_path / f"{name}.json", found))
+    ranking = contest.rank(paths)
+    assert [row.row.title for row in ranking.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
+    top, bottom = draw_contest(ranking).subfigs
+    stars = [line for line in top.axes[0].lines if line.get_marker() == "*"]
+    assert [line.get_xdata()[0] for line in stars] == [1, 2, 1, 2]
+    assert [line.get_label() for line in stars] == ["a: GPU", "a: GPU, 2 workers", "b: GPU", "b: GPU, 2 workers"]
+    assert len(bottom.axes) == 1
+    assert len(draw_contest(contest.rank(paths[:1])).subfigs[1].axes) == 2
+
+
 def refused(path, words):
     with pytest.raises(InputError, match=words):
         contest.rank([path])

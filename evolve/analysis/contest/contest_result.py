@@ -102,10 +102,11 @@ class ContestRow(StoredPart):
     @property
     def title(self) -> str:
         """Who played, in words."""
-        if self.device:
+        if self.device and self.workers == 1:
             return self.device
         where = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
-        return f"{self.workers} worker{'s' * (self.workers > 1)}{where}"
+        who = f"{self.workers} worker{'s' * (self.workers > 1)}{where}"
+        return f"{self.device}, {who}" if self.device else who
 
 
 class Price(StoredPart):

@@ -19,7 +19,8 @@ _ROOM = 1.25  # times the longest bar, for the number behind it
 def draw_contest(ranking: ContestRanking) -> Any:
     """Return the figure of machines side by side."""
     best = [min(ranking.of(machine), key=lambda row: row.row.seconds) for machine in ranking.machines]
-    priced = any(row.cost is not None for row in best)
+    currencies = {row.currency for row in best if row.cost is not None}
+    priced = len(currencies) == 1  # sums of several have no axis in common
     below = 0.9 + _ROW * len(best)
     figure = new_figure(_LINES + below + 0.5)
     top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES, below))
@@ -44,7 +45,8 @@ def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
             if rows[0].speedup is not None:
                 speed.plot(workers, [row.speedup for row in rows], **style)
         for row in (r for r in ranking.of(machine) if r.row.device):
-            time.plot(1, row.row.seconds, **style | {"marker": "*", "ms": 11, "ls": ""}, label=sanitize(row.row.title))
+            label = _named(f"{machine}: {row.row.title}")
+            time.plot(row.row.workers, row.row.seconds, **style | {"marker": "*", "ms": 11, "ls": ""}, label=label)
     ideal = [1, max(most, 2)]
     speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: as many times as fast as workers")
     _label(time, "Time of one pass", "seconds", ranking)
