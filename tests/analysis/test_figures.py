@@ -159,6 +159,17 @@ def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(
     np.testing.assert_array_equal(many.strongest(60).strength, weights[:60])
 
 
+def test_the_strongest_of_each_matrix_are_drawn():
+    network = networks.make({"name": "mlp", "hidden": [20]}, 9, 3)
+    weights = np.linspace(9, 1, network.num_weights, dtype=np.float32)  # those of the last layer are the smallest
+    every = figures.connections_of(network, np.ones(network.num_weights, np.bool_), weights)
+    few = every.strongest(len(every) // 10)
+    assert [int((few.target == layer).sum()) for layer in (1, 2)] == [20, 7]
+    assert few.connected[2]
+    assert len(every.strongest(2 * len(every))) == len(every)
+    assert len(every.strongest(0)) == 0
+
+
 def test_recurrent_connections_stay_within_their_layer():
     # W [2, 1]; U and b [2, 1]; V and c [2, 1]
     sizes, connections = connected({"name": "elman", "hidden": [1]}, [0, 1, 1, 1, 1, 0], [0, 1, 2, 3, 4, 0])

@@ -1,5 +1,6 @@
 """The connections of a network: which neurons a mask leaves connected, how strongly, and which of them can act."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,9 +58,19 @@ class Connections:
         return replace(self, **parts)
 
     def strongest(self, number: int) -> "Connections":
-        """Return so many connections of the largest strength, in their order."""
-        order = np.argsort(-np.abs(self.strength), kind="stable")[:number]
-        return self.take(np.sort(order))
+        """Return about so many connections, in their order: the same share of each matrix, those of the largest strength.
+
+        Weights of small layers are the larger ones, or the smaller ones, so that no other choice keeps every layer
+        connected.
+        """
+        share = min(1.0, number / max(1, len(self)))
+        matrix = self.source * len(self.sizes) + self.target
+        kept = []
+        for each in np.unique(matrix):
+            among = np.flatnonzero(matrix == each)
+            order = np.argsort(-np.abs(self.strength[among]), kind="stable")
+            kept.append(among[order[: math.ceil(share * len(among))]])
+        return self.take(np.sort(np.concatenate([*kept, np.zeros(0, np.intp)])))
 
 
 _COLUMNS = ("source", "tail", "target", "head", "strength", "place")
