@@ -25,11 +25,6 @@ from evolve.store import Record
 from evolve.training.experiment import Experiment
 
 
-def limits_change(config: Config) -> bool:
-    """Return whether the limit of steps may be another in each generation."""
-    return config.episode_cap is not None or config.early_max_episode_steps is not None
-
-
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
     """Return the limit of steps of a generation, None where it is that of the environment alone.
 
@@ -62,8 +57,8 @@ def in_generation(experiment: Experiment, records: Sequence[Record], generation:
     return after(experiment, generation, records[generation - 1] if generation else None)
 
 
-def limit_of(config: Config, records: Sequence[Record], generation: int) -> int | None:
+def limit_of(experiment: Experiment, records: Sequence[Record], generation: int) -> int | None:
     """Return the limit of steps that a generation of a run with such records had; None for the environment's alone."""
-    if not limits_change(config):
+    if not experiment.limits_change:
         return None
-    return step_limit(config, generation, records[generation - 1].lengths if generation else None)
+    return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)

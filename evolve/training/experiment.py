@@ -56,6 +56,11 @@ class Experiment:
         )
 
     @property
+    def limits_change(self) -> bool:
+        """Whether the limit of steps of training episodes may be another in each generation."""
+        return self.config.episode_cap is not None or self.config.early_max_episode_steps is not None
+
+    @property
     def _least_chunk(self) -> int:
         """How many episodes take hardly longer than one: the slots of a tile, if networks take most of the time."""
         if self.backend != "native" or self.network.slot_size < _LARGE:

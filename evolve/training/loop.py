@@ -32,7 +32,7 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> It
     is lost. Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does.
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
-    run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log))
+    run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log), experiment.limits_change)
     coordinator.prepare(experiment.rollout_spec)
     coordinator.take_seconds()  # those of an earlier run are not of this one
     try:
@@ -55,6 +55,7 @@ class _Run:
     log: RunLog
     shared: SharedStrategy
     moments: Moments
+    limits_change: bool
 
     def next_generation(self, begin: float) -> Record:
         """Evolve one generation, which has begun at a time, and put it into the log."""
@@ -63,7 +64,7 @@ class _Run:
         normalizer = self._normalizer()
         genomes = self.shared.ask(generation)
         results = evaluate_population(
-            after(self.experiment, generation, self.log.last),
+            after(self.experiment, generation, self.log.last) if self.limits_change else self.experiment,
             self.coordinator,
             self.log.header.seed,
             generation,

@@ -15,7 +15,6 @@ from evolve.rollouts.device_play import DevicePlay
 from evolve.rollouts.feeds import Play
 from evolve.rollouts.inference import make_inference
 from evolve.rollouts.play import NativePlay
-from evolve.training.episode_limits import limits_change
 from evolve.training.experiment import Experiment, load_config
 
 _FEED = 4
@@ -56,7 +55,7 @@ def check_device_memory(experiment: Experiment) -> None:
 def _plays_alike(experiment: Experiment) -> bool:
     """Return whether training and evaluation have one rollout, or two at a time."""
     return (
-        not limits_change(experiment.config)
+        not experiment.limits_change
         and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
     )
 

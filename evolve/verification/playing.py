@@ -57,7 +57,7 @@ def play(
     kernel = host_backend(config.compute.backend)
     limit = None
     if isinstance(run, StoredRun) and chosen.purpose is Purpose.EPISODE:
-        limit = limit_of(experiment.config, run.records, chosen.generation)
+        limit = limit_of(experiment, run.records, chosen.generation)
     normalize = config.normalize_observations
     rollout = Rollout(engine, experiment.network, 1, kernel, seconds, normalize, max_steps=limit)
     results = None

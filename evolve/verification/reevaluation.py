@@ -63,7 +63,7 @@ def reevaluate(
 
 def _in_parts(run: StoredRun, experiment: Experiment, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield generations that have the same limit of steps, and follow each other, at most `_AT_ONCE` together."""
-    for _, alike in groupby(numbers, partial(limit_of, experiment.config, run.records)):
+    for _, alike in groupby(numbers, partial(limit_of, experiment, run.records)):
         together = list(alike)
         for begin in range(0, len(together), _AT_ONCE):
             yield together[begin : begin + _AT_ONCE]

@@ -58,7 +58,7 @@ class Connections:
         return replace(self, **parts)
 
     def strongest(self, number: int) -> "Connections":
-        """Return about so many connections, in their order: the same share of each matrix, those of the largest strength.
+        """Return about so many connections, in their order: the same share of each matrix, those that are strongest.
 
         Weights of small layers are the larger ones, or the smaller ones, so that no other choice keeps every layer
         connected.
