@@ -209,8 +209,8 @@ def robustness(paths: Sequence[Path], runs: Runs) -> str:
     for path in paths:
         for run in of(load([str(path)])[0][0], runs):
             samples = [elsewhere(run, env) for env in WALKERS.values()]
-            rows.append([path.stem, *map(with_interval, samples)])
-    return table(["champion of", *WALKERS], rows)
+            rows.append([path.stem, f"{run.header.seed}", *map(with_interval, samples)])
+    return table(["champion of", "seed", *WALKERS], rows)
 
 
 def compared(paths: Sequence[Path], runs: Runs) -> str:
@@ -275,7 +275,8 @@ def main() -> None:
     write("pruning", swept(HERE / "pruning.toml", runs))
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
     if options.robustness:
-        write("robustness", robustness([HERE / f"{name}.toml" for name in ("walker-es", "walker-plastic")], runs))
+        walkers = ("walker-es", "walker-plastic")
+        write("robustness", robustness([HERE / f"{name}.toml" for name in walkers], runs), walkers)
     write("seeds", every_seed(every, found), [*SINGLE, *LIFETIME])
 
 
