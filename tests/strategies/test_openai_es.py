@@ -5,26 +5,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from antithetic import NETWORK, SEED, W, check_pairs, first_genome, tell
 
 from evolve import networks
 from evolve.errors import InputError
-from evolve.numerics import normal_quantile
-from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.shaping import centred_ranks
 
-NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
-W = NETWORK.num_weights
-
 
 def made(P=6, **options):
-    return OpenAiEs(OpenAiEsOptions(**options), NETWORK, P, 5)
-
-
-def tell(strategy, state, generation, fitness):
-    genomes = strategy.ask(state, generation)
-    return strategy.tell(state, genomes, Results(np.asarray(fitness, float)))
+    return OpenAiEs(OpenAiEsOptions(**options), NETWORK, P, SEED)
 
 
 @pytest.mark.parametrize(
@@ -45,16 +36,9 @@ def test_centred_ranks(fitness, expected):
 @pytest.mark.parametrize("P", [6, 7])
 def test_candidates_are_antithetic_pairs_and_the_centre(P):
     es = made(P, sigma=0.25)
-    first = NETWORK.init(Stream(5, Purpose.INIT, 0, 0))
     asked = es.ask(es.start(), 3)
-    assert (asked.mask == first.mask).all()
-    for pair in range(3):
-        noise = normal_quantile(Stream(5, Purpose.WEIGHT_NOISE, 3, pair).uniform(W)).astype(float)
-        for sign, candidate in ((1, 2 * pair), (-1, 2 * pair + 1)):
-            expected = (first.weights[0].astype(float) + sign * 0.25 * noise).astype(np.float32)
-            assert np.array_equal(asked.weights[candidate], np.where(first.mask[0], expected, np.float32(0)))
-    if P == 7:
-        assert np.array_equal(asked.weights[6], first.weights[0])
+    assert asked.weights.shape == (P, W)
+    check_pairs(asked, 3, 0.25)
 
 
 def by_hand(theta, weights, fitness, options, m, v, t):
@@ -185,7 +169,7 @@ def pruned_run(by, tells, P=6, traces=None):
 @pytest.mark.parametrize("by", ["magnitude", "trace", "random"])
 def test_pruning_follows_the_cubic_schedule_and_ends(by):
     es, states = pruned_run(by, 6)
-    mask = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
+    mask = first_genome().mask[0]
     first = [np.count_nonzero(mask[block.start : block.stop]) for block in NETWORK.blocks]
     expected = [sum(round(n * (1 - 0.5 * (1 - (1 - min(t / 4, 1)) ** 3))) for n in first) for t in range(1, 7)]
     assert [int(state.mask.sum()) for state in states] == expected
@@ -214,7 +198,7 @@ def test_the_smallest_mean_traces_go():
     traces = np.random.Generator(np.random.Philox(1)).normal(size=(6, W)).astype(np.float32)
     _, states = pruned_run("trace", 5, traces=lambda generation: traces)
     mean, left = np.abs(traces.astype(float).mean(axis=0)), states[-1].mask
-    first = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
+    first = first_genome().mask[0]
     for block in NETWORK.blocks:
         place = slice(block.start, block.stop)
         assert mean[place][left[place]].min() > mean[place][(first & ~left)[place]].max()

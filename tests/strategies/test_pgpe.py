@@ -4,45 +4,27 @@ import math
 
 import numpy as np
 import pytest
+from antithetic import NETWORK, SEED, W, check_pairs, first_genome, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve import networks
 from evolve.errors import InputError
-from evolve.numerics import normal_quantile
-from evolve.numerics.streams import Purpose, Stream
-from evolve.strategies import Results
 from evolve.strategies.pgpe import Pgpe, PgpeOptions
-
-NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
-W = NETWORK.num_weights
 
 
 def made(P=6, **options):
-    return Pgpe(PgpeOptions(**options), NETWORK, P, 5)
-
-
-def tell(strategy, state, generation, fitness):
-    genomes = strategy.ask(state, generation)
-    return strategy.tell(state, genomes, Results(np.asarray(fitness, float)))
+    return Pgpe(PgpeOptions(**options), NETWORK, P, SEED)
 
 
 @pytest.mark.parametrize("P", [6, 7])
 def test_candidates_are_symmetric_pairs_and_the_centre(P):
     pgpe = made(P, max_speed=0.1)
-    first = NETWORK.init(Stream(5, Purpose.INIT, 0, 0))
-    sigma = 1.5 / math.sqrt(np.count_nonzero(first.mask))
+    first = first_genome()
     state = pgpe.start()
-    assert state.sigma == pytest.approx(sigma)
+    assert state.sigma == pytest.approx(1.5 / math.sqrt(np.count_nonzero(first.mask)))
     asked = pgpe.ask(state, 3)
-    assert (asked.mask == first.mask).all()
-    for pair in range(3):
-        noise = normal_quantile(Stream(5, Purpose.WEIGHT_NOISE, 3, pair).uniform(W)).astype(float)
-        for sign, candidate in ((1, 2 * pair), (-1, 2 * pair + 1)):
-            expected = (first.weights[0].astype(float) + sign * (state.sigma * noise)).astype(np.float32)
-            assert np.array_equal(asked.weights[candidate], np.where(first.mask[0], expected, np.float32(0)))
-    if P == 7:
-        assert np.array_equal(asked.weights[6], first.weights[0])
+    assert asked.weights.shape == (P, W)
+    check_pairs(asked, 3, state.sigma)
     assert np.array_equal(pgpe.champion(state).weights, first.weights)
 
 
