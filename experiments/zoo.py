@@ -18,7 +18,7 @@ from evolve.verification import choose
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
 FILMS = ROOT / "docs" / "films"
-NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-plastic")
+NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-pruned", "walker-plastic")
 SECONDS = 6
 HEAD = """# The zoo
 
