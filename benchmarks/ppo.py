@@ -3,6 +3,7 @@
     pip install -e '.[ppo,box2d,mujoco,envpool,mpi,plot]'
     python benchmarks/ppo.py --tasks cartpole lander --seeds 1 2 3 -o runs/ppo
     python benchmarks/ppo.py --show -o runs/ppo     # the table; and runs/ppo/ppo.png, ppo.svg
+    python benchmarks/ppo.py --publish -o runs/ppo  # keeps the records in benchmarks/results/ppo; the page of all kept
 
 Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an evolution
 that was interrupted goes on. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or
@@ -79,12 +80,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="held-out episodes (100)")
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="evolution's workers; PPO's threads (2)")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/ppo"), metavar="DIR", help="(runs/ppo)")
-    parser.add_argument("--show", action="store_true", help="run nothing: print the table, draw the figure")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--show", action="store_true", help="run nothing: print the table, draw the figure")
+    instead.add_argument("--publish", action="store_true", help="run nothing: keep the records, and write the page")
     asked = parser.parse_args(words)
-    if asked.show:
-        from ppo_parts.page import show  # noqa: PLC0415 - imports matplotlib
+    if asked.show or asked.publish:
+        from ppo_parts.page import publish, show  # noqa: PLC0415 - imports matplotlib
 
-        show(asked.output)
+        (show if asked.show else publish)(asked.output)
         return
     if "ppo" in asked.methods:
         check_libraries()

@@ -87,6 +87,25 @@ def test_the_table_says_who_reached_the_aim(parts):
     assert "- Digest of cartpole, seed 2: `cd`" in text
 
 
+def test_records_are_kept_beside_those_of_earlier_runs(parts, monkeypatch, tmp_path):
+    _, page = parts
+    kept, text, figure = tmp_path / "kept", tmp_path / "page.md", tmp_path / "ppo.svg"
+    text.write_text("Before.\n\n<!-- ppo -->\nold\n<!-- end of ppo -->\n\nAfter.\n")
+    for name, value in {"RESULTS": kept, "PAGE": text, "FIGURE": figure}.items():
+        monkeypatch.setattr(page, name, value)
+    for folder, method, digest in (("yesterday", "evolution", "ab"), ("today", "ppo", None)):
+        place = tmp_path / folder / "cartpole" / f"{method}-seed-1.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(json.dumps(record(1, [100, 480, 500], digest)))
+        page.publish(tmp_path / folder)
+    assert sorted(path.name for path in kept.rglob("*.json")) == ["evolution-seed-1.json", "ppo-seed-1.json"]
+    lines = text.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("Before.", "After.")
+    assert [line.split(" | ")[1] for line in lines if line.startswith("| cartpole")] == ["evolution", "PPO"]
+    assert "old" not in lines
+    assert figure.stat().st_size > 5_000
+
+
 def test_the_page_names_what_is_run(parts):
     from ppo_parts import tasks
 

@@ -1,16 +1,22 @@
-"""What is made of the records: a table in Markdown, and the figure."""
+"""What is made of the records: a table in Markdown, the figure, and with both the page of the site."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import markdown
+from pages import fill, markdown
 
 from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
-from ppo_parts.records import METHODS, read
+from evolve.errors import pluralize
+from ppo_parts.records import METHODS, places, read
 from ppo_parts.tasks import TASKS
 
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "ppo"
+PAGE = ROOT / "docs" / "comparison.md"
+FIGURE = ROOT / "docs" / "assets" / "ppo.svg"
 _NAMES = {"evolution": "evolution", "ppo": "PPO"}
 _LOOK = {"evolution": (COLOURS[0], "-", "o"), "ppo": (COLOURS[1], "--", "s")}
 _AXES = {"steps": "environment steps", "seconds": "seconds of training"}
@@ -34,6 +40,17 @@ def show(folder: Path) -> None:
     for suffix in (".png", ".svg"):
         figure.savefig(folder / f"ppo{suffix}")
     print(f"\nFigure: {folder / 'ppo.png'}")
+
+
+def publish(folder: Path) -> None:
+    """Keep the records below a folder in the repository; write the page and its figure from all that are kept."""
+    for path in places(folder):
+        kept = RESULTS / path.parent.name / path.name
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, kept)
+    found = read(RESULTS)
+    fill(PAGE, "ppo", f"\n{table(found)}\n")
+    draw(found).savefig(FIGURE)
 
 
 def table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
@@ -88,7 +105,9 @@ def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
     """Return what the runs were made with, a line each; and the digests of evolution's."""
     everything = [record for records in found.values() for record in records]
     dates = sorted(record["date"][:10] for record in everything)
-    machines = sorted({f"{r['machine']['cpu']}, {r['machine']['cores used']} cores used" for r in everything})
+    machines = sorted(
+        {f"{r['machine']['cpu']}, {pluralize(r['machine']['cores used'], 'core')} each" for r in everything}
+    )
     loads = [load for r in everything for load in (r["machine"]["load"], r["load after"])]
     used = sorted({f"{name} {number}" for r in everything for name, number in r["versions"].items()})
     lines = [

@@ -48,6 +48,11 @@ def place(folder: Path, task: str, method: str, seed: int) -> Path:
     return folder / task / f"{method}-seed-{seed}.json"
 
 
+def places(folder: Path) -> list[Path]:
+    """Return the files of all runs below a folder."""
+    return sorted(folder.glob("*/*-seed-*.json"))
+
+
 def machine(cores: int) -> dict[str, Any]:
     """Return what is known of this machine, and its load of the last minute."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
@@ -100,7 +105,7 @@ def record_of(outcome: Outcome, before: dict[str, Any], cores: int, packages: It
 def read(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the records below a folder by (task, method), in the order of seeds; each has its seed, too."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for path in folder.glob("*/*-seed-*.json"):
+    for path in places(folder):
         method, _, seed = path.stem.partition("-seed-")
         record = json.loads(path.read_text()) | {"seed": int(seed)}
         if record["schema"] != SCHEMA:
