@@ -25,10 +25,10 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float64
+from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Results, mean_fitness
-from evolve.strategies.wrapper import Startable, Wrapper
+from evolve.strategies.wrapper import Startable, Wrapper, begun_of, joined
 
 
 class StartOptions(Options):
@@ -48,13 +48,15 @@ class MultistartState:
 
     now: That of the strategy. best: The same where the best start ended; that of the newest before one has.
     means: [ceil(G/4)] float64, the mean fitness of the last generations.
-    record: [2] float64, the best score of a start, and the number of completed generations.
+    record: [2] float64, the best score of a start, and the number of completed generations of this search.
+    begun: [1] int64, the generation of the run with which it began.
     """
 
     now: Any
     best: Any
     means: Float64
     record: Float64
+    begun: Int64
 
 
 class Multistart(Wrapper):
@@ -65,8 +67,8 @@ class Multistart(Wrapper):
         self._each = options.start_generations
         self._all = options.starts * options.start_generations
 
-    def _started(self, state: Any) -> MultistartState:
-        return MultistartState(state, state, np.zeros(-(-self._each // 4)), np.array([-np.inf, 0.0]))
+    def _started(self, state: Any, begun: Int64) -> MultistartState:
+        return MultistartState(state, state, np.zeros(-(-self._each // 4)), np.array([-np.inf, 0.0]), begun)
 
     def tell(self, state: MultistartState, genomes: GenomeSource, results: Results) -> MultistartState:
         """Take in a generation; at the end of a start, begin the next one, or choose."""
@@ -78,20 +80,22 @@ class Multistart(Wrapper):
             score = float(ordered_sum(means)) / len(means)
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -np.finfo(np.float64).max)
-            now = best if generations == self._all else self._strategy.start_anew(generations)
-        return MultistartState(now, best, means, np.array([best_score, generations]))
+            now = best if generations == self._all else self._strategy.start_anew(int(state.begun[0]) + generations)
+        return MultistartState(now, best, means, np.array([best_score, generations]), state.begun)
 
     def to_arrays(self, state: MultistartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays; once a start is chosen, there is one state."""
         best = self._best_to_arrays(state.best) if state.record[1] < self._all else {}
-        return self._strategy.to_arrays(state.now) | best | {"start_means": state.means, "starts": state.record}
+        ours = {"start_means": state.means, "starts": state.record, "starts_begun": state.begun}
+        return joined(self._strategy.to_arrays(state.now), best, ours)
 
     def from_arrays(self, arrays: Arrays) -> MultistartState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         means = stored_array(arrays, "start_means", "k", np.float64, k=-(-self._each // 4))
         record = stored_array(arrays, "starts", "2", np.float64)
         now = self._strategy.from_arrays(arrays)
-        return MultistartState(now, self._best_from_arrays(arrays) if record[1] < self._all else now, means, record)
+        best = self._best_from_arrays(arrays) if record[1] < self._all else now
+        return MultistartState(now, best, means, record, begun_of(arrays, "starts_begun"))
 
 
 def with_starts(strategy: Any, options: Options) -> Any:

@@ -33,7 +33,7 @@ from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Newest, Results, initial_genomes
-from evolve.strategies.wrapper import Startable, take_abilities
+from evolve.strategies.wrapper import Startable, joined, take_abilities
 
 _FEWEST = 2  # connections that are left in any case
 
@@ -155,12 +155,12 @@ class PruningRounds:
 
     def to_arrays(self, state: PruningState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        ours = {"round_mask": state.mask, "chosen_mask": state.chosen, "rounds": state.record}
-        return self._strategy(state.mask).to_arrays(state.now) | ours
+        ours = {"round_mask": state.mask, "round_chosen": state.chosen, "rounds": state.record}
+        return joined(self._strategy(state.mask).to_arrays(state.now), ours)
 
     def from_arrays(self, arrays: Arrays) -> PruningState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        mask, chosen = (stored_array(arrays, name, "W", np.bool_, W=self._W) for name in ("round_mask", "chosen_mask"))
+        mask, chosen = (stored_array(arrays, name, "W", np.bool_, W=self._W) for name in ("round_mask", "round_chosen"))
         record = stored_array(arrays, "rounds", "3", np.int64)
         return PruningState(self._strategy(mask).from_arrays(arrays), mask, chosen, record)
 

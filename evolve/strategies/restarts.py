@@ -27,11 +27,11 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
-from evolve.shapes import Float64
+from evolve.shapes import Float64, Int64
 from evolve.strategies.multistart import StartOptions, validate_starts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Results, mean_fitness
-from evolve.strategies.wrapper import Startable, Wrapper
+from evolve.strategies.wrapper import Startable, Wrapper, begun_of, joined
 
 
 class RestartOptions(StartOptions):
@@ -52,13 +52,15 @@ class RestartState:
     now: That of the strategy. best: The same before the generation in which the score was best.
     means: [k] float64, the mean fitness of the last generations since the last restart, NaN where there were fewer.
     record: [5] float64, the best score, the best one since the last restart, how many generations in a row were without
-        a better one, the number of restarts, and of completed generations.
+        a better one, the number of restarts, and of completed generations of this search.
+    begun: [1] int64, the generation of the run with which it began.
     """
 
     now: Any
     best: Any
     means: Float64
     record: Float64
+    begun: Int64
 
 
 class Restarting(Wrapper):
@@ -70,8 +72,8 @@ class Restarting(Wrapper):
         self._none = np.full(-(-self._after // 4), np.nan)
         self._anew = options.restart_from == "anew"
 
-    def _started(self, state: Any) -> RestartState:
-        return RestartState(state, state, self._none, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]))
+    def _started(self, state: Any, begun: Int64) -> RestartState:
+        return RestartState(state, state, self._none, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]), begun)
 
     def tell(self, state: RestartState, genomes: GenomeSource, results: Results) -> RestartState:
         """Take in a generation; after a stall, restart."""
@@ -87,22 +89,24 @@ class Restarting(Wrapper):
         if score > since_restart:
             since_restart, stalled = score, 0.0
         if stalled >= self._after:
-            now = self._strategy.start_anew(int(generations)) if self._anew else best
+            now = self._strategy.start_anew(int(state.begun[0] + generations)) if self._anew else best
             since_restart = -np.inf if self._anew else best_score
             means, stalled = self._none, 0.0
             restarts += 1
-        return RestartState(now, best, means, np.array([best_score, since_restart, stalled, restarts, generations]))
+        record = np.array([best_score, since_restart, stalled, restarts, generations])
+        return RestartState(now, best, means, record, state.begun)
 
     def to_arrays(self, state: RestartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        ours = {"restart_means": state.means, "restarts": state.record}
-        return self._strategy.to_arrays(state.now) | self._best_to_arrays(state.best) | ours
+        ours = {"restart_means": state.means, "restarts": state.record, "restarts_begun": state.begun}
+        return joined(self._strategy.to_arrays(state.now), self._best_to_arrays(state.best), ours)
 
     def from_arrays(self, arrays: Arrays) -> RestartState:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         means = stored_array(arrays, "restart_means", "k", np.float64, k=len(self._none))
         record = stored_array(arrays, "restarts", "5", np.float64)
-        return RestartState(self._strategy.from_arrays(arrays), self._best_from_arrays(arrays), means, record)
+        now, best = self._strategy.from_arrays(arrays), self._best_from_arrays(arrays)
+        return RestartState(now, best, means, record, begun_of(arrays, "restarts_begun"))
 
 
 def with_restarts(strategy: Any, options: Options) -> Any:

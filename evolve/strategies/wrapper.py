@@ -1,11 +1,14 @@
 """What strategies share that are built around another one, and keep the best of its states beside the newest."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from evolve.genome import Genomes
 from evolve.shapes import Float64, Int64
+from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Strategy
 
 
@@ -32,6 +35,8 @@ class Wrapper:
     """A strategy around another one, which can do what that one can do.
 
     A subclass says in `_started` which state a search begins with, and writes `tell`, `to_arrays` and `from_arrays`.
+    Its state has `begun` [1] int64, the generation of the run that the search begins with, so that a control, or what
+    restarts, begins elsewhere than searches before it.
 
     Args:
         strategy: The other one.
@@ -47,11 +52,11 @@ class Wrapper:
 
     def start(self) -> Any:
         """Return the state before generation 0."""
-        return self._started(self._strategy.start())
+        return self._started(self._strategy.start(), np.zeros(1, np.int64))
 
     def start_anew(self, generation: int) -> Any:
         """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(self._strategy.start_anew(generation))
+        return self._started(self._strategy.start_anew(generation), np.array([generation], np.int64))
 
     def ask(self, state: WrapperState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates."""
@@ -66,8 +71,8 @@ class Wrapper:
         """Return the champion of the best state so far."""
         return self._strategy.champion(state.best)
 
-    def _started(self, state: Any) -> WrapperState:
-        """Return the state of a search that begins with a state of the strategy."""
+    def _started(self, state: Any, begun: Int64) -> WrapperState:
+        """Return the state of a search that begins with a state of the strategy, in a generation [1]."""
         raise NotImplementedError
 
     def _best_to_arrays(self, best: Any) -> dict[str, NDArray[Any]]:
@@ -81,6 +86,19 @@ class Wrapper:
         """Return some columns of what the strategy adds up."""
         sums: Float64 = self._strategy.sums(state.now, generation, fitness, columns)  # type: ignore[attr-defined]
         return sums
+
+
+def begun_of(arrays: Arrays, name: str) -> Int64:
+    """Return [1], `begun`; 0 for files of earlier versions, which lack it. Raises ValueError when it is damaged."""
+    return stored_array(arrays, name, "1", np.int64) if name in arrays else np.zeros(1, np.int64)
+
+
+def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of all parts of a state. Raises ValueError where two of them have one name."""
+    arrays = {name: array for part in parts for name, array in part.items()}
+    if len(arrays) < sum(map(len, parts)):
+        raise ValueError(f"two arrays of one name among {[sorted(part) for part in parts]}")
+    return arrays
 
 
 def take_abilities(wrapper: object, strategy: object) -> None:

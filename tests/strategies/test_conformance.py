@@ -47,6 +47,7 @@ VARIANTS = [
     {"name": "cma-es", "restart_after": 1},
     {"name": "cma-es", "restart_after": 2, "restart_from": "anew"},
     {"name": "pgpe", "pruning_every": 2},
+    {"name": "pgpe", "starts": 2, "start_generations": 1, "pruning_every": 3, "pruning_control": True},
     {"name": "sep-cma-es", "pruning_every": 2, "pruning_control": True, "restart_after": 1, "restart_from": "anew"},
     {"name": "hill-climber"},  # examples/outside
 ]
@@ -119,21 +120,24 @@ def test_ask_and_tell_change_neither_state_nor_arguments(table):
 
 def test_state_survives_arrays_and_resumes_to_the_bit(table):
     made = strategy(table)
-    state, asked = evolve(made, 6)
-    half, _ = evolve(made, 3)
-    restored = strategy(table).from_arrays(made.to_arrays(half))
-    state_again, rest = evolve(strategy(table), 6, state=restored, first=3)
-    assert all(np.array_equal(a.weights, b.weights) for a, b in zip(asked[3:], rest, strict=True))
-    for name, array in made.to_arrays(state).items():
-        assert np.array_equal(made.to_arrays(state_again)[name], array)
+    state, asked = evolve(made, 8)
+    for until in (3, 4):
+        part, _ = evolve(made, until)
+        restored = strategy(table).from_arrays(made.to_arrays(part))
+        state_again, rest = evolve(strategy(table), 8, state=restored, first=until)
+        assert all(np.array_equal(a.weights, b.weights) for a, b in zip(asked[until:], rest, strict=True))
+        assert np.array_equal(made.champion(restored).mask, made.champion(part).mask)
+        for name, array in made.to_arrays(state).items():
+            assert np.array_equal(made.to_arrays(state_again)[name], array)
 
 
 def test_damaged_state_is_refused(table):
     made = strategy(table)
     arrays = made.to_arrays(evolve(made, 2)[0])
     for name in arrays:
-        with pytest.raises(ValueError, match=r"expected|missing"):
-            made.from_arrays({k: v for k, v in arrays.items() if k != name})
+        if not name.endswith("begun"):  # earlier versions had none
+            with pytest.raises(ValueError, match=r"expected|missing"):
+                made.from_arrays({k: v for k, v in arrays.items() if k != name})
         with pytest.raises(ValueError, match=r"expected|missing"):
             made.from_arrays(arrays | {name: arrays[name][..., :-1]})
         with pytest.raises(ValueError, match="expected"):

@@ -1,5 +1,7 @@
 """Pruning in rounds: when, what, and with which weights the search begins again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import run_on
@@ -83,6 +85,23 @@ def test_a_control_has_the_mask_and_other_weights_and_decides_nothing(name):
     assert np.array_equal(after.mask, plain.ask(states_of(plain, 2)[-1], 2).mask)
     connections = [int(controlled.ask(state, g).connections()[0]) for g, state in enumerate(states)]
     assert connections[0] == connections[3] > connections[4] == connections[7] > connections[8]
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize(
+    ("more", "after"), [({"starts": 2, "start_generations": 2}, 2), ({"restart_after": 2, "restart_from": "anew"}, 3)]
+)
+def test_what_begins_in_a_control_has_other_weights_than_what_begins_before(name, more, after):
+    strategy = made(name, pruning_every=5, pruning_control=True, **more)
+    state, began = strategy.start(), {}
+    for generation in range(10):
+        if generation in (after, 5 + after):
+            began[generation] = strategy.champion(replace(state, now=replace(state.now, best=state.now.now))).weights[0]
+        state = strategy.tell(state, strategy.ask(state, generation), Results(np.full(P, -float(generation))))
+    there = START.mask[0]
+    for generation, weights in began.items():
+        other = NETWORK.init(Stream(5, Purpose.INIT, generation, 0)).weights[0]
+        assert np.array_equal(weights[there], other[there])
 
 
 def test_two_connections_are_left_in_any_case():
