@@ -15,7 +15,7 @@ from evolve.training import prepare
 
 ZOO = {path.stem: path for path in sorted((ROOT / "zoo").iterdir())}
 CARDS = (ROOT / "docs" / "zoo.md").read_text()
-NEVER_DRAWN = {"cues", "reversal", "tmaze", "bandit"}  # so there is no film of them
+NEVER_DRAWN = {"cues", "reversal", "reversal-long", "tmaze", "bandit"}  # so there is no film of them
 
 
 def published():

@@ -172,7 +172,7 @@ def validate_new_run(experiment: Experiment) -> None:
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
     _check_growth(experiment)
-    _check_early_limit(config)
+    _check_step_limits(config)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
@@ -198,12 +198,34 @@ def _check_growth(experiment: Experiment) -> None:
         raise InputError("strategy.name", expected, config.strategy.name)
 
 
-def _check_early_limit(config: Config) -> None:
-    """Raise InputError for a limit of steps in the first generations that would not make episodes shorter."""
+def _check_step_limits(config: Config) -> None:
+    """Raise InputError for limits of steps of training episodes that shorten nothing, or defeat something else."""
     early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
+    if early is None and config.early_generations != Config.model_fields["early_generations"].default:
+        expected = f"the steps that episodes have at most in the first {config.early_generations:,} generations"
+        raise InputError("early_max_episode_steps", expected, "none")
     if early is not None and usual is not None and early >= usual:
         expected = f"fewer steps than an episode may have later, {usual:,}"
         raise InputError("early_max_episode_steps", expected, f"{early:,}")
+    for name in ("early_max_episode_steps", "episode_cap"):
+        value = getattr(config, name)
+        if value is not None and config.env.wrappers:  # they may skip steps, or show how many are left
+            expected = "none with env.wrappers, for these count steps in another way"
+            raise InputError(name, expected, value)
+    if early is not None:
+        _check_scores_in_early_episodes(config)
+
+
+def _check_scores_in_early_episodes(config: Config) -> None:
+    """Raise InputError for a strategy that compares the returns of short episodes at first with those of later ones."""
+    options = config.strategy.table()
+    starts = options.get("starts", 1) * options.get("start_generations", 0)
+    if options.get("starts", 1) > 1 and starts > config.early_generations:
+        expected = f"starts × start_generations, {starts:,}, or more, so that all starts have episodes of one length"
+        raise InputError("early_generations", expected, config.early_generations)
+    if options.get("restart_after", 0):
+        expected = "0 where episodes are short at first, for their returns are compared with those of longer ones"
+        raise InputError("strategy.restart_after", expected, options["restart_after"])
 
 
 def is_portable(config: Config) -> bool:

@@ -7,8 +7,10 @@ import pytest
 from conftest import run_on
 
 from evolve import store
-from evolve.config import Config, EnvOptions
+from evolve.config import Config, EnvOptions, parse
+from evolve.errors import InputError
 from evolve.training.episode_limits import step_limit
+from evolve.training.experiment import prepare, validate_new_run
 
 SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "held_out_episodes=3", "--set",
          "output.genomes=all")  # fmt: skip
@@ -112,8 +114,36 @@ def test_a_cap_below_the_mean_is_refused(call):
     assert "episode_cap" in done.err
 
 
-def test_an_early_limit_that_shortens_nothing_is_refused(call):
-    done = call("run", *SMALL, "--set", "early_max_episode_steps=500", "-g", 1, "-o", "x")
-    assert done.code == 2
-    assert "early_max_episode_steps" in done.err
-    assert "500" in done.err
+SKIPPED = {
+    "id": "CartPole-v1",
+    "wrappers": [{"name": "gymnasium.wrappers:MaxAndSkipObservation", "kwargs": {"skip": 4}}],
+}
+STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"early_max_episode_steps": 500}, "early_max_episode_steps: expected fewer steps .* 500, got 500"),
+        ({"early_generations": 5}, "early_max_episode_steps: expected the steps .* first 5 generations, got none"),
+        ({"early_max_episode_steps": 9, "env": SKIPPED}, "early_max_episode_steps: expected none with env.wrappers"),
+        ({"episode_cap": 2.0, "env": SKIPPED}, "episode_cap: expected none with env.wrappers"),
+        (
+            {"early_max_episode_steps": 9, "early_generations": 11, "strategy": STARTS},
+            r"early_generations: expected starts × start_generations, 12, or more, .*, got 11",
+        ),
+        (
+            {"early_max_episode_steps": 9, "strategy": {"name": "openai-es", "restart_after": 7}},
+            r"strategy.restart_after: expected 0 where episodes are short at first, .*, got 7",
+        ),
+    ],
+)
+def test_limits_that_shorten_nothing_or_defeat_something_are_refused(settings, words):
+    config = parse(Config, {"env": {"id": "CartPole-v1"}} | settings)
+    with pytest.raises(InputError, match=words):
+        validate_new_run(prepare(config))
+
+
+def test_all_starts_may_have_short_episodes():
+    settings = {"early_max_episode_steps": 9, "early_generations": 12, "strategy": STARTS}
+    validate_new_run(prepare(parse(Config, {"env": {"id": "CartPole-v1"}} | settings)))
