@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,7 +71,14 @@ def record(seed, means, digest):
         {"steps": 1000 * 10**n, "seconds": 2.0 * 10**n, "cpu_seconds": 3.0, "mean": m} for n, m in enumerate(means)
     ]
     about = {"machine": {"cpu": "one", "cores used": 2, "load": 0.5}, "load after": 1.5, "versions": {"torch": "2"}}
-    more = {"settings": {"source": "the zoo's"}, "date": "2026-01-02T03:04:05", "digest": digest, "seed": seed}
+    settings = {"source": "the zoo's", "experiment": f"seeds = [{seed}]"}
+    more = {
+        "asked": {"steps": None},
+        "settings": settings,
+        "date": "2026-01-02T03:04:05",
+        "digest": digest,
+        "seed": seed,
+    }
     return {"schema": 1, "curve": curve, "returns": []} | about | more
 
 
@@ -85,6 +91,14 @@ def test_the_table_says_who_reached_the_aim(parts):
     assert "| cartpole | PPO | 1 | **40** | 100 k | 3.3 min | 3 s | 475 | 0 of 1 | – | – |" in text
     assert "load 0.5 to 1.5" in text
     assert "- Digest of cartpole, seed 2: `cd`" in text
+
+
+def test_steps_to_the_aim_are_those_of_the_median_seed(parts):
+    _, page = parts
+    runs = [[480, 0, 0], [0, 480, 0], [0, 0, 480], [0, 0, 0], [0, 0, 0]]
+    *_, reached, steps, seconds = page.row("cartpole", "ppo", [record(n, means, None) for n, means in enumerate(runs)])
+    assert (reached, steps, seconds) == ("3 of 5", "100 k", "3.3 min")
+    assert page.row("cartpole", "ppo", [record(1, [480], None), record(2, [0], None)])[-3:] == ["1 of 2", "–", "–"]
 
 
 def test_records_are_kept_beside_those_of_earlier_runs(parts, monkeypatch, tmp_path):
@@ -104,6 +118,17 @@ def test_records_are_kept_beside_those_of_earlier_runs(parts, monkeypatch, tmp_p
     assert [line.split(" | ")[1] for line in lines if line.startswith("| cartpole")] == ["evolution", "PPO"]
     assert "old" not in lines
     assert figure.stat().st_size > 5_000
+    before = text.read_text()
+    page.publish(kept)  # nothing new
+    assert text.read_text() == before
+    other = record(2, [100, 480, 500], "cd")
+    other["asked"]["steps"] = 2000
+    place.write_text(json.dumps(record(1, [100], None)))
+    (tmp_path / "today" / "cartpole" / "evolution-seed-2.json").write_text(json.dumps(other))
+    with pytest.raises(SystemExit, match="cartpole, evolution: seeds 1 and 2 were run with different settings"):
+        page.publish(tmp_path / "today")
+    with pytest.raises(SystemExit, match="expected JSON files of finished runs, got none"):
+        page.publish(tmp_path / "nowhere")
 
 
 def test_the_page_names_what_is_run(parts):
@@ -117,7 +142,7 @@ def test_the_page_names_what_is_run(parts):
 
 
 @pytest.mark.parametrize(("most", "expected"), [(None, [10, 60, 100]), (80, [10, 60, 80]), (900, [10, 60, 100])])
-def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, most, expected):
+def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_path, most, expected):
     from ppo_parts import evolution, tasks
 
     asked = []
@@ -132,7 +157,7 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, most, e
 
     monkeypatch.setattr(evolution, "configuration", lambda _: config)
     monkeypatch.setattr(evolution, "_segment", segment)
-    curve = evolution.evolve_task(tasks.TASKS["cheetah"], 1, Path(), 1, [10, 60, 300, 900], most, 4).curve
+    curve = evolution.evolve_task(tasks.TASKS["cheetah"], 1, tmp_path, 1, [10, 60, 300, 900], most, 4).curve
     assert asked == [point.steps for point in curve] == expected
 
 
@@ -149,6 +174,18 @@ def test_a_finished_run_is_not_run_again(bench, tmp_path):
     assert kept["curve"][-1]["mean"] == pytest.approx(np.mean(kept["returns"]))
     code, out, err = bench("ppo", *words, "--methods", "evolution")
     assert (code, out) == (0, f"{path} is there already\n"), err
+    path.unlink()  # as if it had been interrupted before it was written
+    code, out, err = bench("ppo", *words, "--methods", "evolution")
+    assert code == 0, out + err
+    again = json.loads(path.read_text())
+    assert [point["steps"] for point in again["curve"]] == steps
+    assert again["digest"] == kept["digest"]
+    path.unlink()
+    path.with_name("seed-1.curve").unlink()
+    code, _, err = bench("ppo", *words, "--methods", "evolution")
+    assert code == 1
+    assert "seed-1.curve is missing beside it. Remove it, and run it again." in err
+    path.write_text(json.dumps(kept))
     code, _, err = bench("ppo", *words, "--methods", "evolution", "--episodes", 5)
     assert code == 1
     assert "'episodes': 4" in err

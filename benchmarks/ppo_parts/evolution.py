@@ -1,18 +1,20 @@
 """Evolution's side: an experiment of the repository, run by the command of evolve until one number of steps after the
 other, so that the champion of each is judged."""
 
+import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import evolve
 from evolve.cli.run import load
 from evolve.config import Config
-from ppo_parts.records import Outcome, Point
+from ppo_parts.records import Outcome, Point, write
 from ppo_parts.tasks import Task
 
 
@@ -35,12 +37,12 @@ def evolve_task(
         most: The steps to end with, if the experiment does not end earlier; None for the experiment's end.
         episodes: Held-out ones.
     """
-    curve: list[Point] = []
-    spent = 0.0
+    progress = folder / f"seed-{seed}.curve"
+    curve, spent = _begun(progress)
     ends = [steps for steps in (most, configuration(task).early_stop.steps) if steps is not None]
     end = min(ends, default=None)
     for steps in [*(point for point in points if end is None or point < end), end]:
-        if curve and steps is not None and steps <= curve[-1].steps:
+        if curve and steps is not None and steps != end and steps <= curve[-1].steps:
             continue  # in the same generation
         before = _children()
         run = _segment(task, seed, folder, cores, steps, episodes)
@@ -50,11 +52,23 @@ def evolve_task(
         point = Point(sum(table["steps"]), sum(table["seconds"]), spent, float(run.held_out.mean))
         if not curve or curve[-1].steps < point.steps:
             curve.append(point)
+        write(progress, {"curve": [asdict(point) for point in curve], "spent": spent})
         if steps is not None and point.steps < steps:  # it has come to its end
             break
     settings = {"experiment": run.config.to_toml()}
     environment = run.experiment.in_evaluation().config.env.model_dump(mode="json")
     return Outcome(curve, [float(r) for r in run.held_out.returns], environment, settings, run.digest)
+
+
+def _begun(progress: Path) -> tuple[list[Point], float]:
+    """Return the points, and the seconds of processors, of a run that was interrupted. Ends where they are lost."""
+    if progress.exists():
+        kept = json.loads(progress.read_text())
+        return [Point(**point) for point in kept["curve"]], kept["spent"]
+    run = progress.with_suffix(".h5")
+    if run.exists():
+        raise SystemExit(f"{run} was begun, but {progress.name} is missing beside it. Remove it, and run it again.")
+    return [], 0.0
 
 
 def _segment(task: Task, seed: int, folder: Path, cores: int, steps: int | None, episodes: int) -> Any:

@@ -10,7 +10,7 @@ from pages import fill, markdown
 
 from evolve.analysis.figures.style import COLOURS, FAINT, matplotlib, new_figure, set_title, styled
 from evolve.errors import pluralize
-from ppo_parts.records import METHODS, places, read
+from ppo_parts.records import METHODS, check_alike, places, read
 from ppo_parts.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +20,7 @@ FIGURE = ROOT / "docs" / "assets" / "ppo.svg"
 _NAMES = {"evolution": "evolution", "ppo": "PPO"}
 _LOOK = {"evolution": (COLOURS[0], "-", "o"), "ppo": (COLOURS[1], "--", "s")}
 _AXES = {"steps": "environment steps", "seconds": "seconds of training"}
+_NEVER = {"steps": np.inf, "seconds": np.inf}
 _GRID = 60  # places on an axis
 _HEAD = (
     "task", "method", "seeds", "held-out mean", "steps", "time", "processor time", "aim", "aim reached by",
@@ -30,11 +31,7 @@ Records = Sequence[dict[str, Any]]
 
 def show(folder: Path) -> None:
     """Print the table of the records below a folder; draw the figure of them there."""
-    found = read(folder)
-    if not found:
-        raise SystemExit(
-            f"{folder}: expected JSON files of finished runs, got none. Run python benchmarks/ppo.py first."
-        )
+    found = _some(folder)
     print(table(found))
     figure = draw(found)
     for suffix in (".png", ".svg"):
@@ -44,13 +41,26 @@ def show(folder: Path) -> None:
 
 def publish(folder: Path) -> None:
     """Keep the records below a folder in the repository; write the page and its figure from all that are kept."""
+    _some(folder)
     for path in places(folder):
         kept = RESULTS / path.parent.name / path.name
         kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, kept)
+        if path.resolve() != kept.resolve():
+            shutil.copyfile(path, kept)
     found = read(RESULTS)
+    check_alike(found)
     fill(PAGE, "ppo", f"\n{table(found)}\n")
     draw(found).savefig(FIGURE)
+
+
+def _some(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the records below a folder. Ends with a sentence where there are none."""
+    found = read(folder)
+    if not found:
+        raise SystemExit(
+            f"{folder}: expected JSON files of finished runs, got none. Run python benchmarks/ppo.py first."
+        )
+    return found
 
 
 def table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
@@ -63,13 +73,15 @@ def row(task: str, method: str, records: Records) -> list[str]:
     """Return the cells of a task and a method."""
     last = [record["curve"][-1] for record in records]
     aim = TASKS[task].aim
-    reached = [point for record in records if (point := first_at(record, aim)) is not None]
-    some = len(reached) > len(records) / 2  # else the median seed does not come there
+    firsts = [first_at(record, aim) for record in records]
+    reached = sum(point is not None for point in firsts)
+    some = reached > len(records) / 2  # else the median seed does not come there
+    steps, seconds = (median([point or _NEVER for point in firsts], name) for name in ("steps", "seconds"))
     return [
         task, _NAMES[method], ", ".join(str(record["seed"]) for record in records),
         spread([point["mean"] for point in last]), count(median(last, "steps")), clock(median(last, "seconds")),
-        clock(median(last, "cpu_seconds")), f"{aim:g}", f"{len(reached)} of {len(records)}",
-        count(median(reached, "steps")) if some else "–", clock(median(reached, "seconds")) if some else "–",
+        clock(median(last, "cpu_seconds")), f"{aim:g}", f"{reached} of {len(records)}",
+        count(steps) if some else "–", clock(seconds) if some else "–",
     ]  # fmt: skip
 
 
@@ -80,7 +92,7 @@ def first_at(record: dict[str, Any], aim: float) -> dict[str, Any] | None:
 
 def median(points: Records, name: str) -> float:
     """Return the median of a number of points."""
-    return float(np.median([point[name] for point in points])) if points else float("nan")
+    return float(np.median([point[name] for point in points]))
 
 
 def spread(means: Sequence[float]) -> str:

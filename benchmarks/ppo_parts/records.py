@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -114,6 +115,21 @@ def read(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
     for records in found.values():
         records.sort(key=lambda record: record["seed"])
     return found
+
+
+def check_alike(found: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
+    """End with a sentence where runs of a task and a method were asked for, or set, in different ways."""
+    for (task, method), (first, *others) in found.items():
+        for other in others:
+            if _set(first) != _set(other):
+                seeds = f"seeds {first['seed']} and {other['seed']}"
+                raise SystemExit(f"{task}, {method}: {seeds} were run with different settings. Remove what is old.")
+
+
+def _set(record: dict[str, Any]) -> list[Any]:
+    """Return what a run was asked for and made with, but for its seed."""
+    experiment = tomllib.loads(record["settings"].get("experiment", "")) | {"seeds": None}
+    return [record["asked"], record["settings"] | {"experiment": experiment}]
 
 
 def _lines(path: str) -> list[str]:
