@@ -448,4 +448,6 @@ def test_experiments_are_valid_and_ask_a_question(path):
 def test_the_2020_experiment_is_the_command_in_the_pages():
     (arguments,) = (words for page, _, words in CALLS if page == "command-line.md" and "41337" in words)
     preset = [str(ROOT / "experiments/script-2020.toml")]
-    assert prepare(load(arguments)[0][0]).config == prepare(load(preset)[0][0]).config
+    one, other = (prepare(load(words)[0][0]).config for words in (arguments, preset))
+    same_slots = other.model_copy(update={"compute": one.compute})  # they follow how fast a step was just now
+    assert one == same_slots
