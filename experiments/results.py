@@ -36,7 +36,7 @@ PAGE = HERE.parent / "docs" / "results.md"
 WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg at 50 %": "LameLeg",
            "gravity × 0.75": "Lighter", "gravity × 1.25": "Heavier"}  # fmt: skip
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-pruned", "walker-plastic")
-LIFETIME = ("cues", "reversal", "tmaze", "bandit")
+LIFETIME = ("cues", "reversal", "reversal-long", "tmaze", "bandit")
 _MANY = 5  # seeds, of which the median is shown, and not each
 
 
@@ -60,7 +60,7 @@ class Aim:
 AIMS = {
     "cartpole": Aim(495), "pendulum": Aim(1000, 5), "acrobot": Aim(-80), "car": Aim(90), "lander": Aim(250),
     "cheetah": Aim(5000), "walker-es": Aim(300), "walker-pruned": Aim(288, 186), "walker-plastic": Aim(250),
-    "cues": Aim(0.93), "reversal": Aim(0.93), "tmaze": Aim(0.93), "bandit": Aim(68.1),
+    "cues": Aim(0.93), "reversal": Aim(0.93), "reversal-long": Aim(0.93), "tmaze": Aim(0.93), "bandit": Aim(68.1),
 }  # fmt: skip
 Runs = Sequence[tuple[StoredRun, Config]]
 Found = Mapping[str, Sequence[SeedResult]]
@@ -88,7 +88,7 @@ def of(config: Config, runs: Runs) -> list[StoredRun]:
         run for run, theirs in runs
         if run.header.seed in ours.seeds and not differences(ours, theirs)
         and (theirs.generations, theirs.early_stop) == (ours.generations, ours.early_stop)
-        and theirs.evaluates_like(ours)
+        and theirs.evaluates_like(ours) and len(run.held_out.returns) == ours.held_out_episodes
     ]  # fmt: skip
     by_seed: dict[int, StoredRun] = {}
     for run in same:
