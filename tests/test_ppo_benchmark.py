@@ -89,8 +89,8 @@ def test_the_table_says_who_reached_the_aim(parts):
     text = page.table({("cartpole", "evolution"): ours, ("cartpole", "ppo"): theirs})
     assert "| cartpole | evolution | 1, 2, 3 | **490** (480 to 495) | 100 k | 3.3 min | 3 s | 475 | 2 of 3 |" in text
     assert "| cartpole | PPO | 1 | **40** | 100 k | 3.3 min | 3 s | 475 | 0 of 1 | – | – |" in text
-    assert "load 0.5 to 1.5" in text
-    assert "- Digest of cartpole, seed 2: `cd`" in text
+    assert "- Digests of cartpole, evolution: seed 1 `ab…`, seed 2 `cd…`, seed 3 `ef…`." in text
+    assert "- Runs of 2026-01-02, on one, 2 cores each; load 0.5 to 1.5." in text
 
 
 def test_steps_to_the_aim_are_those_of_the_median_seed(parts):

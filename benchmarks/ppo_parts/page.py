@@ -114,16 +114,16 @@ def clock(seconds: float) -> str:
 
 
 def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
-    """Return what the runs were made with, a line each; and the digests of evolution's."""
+    """Return what the runs were made with, a line each; and how the digests of evolution's begin."""
     everything = [record for records in found.values() for record in records]
-    dates = sorted(record["date"][:10] for record in everything)
+    dates = sorted({record["date"][:10] for record in everything})
     machines = sorted(
         {f"{r['machine']['cpu']}, {pluralize(r['machine']['cores used'], 'core')} each" for r in everything}
     )
     loads = [load for r in everything for load in (r["machine"]["load"], r["load after"])]
     used = sorted({f"{name} {number}" for r in everything for name, number in r["versions"].items()})
     lines = [
-        f"Runs of {dates[0]} to {dates[-1]}, on {'; '.join(machines)}; load {min(loads)} to {max(loads)}.",
+        f"Runs of {', '.join(dates)}, on {'; '.join(machines)}; load {min(loads)} to {max(loads)}.",
         f"Versions: {', '.join(used)}.",
     ]
     lines += [
@@ -131,10 +131,14 @@ def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
         for (task, method), records in sorted(found.items()) if method == "ppo"
     ]  # fmt: skip
     lines += [
-        f"Digest of {task}, seed {record['seed']}: `{record['digest']}`"
-        for (task, method), records in sorted(found.items()) if method == "evolution" for record in records
+        f"Digests of {task}, evolution: {', '.join(_digest(record) for record in records)}."
+        for (task, method), records in sorted(found.items()) if method == "evolution"
     ]  # fmt: skip
     return [f"- {line}" for line in lines]
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return f"seed {record['seed']} `{record['digest'][:12]}…`"
 
 
 @styled
