@@ -93,6 +93,14 @@ def test_the_table_says_who_reached_the_aim(parts):
     assert "- Runs of 2026-01-02, on one, 2 cores each; load 0.5 to 1.5." in text
 
 
+def test_the_legend_names_both_methods_wherever_they_are(parts):
+    _, page = parts
+    runs = [record(1, [100, 480, 500], None)]
+    figure = page.draw({("walker", "ppo"): runs, ("cheetah", "evolution"): runs})
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["evolution", "PPO"]
+
+
 def test_steps_to_the_aim_are_those_of_the_median_seed(parts):
     _, page = parts
     runs = [[480, 0, 0], [0, 480, 0], [0, 0, 480], [0, 0, 0], [0, 0, 0]]

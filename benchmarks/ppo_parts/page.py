@@ -159,8 +159,13 @@ def draw(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Any:
         line[0].set_title(task)
         line[0].annotate("aim", (0, TASKS[task].aim), xycoords=("axes fraction", "data"), xytext=(3, 2),
                          textcoords="offset points", color=FAINT, fontsize=8)  # fmt: skip
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    named = {
+        label: handle for panel in panels.flat for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    labels = [_NAMES[method] for method in METHODS if _NAMES[method] in named]
+    figure.legend(
+        [named[label] for label in labels], labels, loc="outside lower center", ncols=len(labels), frameon=False
+    )
     set_title(figure, "Evolution against PPO: median over seeds, quartiles shaded")
     return figure
 
