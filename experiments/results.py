@@ -88,7 +88,8 @@ def of(config: Config, runs: Runs) -> list[StoredRun]:
         run for run, theirs in runs
         if run.header.seed in ours.seeds and not differences(ours, theirs)
         and (theirs.generations, theirs.early_stop) == (ours.generations, ours.early_stop)
-        and theirs.evaluates_like(ours) and len(run.held_out.returns) == ours.held_out_episodes
+        and theirs.evaluates_like(ours)
+        and run.held_out is not None and len(run.held_out.returns) == ours.held_out_episodes
     ]  # fmt: skip
     by_seed: dict[int, StoredRun] = {}
     for run in same:
