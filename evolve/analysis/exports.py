@@ -9,7 +9,7 @@ import numpy as np
 from evolve.config.extras import import_extra
 from evolve.errors import InputError
 from evolve.store import StoredChampion, StoredRun, write_champion
-from evolve.store.disk import atomic_write, naming_output
+from evolve.store.disk import atomic_write, check_writable, naming_output
 from evolve.training import final_champion, reload
 
 CHAMPION_SUFFIX = ".champion"
@@ -18,8 +18,10 @@ CHAMPION_SUFFIX = ".champion"
 def export_champion(run: StoredRun, path: Path) -> StoredChampion:
     """Write the final champion of a run with its held-out returns to a file; return what was written.
 
-    Raises InputError where the run has no held-out returns of it yet, or the file cannot be written.
+    Raises InputError where the run has no held-out returns of it yet, or the file cannot be written, or has the name of
+    another kind of file, which it would replace.
     """
+    check_writable(path, (CHAMPION_SUFFIX,))
     if run.held_out is None:
         cure = f"Evaluate its champion first: python -m evolve.evaluate {run.path}"
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
