@@ -18,7 +18,7 @@ the file is long.
 
 from evolve.store.champion_file import Stored, StoredChampion, read_any, read_champion, write_champion
 from evolve.store.lock import check_unlocked
-from evolve.store.reading import exists, how_far, is_empty, population, read, read_image
+from evolve.store.reading import check_can_begin, exists, how_far, is_empty, population, read, read_image
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
 from evolve.store.writing import RunFile, create, reopen, replace, taken
 
@@ -31,6 +31,7 @@ __all__ = [
     "Stored",
     "StoredChampion",
     "StoredRun",
+    "check_can_begin",
     "check_unlocked",
     "create",
     "exists",

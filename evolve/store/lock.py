@@ -40,7 +40,9 @@ def _lock_of(path: Path) -> Path:
 def _held(path: Path, descriptor: int) -> InputError:
     """Return the refusal of a run file whose lock, open as `descriptor`, another process holds."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
-    cure = "Wait for it to end, or choose another directory with -o."
+    cure = "Wait for it to end, or choose another output.directory."
+    if f"process {os.getpid()} on {socket.gethostname()}" in holder:
+        cure = "It is this process: close the iterator of evolve.iterate, or choose another output.directory."
     came = f"{path}, which {holder} is writing"
     return InputError("output.directory", "a run file that nobody else is writing", came, cure)
 

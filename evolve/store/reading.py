@@ -43,6 +43,18 @@ def unwritable(path: Path, error: BaseException | None) -> InputError:
     return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
 
 
+def check_can_begin(path: Path) -> None:
+    """Raise InputError unless the directory of a run file is there, or can be made, as far as can be known so far.
+
+    Nothing is written to find that out.
+    """
+    nearest = next(parent for parent in path.absolute().parents if exists(parent))
+    if not nearest.is_dir():
+        raise unwritable(nearest, FileExistsError())
+    if not os.access(nearest, os.W_OK):
+        raise unwritable(nearest, PermissionError("it takes no files"))
+
+
 def exists(path: Path) -> bool:
     """Return whether something is there. Raises InputError where that cannot be known."""
     try:

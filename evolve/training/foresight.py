@@ -52,6 +52,7 @@ def _outlook(run: PlannedRun, resume: bool, overwrite: bool) -> Outlook:
     store.check_unlocked(run.path)
     if not store.exists(run.path) or (not resume and store.is_empty(run.path)):
         validate_new_run(run.experiment)
+        store.check_can_begin(run.path)
         return Outlook(run, "begin")
     if not (resume or overwrite):
         raise store.taken(run.path)
