@@ -56,7 +56,7 @@ def train(
     experiment: str | Path | Mapping[str, Any] | Config | None = None,
     *,
     seed: int | None = None,
-    output: str | Path | None = None,
+    output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
     callbacks: Iterable[Callable[[Generation], object]] = (),
@@ -68,7 +68,7 @@ def train(
         experiment: A TOML file, a table, or a configuration; by default the settings alone. With `resume`, also a run
             file.
         seed: By default the first one of the experiment.
-        output: The directory of the run file, by default `runs/<environment>-<network>`.
+        output: The directory of the run file, by default `runs/<environment>-<network>`; or the table of settings.
         resume: Whether to go on where the run file ends, if there is one; a complete one is returned as it is.
         overwrite: Whether to replace the run file by the first new generation, if it is of the same experiment.
         callbacks: Each is called with every generation, by rank 0.
@@ -99,7 +99,7 @@ def iterate(
     experiment: str | Path | Mapping[str, Any] | Config | None = None,
     *,
     seed: int | None = None,
-    output: str | Path | None = None,
+    output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
     **settings: Any,

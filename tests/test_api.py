@@ -15,6 +15,7 @@ from conftest import environment, launcher
 import evolve
 from evolve import store
 from evolve.cli.run import main
+from evolve.errors import InputError
 from evolve.numerics.hashing import QUIET_NAN, fold, update
 
 SMALL = {"env": "CartPole-v1", "generations": 3, "population": 8, "episodes": 2, "held_out_episodes": 4}
@@ -73,6 +74,39 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
     assert low < found.mean < high
     assert found.failed == 0
     assert run.verify().equal
+
+
+def test_an_export_replaces_no_other_kind_of_file(run, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    before = run.path.read_bytes()
+    for path in (run.path, notes):
+        with pytest.raises(InputError, match=r"the name has to end with \.champion"):
+            run.export(path)
+    assert (run.path.read_bytes(), notes.read_text()) == (before, "mine")
+    run.export(tmp_path / "mine.champion")
+    assert evolve.load(tmp_path / "mine.champion").digest == run.digest
+
+
+def test_the_output_is_a_directory_or_a_table(here):
+    small = SMALL | {"generations": 1, "population": 4}
+    table = {"directory": "at", "genomes": "all"}
+    one, other = (evolve.train(**small, output=output, seed=1) for output in (table, "b"))
+    assert (one.path.parent.name, other.path.parent.name) == ("at", "b")
+    assert (one.config.output.genomes, one.digest) == ("all", other.digest)
+    for wrong in (5, ["x"], b"bb"):
+        with pytest.raises(InputError, match="output: expected a directory, or a table of settings"):
+            evolve.train(**small, output=wrong, seed=2)
+    assert sorted(path.name for path in here.iterdir()) == ["at", "b"]
+
+
+def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):
+    iterator = evolve.iterate(**SMALL, output="at", seed=2)
+    next(iterator)
+    with pytest.raises(InputError, match=r"It is this process: close the iterator of evolve\.iterate"):
+        evolve.train(**SMALL, output="at", seed=2, resume=True)
+    iterator.close()
+    assert evolve.train(**SMALL, output="at", seed=2, resume=True).complete
 
 
 def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):

@@ -107,7 +107,7 @@ def _as_json(run: Stored, env: EnvOptions, network: Table, returns: Float64) -> 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if not 1 <= options.episodes < 2**31:
-        raise InputError("--episodes", "at least 1", options.episodes)
+        raise InputError("--episodes", "1 to 2,147,483,647", options.episodes)
     run = store.read_any(one_run_file(options.file))
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is no champion")

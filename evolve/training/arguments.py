@@ -16,7 +16,7 @@ from evolve.training.resume import check_same_run, experiment_table
 
 
 def plan_from_arguments(
-    experiment: Any, seed: int | None, output: str | Path | None, settings: Mapping[str, Any]
+    experiment: Any, seed: int | None, output: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> PlannedRun:
     """Return the one run that is asked for. Raises InputError."""
     file = None
@@ -34,7 +34,11 @@ def plan_from_arguments(
         table = {} if experiment is None else read_file(Path(experiment))
     for key, value in settings.items():
         _override(table, key, value)
-    if output is not None:
+    if isinstance(output, Mapping):
+        _override(table, "output", output)
+    elif output is not None:
+        if not isinstance(output, str | Path):
+            raise InputError("output", "a directory, or a table of settings", repr(output))
         set_key(table, "output.directory", str(output))
     found = experiments(table, "sweep")
     if len(found) > 1:
