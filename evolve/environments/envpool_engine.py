@@ -13,7 +13,7 @@ import numpy as np
 
 from evolve.config import EnvOptions, import_extra, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
-from evolve.environments.spaces import action_decoder, observation_encoder, quiet
+from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet
 from evolve.errors import InputError
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
@@ -37,8 +37,9 @@ class EnvPoolEngine:
         self.fps = FPS
         self.refill = max(1, slots // 4)
         first = self.pool([0])
-        self.observation_size, self._encode = observation_encoder(first.observation_space)
-        self._flat = type(first.observation_space).__name__ == "Box" and first.observation_space.dtype != np.uint8
+        self._observed = first.observation_space
+        self.observation_size, self._encode = observation_encoder(self._observed)
+        self._flat = type(self._observed).__name__ == "Box" and self._observed.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
         self._pools: dict[int, Any] = {}
@@ -111,7 +112,8 @@ class EnvPoolEngine:
         return np.asarray(self._decode(outputs), self._action_dtype)
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation of one environment, as networks see it."""
+        """Return [O]: one observation of one environment, as networks see it. Raises ValueError for another shape."""
+        check_observation(self._observed, observation)
         row = np.zeros(self.observation_size, np.float32)
         self._encode(observation, row)
         return row

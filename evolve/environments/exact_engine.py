@@ -68,7 +68,9 @@ class ExactEngine:
                 break
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it."""
+        """Return [O]: one observation, as networks see it. Raises ValueError where it has another shape."""
+        if np.shape(observation) != (self.observation_size,):  # NumPy would broadcast it
+            raise ValueError(f"{np.shape(observation)}, not {(self.observation_size,)}")
         row = np.zeros(self.observation_size, np.float32)
         row[:] = observation
         return row

@@ -13,7 +13,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from evolve.config import EnvOptions
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
 from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
-from evolve.environments.spaces import action_decoder, observation_encoder, quiet, separate
+from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet, separate
 from evolve.errors import FAILURES, describe
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
@@ -43,7 +43,8 @@ class GymnasiumEngine:
         self._elapsed = [0] * slots
         first = make_or_explain(options, self._make)
         self._place(0, first)
-        self.observation_size, self._encode = observation_encoder(first.observation_space)
+        self._observed = first.observation_space
+        self.observation_size, self._encode = observation_encoder(self._observed)
         self._actions = first.action_space
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self.reuses = may_reuse(first, options)
@@ -109,7 +110,8 @@ class GymnasiumEngine:
                     break
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it."""
+        """Return [O]: one observation, as networks see it. Raises ValueError where it has another shape."""
+        check_observation(self._observed, observation)
         row = np.zeros(self.observation_size, np.float32)
         self._encode(observation, row)
         return row

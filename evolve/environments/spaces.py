@@ -42,6 +42,22 @@ def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
     raise InputError("env.id", "an observation space that can be flattened", repr(space))
 
 
+def check_observation(space: gymnasium.Space[Any], observation: Any) -> None:
+    """Raise ValueError for an observation of another shape, or beyond the values of a discrete space.
+
+    NumPy would broadcast the one, and take the other from the end.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        members = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, member in members:
+            check_observation(member, observation[key])
+    elif isinstance(space, spaces.Discrete):
+        if np.size(observation) != 1 or not 0 <= np.asarray(observation).item() - space.start < space.n:
+            raise ValueError(f"{observation!r}, not one of {space.start} to {space.start + space.n - 1}")
+    elif np.shape(observation) != space.shape:
+        raise ValueError(f"{np.shape(observation)}, not {space.shape}")
+
+
 def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
