@@ -48,8 +48,7 @@ def _parser() -> Parser:
         metavar="H",
         help="hidden layer sizes (8 8 for hebbian-dag)",
     )
-    seeds = "seeds, one run file each (0)"
-    add("-s", "--seed", dest="seeds", type=int, nargs="+", action="extend", metavar="S", help=seeds)
+    add("-s", "--seed", dest="seeds", type=int, nargs="+", metavar="S", help="seeds, one run file each (0)")
     add("--engine", dest="env.engine", metavar="NAME", help="environment engine (gymnasium)")
     add(
         "--backend",

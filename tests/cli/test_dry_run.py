@@ -81,12 +81,6 @@ def test_a_place_that_takes_no_runs_is_refused(call, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_seeds_may_be_given_one_by_one(call):
-    done = call("run", "-e", "CartPole-v1", "-g", 1, "-s", 1, "-s", 2, 3, "-o", "x", "--dry-run")
-    assert done.code == 0, done.err
-    assert all(f"seed-{seed}.h5: new" in done.out for seed in (1, 2, 3))
-
-
 def test_ranks_are_counted(command, tmp_path):
     done = command("run", *TINY, "--dry-run", ranks=2)
     assert done.code == 0

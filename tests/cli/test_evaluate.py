@@ -81,7 +81,7 @@ def test_wrong_input(call, tmp_path):
     for words, code, message in (
         (("seed-0.h5",), 1, "there is no champion"),
         (("none.h5",), 2, "no such file"),
-        (("seed-0.h5", "--episodes", 0), 2, "--episodes: expected at least 1, got 0"),
+        (("seed-0.h5", "--episodes", 0), 2, "--episodes: expected 1 to 2,147,483,647, got 0"),
     ):
         done = call("evaluate", *words)
         assert done.code == code
