@@ -55,7 +55,8 @@ def evolve_task(
         write(progress, {"curve": [asdict(point) for point in curve], "spent": spent})
         if steps is not None and point.steps < steps:  # it has come to its end
             break
-    settings = {"experiment": run.config.to_toml()}
+    somewhere = run.config.output.model_copy(update={"directory": None})  # where the file lies does not matter
+    settings = {"experiment": run.config.model_copy(update={"output": somewhere}).to_toml()}
     environment = run.experiment.in_evaluation().config.env.model_dump(mode="json")
     return Outcome(curve, [float(r) for r in run.held_out.returns], environment, settings, run.digest)
 
