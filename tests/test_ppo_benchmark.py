@@ -135,6 +135,7 @@ def test_records_are_kept_beside_those_of_earlier_runs(parts, monkeypatch, tmp_p
     (tmp_path / "today" / "cartpole" / "evolution-seed-2.json").write_text(json.dumps(other))
     with pytest.raises(SystemExit, match="cartpole, evolution: seeds 1 and 2 were run with different settings"):
         page.publish(tmp_path / "today")
+    assert not (kept / "cartpole" / "evolution-seed-2.json").exists()
     with pytest.raises(SystemExit, match="expected JSON files of finished runs, got none"):
         page.publish(tmp_path / "nowhere")
 

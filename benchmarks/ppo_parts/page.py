@@ -41,14 +41,14 @@ def show(folder: Path) -> None:
 
 def publish(folder: Path) -> None:
     """Keep the records below a folder in the repository; write the page and its figure from all that are kept."""
-    _some(folder)
+    kept, new = read(RESULTS), _some(folder)
+    check_alike({key: [*kept.get(key, ()), *new.get(key, ())] for key in kept | new})
     for path in places(folder):
-        kept = RESULTS / path.parent.name / path.name
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if path.resolve() != kept.resolve():
-            shutil.copyfile(path, kept)
+        place = RESULTS / path.parent.name / path.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if path.resolve() != place.resolve():
+            shutil.copyfile(path, place)
     found = read(RESULTS)
-    check_alike(found)
     fill(PAGE, "ppo", f"\n{table(found)}\n")
     draw(found).savefig(FIGURE)
 
