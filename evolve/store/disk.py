@@ -57,8 +57,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """Yield the path of a partial file, which takes the place of `path` when the block ends without an error.
 
     Nobody ever meets half a file: where the block fails, the partial file is removed and `path` stays as it was. The
-    partial file lies beside `path` and ends as it does, since libraries choose the format by that.
+    partial file lies beside `path` and ends as it does, since libraries choose the format by that. Where `path` is a
+    symbolic link, it stays one, and the file that it leads to is replaced.
     """
+    path = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError of links in a circle
     partial = _partial(path)
     try:
         yield partial
@@ -90,8 +92,9 @@ def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     with naming_output(path):
         if path.is_dir():
             raise IsADirectoryError
-        _partial(path).open("wb").close()
-        _partial(path).unlink()
+        partial = _partial(Path(os.path.realpath(path)))
+        partial.open("wb").close()
+        partial.unlink()
 
 
 def _unwritable(path: Path, why: str) -> InputError:

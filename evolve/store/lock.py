@@ -34,6 +34,7 @@ def check_unlocked(path: Path) -> None:
 
 
 def _lock_of(path: Path) -> Path:
+    path = Path(os.path.realpath(path))  # one lock for a file, by whichever symbolic link it is opened
     return path.with_name(f".{path.name}.lock")
 
 

@@ -26,6 +26,21 @@ def test_a_block_that_fails_leaves_the_old_file_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_symbolic_link_stays_one(tmp_path):
+    path, link, loose = tmp_path / "x.png", tmp_path / "link.png", tmp_path / "loose.png"
+    path.write_text("old")
+    link.symlink_to("x.png")
+    loose.symlink_to("later.png")
+    for name in (link, loose):
+        check_writable(name, (".png",))
+        with atomic_write(name) as partial:
+            partial.write_text("new")
+    assert link.is_symlink()
+    assert loose.is_symlink()
+    assert path.read_text() == (tmp_path / "later.png").read_text() == "new"
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 def test_errors_name_the_path_that_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "directory.png").mkdir()
