@@ -83,9 +83,10 @@ def train(
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
+        called = _functions(callbacks)
         plan = plan_from_arguments(experiment, seed, output, settings)
         for generation in _generations(ranks, coordinator, plan, resume, overwrite):
-            for callback in callbacks:
+            for callback in called:
                 callback(generation)
         image = plan.path.read_bytes() if plan.path.stat().st_size < _LARGEST_IMAGE else b""
         return pack(path=np.frombuffer(str(plan.path).encode(), np.uint8), image=np.frombuffer(image, np.uint8))
@@ -127,6 +128,17 @@ def iterate(
         ranks.release_error(error)
         raise
     ranks.release(b"")
+
+
+def _functions(callbacks: Any) -> list[Callable[[Generation], object]]:
+    """Return the callbacks. Raises InputError where they are not functions in a list."""
+    if not isinstance(callbacks, Iterable):
+        raise InputError("callbacks", "a list of functions", repr(callbacks), "Put one alone into a list: [it].")
+    called = list(callbacks)
+    for callback in called:
+        if not callable(callback):
+            raise InputError("callbacks", "a list of functions", f"one with {callback!r}")
+    return called
 
 
 def _generations(

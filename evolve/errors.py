@@ -1,6 +1,8 @@
 """The errors that end a command early, each with its exit code, and functions that put errors into words."""
 
+import operator
 import traceback
+from typing import Any
 
 _LONGEST_TRACEBACK = 8000  # characters
 
@@ -25,7 +27,7 @@ class InputError(EvolveError):
 
     def __init__(self, argument: str, expected: str, came: object, cure: str = "") -> None:
         self.argument = argument
-        message = f"{sanitize(argument)}: expected {sanitize(expected, 2000)}, got {sanitize(came)}."
+        message = f"{sanitize(argument)}: expected {sanitize(expected, 2000)}, got {sanitize(came) or repr(came)}."
         super().__init__(f"{message} {sanitize(cure, 2000)}" if cure else message)
 
     @classmethod
@@ -74,6 +76,18 @@ class Stopped(EvolveError):  # noqa: N818 - not a failure: the run can be resume
 
 class HostLost(Stopped):
     """A host has fallen silent, and the others cannot go on without it."""
+
+
+def check_whole(argument: str, value: Any, least: int) -> int:
+    """Return a value as an int. Raises InputError unless it is a whole number of at least `least`; True is none."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = least - 1
+    if isinstance(value, bool) or not least <= whole < 2**63:
+        below = " and below 2**63" if whole >= 2**63 else ""
+        raise InputError(argument, f"a whole number, at least {least}{below}", repr(value))
+    return whole
 
 
 def sanitize(value: object, longest: int = 400) -> str:

@@ -239,6 +239,10 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
         ({"population": 1}, r"^population: expected"),
         ({"strategy": {"survivers": 1}}, "strategy.survivers.*survivors"),
         ({"seed": -1}, "seeds"),
+        ({"experiment": 3}, r"^experiment: expected a TOML file, .* got 3\."),
+        ({"callbacks": print}, r"^callbacks: expected a list of functions, got .*print.*\[it\]"),
+        ({"callbacks": [3]}, r"^callbacks: expected a list of functions, got one with 3"),
+        ({"generations": "5"}, r"^generations: expected a whole number, got '5'"),
         ({"sweep": {"population": [2, 3]}}, "sweep"),
     ],
 )
@@ -247,6 +251,43 @@ def test_errors_name_settings(settings, message, here):
         evolve.train(**SMALL | settings)
     assert "--" not in str(caught.value)
     assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run: run.evaluate("5"), "^episodes: expected a whole number, at least 1, got '5'"),
+        (lambda run: run.evaluate(2**40), r"^episodes: expected as many as fit into .* GB of memory, got 1,099,511"),
+        (lambda run: run.champion("1"), "^generation: expected a whole number, at least 0, got '1'"),
+        (lambda run: run.champion(99), "^generation: expected 0 … 2, or None, got 99"),
+        (lambda run: run.environment_seed(0, 0.5), "^episode: expected a whole number, at least 0, got 0.5"),
+        (lambda run: run.champion().reset("a"), "^seed: expected a whole number, at least 0, got 'a'"),
+        (lambda _: evolve.strategies.make("ga", "10"), "^genome_size: expected a whole number, at least 1, got '10'"),
+        (lambda _: evolve.strategies.make("ga", 9, population=1.5), "^population: expected a whole number"),
+        (lambda _: evolve.networks.make({"name": "mlp"}, 0, 2), "^observation_size: expected a whole number"),
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(call, message, run):
+    with pytest.raises(evolve.InputError, match=message):
+        call(run)
+
+
+@pytest.mark.parametrize("wrong", [0.5, [0.5] * 3, [[0.5] * 2]])
+def test_a_policy_decodes_outputs_of_its_own_shape(wrong, run):
+    policy = run.champion()
+    assert policy.decode([0.1, 0.3]) == 1
+    with pytest.raises(ValueError, match=r"^outputs: expected \[A\] float32 \(A=2\), got"):
+        policy.decode(wrong)
+
+
+def test_a_run_is_resumed_through_a_symbolic_link(here):
+    small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0}
+    first = evolve.train(**small, generations=2, output="whole")
+    (here / "link").mkdir()
+    (here / "link" / "seed-0.h5").symlink_to("../whole/seed-0.h5")
+    evolve.train(**small, generations=3, output="link", resume=True)
+    assert (here / "link" / "seed-0.h5").is_symlink()
+    assert len(evolve.load(first.path).generations) == 3
 
 
 def test_an_existing_run_is_not_overwritten(run):

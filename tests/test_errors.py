@@ -1,8 +1,9 @@
 """What errors say, and how they are made one line."""
 
+import numpy as np
 import pytest
 
-from evolve.errors import EpisodeError, InputError, RunError, describe, one_line, pluralize, sanitize
+from evolve.errors import EpisodeError, InputError, RunError, check_whole, describe, one_line, pluralize, sanitize
 
 
 def test_an_input_error_has_four_parts():
@@ -17,6 +18,32 @@ def test_an_input_error_may_be_a_plain_sentence():
     assert isinstance(wrong, InputError)
     assert str(wrong) == r"a.h5 already exists.\nContinue it with resume=True."
     assert (wrong.argument, wrong.exit_code) == ("output.directory", 2)
+
+
+def test_an_empty_text_is_shown():
+    assert str(InputError("env.id", "a name", "")) == "env.id: expected a name, got ''."
+
+
+def test_whole_numbers_come_through():
+    found = check_whole("episodes", np.int32(7), 1)
+    assert (found, type(found)) == (7, int)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("5", "at least 1, got '5'"),
+        (5.0, "at least 1, got 5.0"),
+        (True, "at least 1, got True"),
+        (None, "at least 1, got None"),
+        (0, "at least 1, got 0"),
+        (2**63, "at least 1 and below 2**63, got 9223372036854775808"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(value, message):
+    with pytest.raises(InputError) as refused:
+        check_whole("episodes", value, 1)
+    assert str(refused.value) == f"episodes: expected a whole number, {message}."
 
 
 def test_an_episode_error_knows_its_episode():

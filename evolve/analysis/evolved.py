@@ -13,7 +13,7 @@ from evolve.analysis.packing import pack, unpack
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
-from evolve.errors import InputError
+from evolve.errors import InputError, check_whole
 from evolve.numerics import backend
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.training import (
@@ -81,8 +81,7 @@ class _Evolved:
                 from a hebbian-dag. They have to leave it its connections.
         """
         self._check_champion()
-        if episodes < 1:
-            raise InputError("episodes", "at least 1", episodes)
+        episodes = check_whole("episodes", episodes, 1)
         experiment = reload(self._stored, network=network) if network else self.experiment
 
         def work(coordinator: Coordinator) -> bytes:
@@ -184,13 +183,14 @@ class Run(_Evolved):
             strategy, state = restore(experiment, self._stored)
             number = self._stored.num_generations
             return Policy(experiment, strategy.champion(state), normalizer_of(experiment, self._stored, number))
-        if not 0 <= generation < self._stored.num_generations:
+        if check_whole("generation", generation, 0) >= self._stored.num_generations:
             raise InputError("generation", f"0 … {self._stored.num_generations - 1}, or None", generation)
         chosen = choose(self._stored, experiment, generation)
         return Policy(experiment, chosen.genome, normalizer_of(experiment, self._stored, generation))
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""
+        generation, episode = check_whole("generation", generation, 0), check_whole("episode", episode, 0)
         chosen = choose(self._stored, self.experiment, generation, episode=episode)
         return environment_seed(self._stored, self.experiment, chosen)
 

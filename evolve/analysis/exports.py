@@ -1,6 +1,7 @@
 """What can be taken along from a run: its champion, and its columns by generation as CSV or for TensorBoard."""
 
 import csv
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def export_champion(run: StoredRun, path: Path) -> StoredChampion:
     """
     check_writable(path, (CHAMPION_SUFFIX,))
     if run.held_out is None:
-        cure = f"Evaluate its champion first: python -m evolve.evaluate {run.path}"
+        cure = f"Evaluate its champion first: python -m evolve.evaluate {shlex.quote(str(run.path))}"
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     champion, normalizer = final_champion(reload(run), run)
     kept = run.held_out

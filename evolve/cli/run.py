@@ -1,5 +1,6 @@
 """evolve run: evolve an experiment, one seed after another, each into a run file of its own."""
 
+import shlex
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -82,9 +83,12 @@ def load(argv: list[str]) -> Request:
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: the one begins anew, the other continues", "both")
     path = Path(name or "sweep")
+    if path.suffix == ".champion":
+        cure = "It has no search to go on with; evolve.evaluate and evolve.replay take it."
+        raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a champion file", cure)
     file = one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
     if file and not (flags["resume"] or shown):
-        cure = f"To continue it: python -m evolve.run --resume {path}."
+        cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)
     table = experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None

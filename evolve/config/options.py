@@ -103,13 +103,15 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
     if first["type"] == "extra_forbidden":
         return UnknownKeyError(key, known)
     kinds = [_expected(error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
-    return InputError(key, " or ".join(dict.fromkeys(kinds)), first["input"])
+    came = repr(first["input"]) if first["type"].endswith("_type") else first["input"]  # "5" is no 5
+    return InputError(key, " or ".join(dict.fromkeys(kinds)), came)
 
 
 _EXPECTED = {
     "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
     "string_type": "text", "model_type": "a table", "dict_type": "a table", "tuple_type": "a list, such as [1, 4]",
     "too_long": "a list of at most {max_length}", "too_short": "a list of at least {min_length}",
+    "string_too_short": "text",
 }  # fmt: skip
 """What Pydantic's errors mean, where its own words are not plain."""
 

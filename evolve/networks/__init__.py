@@ -7,6 +7,7 @@ with one C header in `kernels/` where it has a native step, and every entry pass
 import numpy as np
 
 from evolve.config import Registry, Section
+from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
 from evolve.networks.binary_mask_mlp import BinaryMaskMlp, BinaryMaskMlpOptions
 from evolve.networks.dag import Dag, DagOptions
@@ -46,8 +47,10 @@ def make(table: Section, observation_size: int, action_size: int) -> Network:
         action_size: A, the numbers that it answers with.
 
     Raises:
-        InputError: The table has a wrong name or option.
+        InputError: The table has a wrong name or option, or a size is wrong.
     """
+    check_whole("observation_size", observation_size, 1)
+    check_whole("action_size", action_size, 1)
     network: Network = NETWORKS.make(table, observation_size, action_size)
     return network
 

@@ -34,6 +34,7 @@ from evolve.store.schema import (
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
 _LARGEST_EMPTY = 8_000_000  # bytes: an experiment has a megabyte at most
+_CURE = "Name another file, or move this one away to begin its run anew."
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
@@ -114,9 +115,9 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator["Re
         with h5py.File(source, "r") as file:
             yield Reader(file, _size(file, source))
     except (OSError, RuntimeError) as error:
-        raise InputError(argument, f"a readable {kind}", f"a truncated or foreign file ({error})") from None
+        raise InputError(argument, f"a readable {kind}", f"a truncated or foreign file ({error})", _CURE) from None
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as error:
-        raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})") from None
+        raise InputError(argument, f"a complete {kind}", f"a damaged one ({error})", _CURE) from None
 
 
 def _size(file: h5py.File, source: Path | io.BytesIO) -> int:
@@ -207,7 +208,7 @@ class Reader:
             cure = "The generations of its run are not in it."
             raise InputError(str(path), "a run file", "a champion file", cure)
         if not self.has("schema"):
-            raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else")
+            raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else", _CURE)
         schema = self.integer("schema")
         if schema != SCHEMA:
             cure = (

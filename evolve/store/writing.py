@@ -220,7 +220,11 @@ def _check_free(path: Path, alone: bool = True) -> None:
 
 
 def taken(path: Path) -> InputError:
-    """Return the refusal of a new run whose file is there already."""
+    """Return the refusal of a new run whose file is there already, or of a file that is not a run's."""
+    try:
+        read(path)
+    except InputError as error:
+        return error
     cure = "Continue it with resume=True, replace it with overwrite=True, or choose another output.directory."
     return InputError.plainly("output.directory", f"{path} already exists. {cure}")
 

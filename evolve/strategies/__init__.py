@@ -14,7 +14,7 @@ searches any function of a vector:
 from typing import Any
 
 from evolve.config import Registry, Section
-from evolve.errors import InputError
+from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout
 from evolve.strategies.cma import Cma, CmaOptions
 from evolve.strategies.ga import Ga, GaOptions
@@ -142,9 +142,8 @@ def make(
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "it, or a layout in its place", "both" if layout is not None else "neither")
     if layout is None:
-        layout = VectorLayout(genome_size or 0)
-    if population < 2:
-        raise InputError("population", "at least 2", population)
+        layout = VectorLayout(check_whole("genome_size", genome_size, 1))
+    population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
     table = {"name": name, **options}
     STRATEGIES.validate(table, layout)
     return from_table(table, layout, population, seed)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evolve.errors import InputError
+from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
 from evolve.numerics.many_streams import AnyStream
 
@@ -20,8 +20,7 @@ class VectorLayout:
     init_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise InputError("genome_size", "at least 1", self.size)
+        check_whole("genome_size", self.size, 1)
 
     @property
     def num_weights(self) -> int:

@@ -16,22 +16,15 @@ from evolve.training.resume import check_same_run, experiment_table
 
 
 def plan_from_arguments(
-    experiment: Any, seed: int | None, output: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
+    experiment: str | Path | Mapping[str, Any] | Config | None,
+    seed: int | None,
+    output: str | Path | Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
 ) -> PlannedRun:
     """Return the one run that is asked for. Raises InputError."""
-    file = None
-    if isinstance(experiment, Config):
-        table: dict[str, Any] = experiment.model_dump(mode="json", exclude_none=True)
-    elif isinstance(experiment, Mapping):
-        table = {}
-        for key, value in deepcopy(dict(experiment)).items():
-            _override(table, key, value)
-    elif experiment is not None and Path(experiment).suffix == ".h5":
-        file = Path(experiment)
-        table = experiment_table(file)
-        stored = parse(Config, table)
-    else:
-        table = {} if experiment is None else read_file(Path(experiment))
+    file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
+    table = _table(experiment) if file is None else experiment_table(file)
+    stored = None if file is None else parse(Config, table)
     for key, value in settings.items():
         _override(table, key, value)
     if isinstance(output, Mapping):
@@ -45,12 +38,28 @@ def plan_from_arguments(
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by the command line.")
     config = found[0]
     config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
-    if file is not None:
+    if file is not None and stored is not None:
         check_same_run(config, stored, file)
-    experiment, trial = choose_backend(prepare(config))
+    prepared, trial = choose_backend(prepare(config))
     if trial is not None:
         _LOG.info("%s", trial)
-    return plan_runs([experiment], file)[0]
+    return plan_runs([prepared], file)[0]
+
+
+def _table(experiment: Any) -> dict[str, Any]:
+    """Return an experiment that is no run file as a table of its own."""
+    if experiment is None:
+        return {}
+    if isinstance(experiment, Config):
+        return experiment.model_dump(mode="json", exclude_none=True)
+    if isinstance(experiment, str | Path):
+        return read_file(Path(experiment))
+    if not isinstance(experiment, Mapping):
+        raise InputError("experiment", "a TOML file, a table, a Config or a run file", repr(experiment))
+    table: dict[str, Any] = {}
+    for key, value in deepcopy(dict(experiment)).items():
+        _override(table, key, value)
+    return table
 
 
 def _seed(seed: int) -> int:

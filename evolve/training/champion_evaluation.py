@@ -3,6 +3,7 @@
 import numpy as np
 
 from evolve.cluster import Coordinator
+from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import (
@@ -12,8 +13,10 @@ from evolve.rollouts import (
 )
 from evolve.shapes import Float32, Float64, Int64
 from evolve.store import HeldOut, Stored
-from evolve.training.experiment import Experiment
+from evolve.training.experiment import Experiment, memory
 from evolve.training.run_log import final_champion
+
+_EPISODE = 500  # bytes of memory that an episode takes until its return is known, about
 
 
 def held_out(
@@ -48,7 +51,13 @@ def evaluate_champion(run: Stored, experiment: Experiment, coordinator: Coordina
         experiment: That of the run (`reload`), or the same one in another environment.
         coordinator: Who has the episodes played.
         episodes: N.
+
+    Raises:
+        InputError: So many episodes cannot fit into this machine's memory.
     """
+    if _EPISODE * episodes > (there := memory()):
+        came = f"{episodes:,}: some {_EPISODE * episodes / 1e9:,.0f} GB"
+        raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
     champion, normalizer = final_champion(experiment, run)
     return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
 

@@ -152,7 +152,7 @@ def _check_size(config: Config, network: Network) -> None:
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
     at_once = max(P * E, config.held_out_episodes, validation)  # episodes
-    there = _memory()
+    there = memory()
     episodes = 32 * at_once + 4 * slots * network.slot_size
     needed = 40 * P * W + episodes  # bytes, about
     if needed > there:
@@ -233,7 +233,7 @@ def is_portable(config: Config) -> bool:
     return strategies.portable(config.strategy)
 
 
-def _memory() -> float:
+def memory() -> float:
     """Return the bytes of memory of this machine; infinity where it does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

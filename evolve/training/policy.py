@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from evolve import environments
+from evolve.errors import check_whole
 from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.rollouts.normalization import ObservationNormalizer
-from evolve.shapes import Float32
+from evolve.shapes import Float32, check_shape
 from evolve.training.experiment import Experiment
 
 
@@ -43,7 +44,10 @@ class Policy:
         Args:
             seed: The seed that the environment is reset with; networks that draw weights for each episode
                 (plastic-mlp) draw them by it.
+
+        Raises InputError for a seed that is no whole number from 0 on.
         """
+        seed = check_whole("seed", seed, 0)
         slot = np.zeros(1, np.intp)
         self._batch.load(slot, self.genome.weights, self.genome.mask, np.array([seed]))
 
@@ -62,7 +66,12 @@ class Policy:
         return outputs
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the action of the environment that network outputs [A] stand for."""
+        """Return the action of the environment that network outputs [A] stand for.
+
+        Raises ValueError for outputs of another shape.
+        """
+        outputs = np.asarray(outputs, np.float32)
+        check_shape(outputs, "outputs", "A", np.float32, A=self._engine.action_size)
         return self._engine.decode(outputs[None])[0]
 
     def __call__(self, observation: Any) -> Any:

@@ -1,6 +1,7 @@
 """The run files of experiments: new ones, and those of earlier runs that are resumed."""
 
 import logging
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -217,7 +218,7 @@ def _warn_of_other_code(file: RunFile) -> None:
     ours = __version__, revision()
     if theirs != ours:
         written, here = (" ".join(str(part)[:12] for part in version if part) for version in (theirs, ours))
-        cure = f"python -m evolve.verify --full {file.path} tells whether both do the same"
+        cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tells whether both do the same"
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
 
 
@@ -233,7 +234,7 @@ def _check_episode(
         expected = "an environment in which the newest champion plays as the log says"
         cure = (
             "The environment's code or version has changed, or this machine does other arithmetic: "
-            f"python -m evolve.verify {run.path} finds the first difference. To resume all the same, with a log that "
-            "cannot be repeated: compute.check=false."
+            f"python -m evolve.verify {shlex.quote(str(run.path))} finds the first difference. To resume all the same, "
+            "with a log that cannot be repeated: compute.check=false."
         )
         raise InputError(f"env.id, resuming {run.path}", expected, difference, cure)

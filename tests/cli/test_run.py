@@ -107,11 +107,14 @@ WRONG = [
     (("--set", "strategy.survivor=2"), "Did you mean survivors?"),
     (("--set", "env.id"), "section.key=value"),
     (("malformed.toml",), "malformed.toml: expected well-formed TOML"),
+    (("-e", ""), "env.id (-e/--env): expected text, got ''"),
+    (("--set", "episodes='5'"), "episodes (-r/--episodes): expected a whole number, got '5'"),
+    (("pole.champion", "--resume"), "expected a TOML file, got pole.champion, by its name a champion file"),
+    (("a b.h5",), "To continue it: python -m evolve.run --resume 'a b.h5'."),
     (("missing.toml",), "EXPERIMENT.toml: expected a TOML file that can be read, got missing.toml"),
     (
         ("-o", "taken"),
-        "taken/seed-0.h5 already exists. Continue it with --resume, replace it with --overwrite, or choose another "
-        "directory with -o.",
+        "taken/seed-0.h5: expected a readable run file, got a truncated or foreign file",
     ),
     (("-o", "/proc/nowhere"), "output.directory (-o/--output): expected a directory that can be written"),
     (("-o", "malformed.toml"), "expected a directory that can be written, got malformed.toml (it is a file)."),

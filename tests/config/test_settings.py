@@ -58,9 +58,9 @@ def test_toml_round_trip_spells_out_every_default():
         ({"env": {"action_scale": float("nan")}}, "env.action_scale"),
         ({"seeds": 3}, "seeds: expected a list, such as [1, 4], got 3."),
         ({"seeds": []}, "seeds: expected a list of at least 1, got []."),
-        ({"racing": {"rounds": "1,4"}}, "racing.rounds: expected a list, such as [1, 4], got 1,4."),
+        ({"racing": {"rounds": "1,4"}}, "racing.rounds: expected a list, such as [1, 4], got '1,4'."),
         ({"env": {"reuse": 7}}, "env.reuse: expected true or false or 'auto', got 7."),
-        ({"env": {"wrappers": ["a"]}}, "env.wrappers.0: expected a table, got a."),
+        ({"env": {"wrappers": ["a"]}}, "env.wrappers.0: expected a table, got 'a'."),
         (
             {"env": {"wrappers": [{"name": "a:b", "kwarg": {}}]}},
             "there is no setting env.wrappers.0.kwarg. Did you mean kwargs?",
