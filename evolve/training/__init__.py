@@ -13,12 +13,12 @@ from evolve.training.experiment import (
     prepare,
     reload,
     settings_text,
-    validate_new_run,
 )
 from evolve.training.fitness import connection_costs, evaluate_population, mean_return
 from evolve.training.loop import iterate
 from evolve.training.making_rollouts import make_rollout
 from evolve.training.manifest import manifest
+from evolve.training.new_run_checks import validate_new_run
 from evolve.training.run_log import RunLog, RunState, final_champion, normalizer_of, restore
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
 

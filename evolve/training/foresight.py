@@ -6,7 +6,7 @@ from typing import Literal
 
 from evolve import store
 from evolve.store import StoredRun
-from evolve.training.experiment import validate_new_run
+from evolve.training.new_run_checks import validate_new_run
 from evolve.training.plan import PlannedRun, RunSize, size_of
 from evolve.training.resume import check_configuration, check_replaceable, has_more_to_do
 

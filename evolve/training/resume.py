@@ -11,8 +11,9 @@ from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
 from evolve.errors import InputError, Stopped, pluralize
 from evolve.store import Header, RunFile, StoredRun
-from evolve.training.experiment import Experiment, is_portable, load_config, validate_new_run
+from evolve.training.experiment import Experiment, is_portable, load_config
 from evolve.training.manifest import manifest, revision
+from evolve.training.new_run_checks import validate_new_run
 from evolve.training.plan import PlannedRun
 from evolve.training.run_log import RunState, restore
 
