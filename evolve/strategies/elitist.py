@@ -54,17 +54,25 @@ class Elitist:
         self._seed = seed
         self.capacity = size
         """How many genomes a state holds at most."""
-        self._survivors = min(options.survivors, size, population - 1)
+        self._most_survivors = min(options.survivors, size, population - 1)
         self._prior = options.prior_evaluations
 
     def start(self) -> ScoredGenomes:
         """Return the state before generation 0: the elite is empty."""
         return no_scored_genomes(self._layout.num_weights)
 
+    def start_anew(self, _generation: int) -> ScoredGenomes:
+        """Return the state before a generation that is to have initial genomes of its own: that of `start`."""
+        return self.start()
+
+    def survivors(self, state: ScoredGenomes) -> int:
+        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
+        return min(self._most_survivors, len(state))
+
     def ask(self, state: ScoredGenomes, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
         candidates = everyone(self._P, candidates)
-        known = self._known(state)
+        known = self.survivors(state)
         if not known:
             return initial_genomes(self._layout, self._seed, generation, candidates)
         return survivors_and_children(
@@ -74,7 +82,7 @@ class Elitist:
     def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
         check_population(genomes, results, self._P, self._layout.num_weights)
-        known = self._known(state)
+        known = self.survivors(state)
         fitness = results.fitness
         survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
         best = known + ranking(fitness[known:])[: self.capacity]
@@ -93,16 +101,12 @@ class Elitist:
         """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
         return from_arrays(arrays, "elite", self._layout.num_weights)
 
-    def _known(self, state: ScoredGenomes) -> int:
-        """Return how many candidates of the next generation are survivors: members of the elite."""
-        return min(self._survivors, len(state))
-
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         """Return the children of an elite that is not empty, one for each of the candidates [n]."""
         raise NotImplementedError
 
     def _parents(self, bound: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
         """Return [n]: the parent of each of the candidates, drawn uniformly from the first members of the elite."""
-        known = self._known(state)
+        known = self.survivors(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - known)
         return drawn[candidates - known]

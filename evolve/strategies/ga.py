@@ -14,11 +14,12 @@ from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Int64
 from evolve.strategies.elitist import Elitist, ElitistOptions
+from evolve.strategies.multistart import StartOptions, validate_starts
 from evolve.strategies.scored_genomes import ScoredGenomes
 from evolve.strategies.strategy import need_weights
 
 
-class GaOptions(ElitistOptions):
+class GaOptions(ElitistOptions, StartOptions):
     """Settings of `[strategy]` for ga.
 
     parents: T, how many of the best have children.
@@ -38,9 +39,10 @@ class Ga(Elitist):
         self._weight_noise = options.weight_noise
 
     @staticmethod
-    def validate(_options: GaOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout of which nothing would change."""
+    def validate(options: GaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout of which nothing would change, and for the length of a start without others."""
         need_weights(layout, "ga")
+        validate_starts(options)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         T = min(self._num_parents, len(state))

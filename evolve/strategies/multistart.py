@@ -1,4 +1,4 @@
-"""Several starts of an evolution strategy, of which the best one goes on.
+"""Several starts of a strategy, of which the best one goes on.
 
 Marti, Resende & Ribeiro, "Multi-start methods for combinatorial optimization" (2013); Jamieson & Talwalkar,
 "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (2016), of whose successive halving this is one
@@ -6,9 +6,10 @@ round. It is for tasks where luck in the first generations decides what a search
 G = `start_generations`:
 
     starts    N searches of G generations each, one after another. The first begins at the initial genome, others at
-              initial genomes of the same connections; one that such a genome lacks starts at 0
-    score     the mean fitness of all candidates of a start's last ceil(G/4) generations; NaN and infinite fitness count
-              as the smallest finite one
+              initial genomes of the same connections; one that such a genome lacks starts at 0. With ga each begins
+              with initial genomes of its own
+    score     the mean fitness of all candidates of a start's last ceil(G/4) generations, and of the survivors alone
+              where there are some, as with ga; NaN and infinite fitness count as the smallest finite one
     choice    after N · G generations the start with the best score goes on from where it ended, the first of equals
 
 The champion is that of the best start that has ended, while starts are under way; of the first one before that.
@@ -32,7 +33,7 @@ from evolve.strategies.wrapper import Startable, Wrapper, begun_of, joined
 
 
 class StartOptions(Options):
-    """Settings of `[strategy]` that all evolution strategies share.
+    """Settings of `[strategy]` that ga and all evolution strategies share.
 
     starts: with how many searches a run begins, one after another; the best goes on.
     start_generations: how many generations each of them has until then, where there are several.
@@ -47,7 +48,7 @@ class MultistartState:
     """The state of a strategy with several starts.
 
     now: That of the strategy. best: The same where the best start ended; that of the newest before one has.
-    means: [ceil(G/4)] float64, the mean fitness of the last generations.
+    means: [ceil(G/4)] float64, the mean fitness of the last generations, see `score` above.
     record: [2] float64, the best score of a start, and the number of completed generations of this search.
     begun: [1] int64, the generation of the run with which it began.
     """
@@ -60,7 +61,7 @@ class MultistartState:
 
 
 class Multistart(Wrapper):
-    """An evolution strategy with several starts, see `StartOptions`."""
+    """A strategy with several starts, see `StartOptions`."""
 
     def __init__(self, strategy: Startable, options: StartOptions) -> None:
         super().__init__(strategy, prefix="chosen_")
@@ -73,7 +74,7 @@ class Multistart(Wrapper):
     def tell(self, state: MultistartState, genomes: GenomeSource, results: Results) -> MultistartState:
         """Take in a generation; at the end of a start, begin the next one, or choose."""
         now = self._strategy.tell(state.now, genomes, results)
-        means = np.append(state.means[1:], mean_fitness(results.fitness))
+        means = np.append(state.means[1:], mean_fitness(self._scored(state.now, results.fitness)))
         best_score, generations = float(state.record[0]), int(state.record[1]) + 1
         best = now if best_score == -np.inf or generations > self._all else state.best
         if generations <= self._all and generations % self._each == 0:
@@ -82,6 +83,11 @@ class Multistart(Wrapper):
                 best, best_score = now, max(score, -np.finfo(np.float64).max)
             now = best if generations == self._all else self._strategy.start_anew(int(state.begun[0]) + generations)
         return MultistartState(now, best, means, np.array([best_score, generations]), state.begun)
+
+    def _scored(self, state: Any, fitness: Float64) -> Float64:
+        """Return the fitness that a score is made of, some of [P]."""
+        survivors = getattr(self._strategy, "survivors", None)
+        return fitness if survivors is None else fitness[: survivors(state) or None]
 
     def to_arrays(self, state: MultistartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays; once a start is chosen, there is one state."""

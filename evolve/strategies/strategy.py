@@ -66,6 +66,7 @@ class Strategy(Protocol[State]):
     - a method `sums(state, generation, fitness, columns) -> [n]`: some columns of what `tell` adds up over candidates.
       `columns` is a slice of range(W). Each rank computes some of them, for all candidates; as a column depends on no
       other one, the bits are the same however they are shared out. `tell` finds all of them in `results.sums`;
+    - a method `survivors(state)`: how many candidates, the first ones, have been evaluated in earlier generations;
     - an attribute `grows`, True where `tell` takes the results of the first n candidates alone, n even, of an even P;
     - an attribute `sums_per_weight` = k, where there are k sums of each weight: `sums` returns [n, k] then.
     """

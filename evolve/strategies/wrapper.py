@@ -49,6 +49,9 @@ class Wrapper:
         take_abilities(self, strategy)
         if hasattr(strategy, "sums"):
             self.sums = self._sums
+        if hasattr(strategy, "capacity"):
+            self.capacity = 2 * strategy.capacity
+            """How many genomes a state holds at most, where it holds some."""
 
     def start(self) -> Any:
         """Return the state before generation 0."""

@@ -38,7 +38,7 @@ def same(strategy, one, other):
     return arrays.keys() == others.keys() and all(np.array_equal(arrays[name], others[name]) for name in arrays)
 
 
-@pytest.mark.parametrize("name", ES)
+@pytest.mark.parametrize("name", [*ES, "ga"])
 def test_with_one_start_a_strategy_is_itself(name):
     assert not isinstance(made(name), Multistart)
     assert isinstance(made(name, starts=2), Multistart)
@@ -82,6 +82,21 @@ def test_the_first_of_the_best_is_chosen_by_its_last_generations(data, starts, e
     assert all(same(made(), ends[n], ends[best]) for n in range(best, starts))
 
 
+def test_starts_of_ga_begin_with_other_genomes_and_are_scored_by_their_survivors():
+    strategy, inner = made("ga", starts=2, start_generations=2), made("ga")
+    assert isinstance(strategy, Multistart)
+    states = [strategy.start()]
+    for generation, (survivors, others) in enumerate([(0, 0), (2, 0), (0, 0), (1, 9), (0, 0)]):
+        genomes = strategy.ask(states[-1], generation)
+        states.append(strategy.tell(states[-1], genomes, Results(np.repeat([survivors, others], [4, P - 4]) * 1.0)))
+    second = strategy.ask(states[2], 2)
+    assert np.array_equal(second.weights, inner.ask(inner.start(), 2).weights)
+    assert not np.array_equal(second.weights, strategy.ask(states[0], 0).weights)
+    assert not np.array_equal(second.mask, strategy.ask(states[0], 0).mask)
+    assert states[-1].record.tolist() == [2.0, 5]
+    assert same(inner, states[4].now, states[2].best)
+
+
 @pytest.mark.parametrize("fitness", [np.nan, -np.inf])
 def test_a_start_without_a_finite_fitness_is_chosen_only_if_all_are(fitness):
     strategy = made(starts=2, start_generations=1)
@@ -94,7 +109,7 @@ def test_a_start_without_a_finite_fitness_is_chosen_only_if_all_are(fitness):
     assert same(made(), worse.best, state.best)
 
 
-@pytest.mark.parametrize("name", ES)
+@pytest.mark.parametrize("name", [*ES, "ga"])
 def test_the_length_of_one_start_is_refused(name):
     with pytest.raises(InputError, match=r"strategy\.starts: expected 2 or more, of 50 generations each, got 1"):
         STRATEGIES.validate({"name": name, "start_generations": 50}, NETWORK)
@@ -108,7 +123,7 @@ def test_rounds_of_pruning_that_end_before_the_starts_are_refused():
     STRATEGIES.validate(table | {"pruning_every": 13}, NETWORK)
 
 
-@pytest.mark.parametrize("name", ["openai-es", "sep-cma-es"])
+@pytest.mark.parametrize("name", ["openai-es", "sep-cma-es", "ga"])
 def test_a_run_with_several_starts_resumes_and_verifies(call, tmp_path, name):
     settings = ("strategy.starts=3", "strategy.start_generations=2")
     assert run_in_parts(call, tmp_path, name, settings, stops=(3, 7, 8)).checkpoint["starts"][1] == 8
