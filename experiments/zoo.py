@@ -55,10 +55,10 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
 
 
 def published_time(name: str) -> str:
-    """Return how long runs took, by the table of results: the first, or the median; they shared their machine."""
+    """Return how long runs took, by the table of results: the first, or the median."""
     text = (ROOT / "docs" / "results.md").read_text()
     (row,) = re.findall(rf"^\| `{name}`: .*$", text, re.M)
-    return f"{re.split(r',| [(]', row.strip('| ').split('|')[-1])[0].strip()} on two cores"
+    return f"{re.split(r',| [(]', row.strip('| ').split('|')[-1])[0].strip()}, as in [the results](results.md)"
 
 
 def card(name: str, champion: evolve.ChampionFile) -> str:

@@ -21,7 +21,8 @@ METHODS = ("evolution", "ppo")
 class Point:
     """A champion on the way: environment steps and seconds of training until then, and its held-out mean return.
 
-    cpu_seconds are those of all processes; evolution's have the start of its processes in them, PPO's have not.
+    cpu_seconds are those of all processes; evolution's have the start of its processes and
+    the held-out episodes of all points in them, PPO's have not.
     """
 
     steps: int

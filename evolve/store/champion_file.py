@@ -1,6 +1,6 @@
 """A champion file `NAME.champion`: the final champion of a run, and all that is needed to play and verify it.
 
-It is HDF5, as a run file is, of some 20 kB: the configuration and the manifest, the genome, the normalizer of its
+It is HDF5, as a run file is, of 10 to 21 kB in the zoo: configuration and manifest, the genome, the normalizer of its
 observations, its held-out returns, and the digest of the run that it came from.
 """
 

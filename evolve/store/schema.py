@@ -34,7 +34,7 @@ class Record:
         "generation/returns",
         "G P E",
         np.float64,
-        "return of each episode; NaN where it failed, or was not played (racing)",
+        "return of each episode; NaN where it failed, or was not played (racing, or a population that grows)",
         "reward",
     )
     lengths: Int32 = column(
@@ -51,7 +51,7 @@ class Record:
         "generation/fitness",
         "G P",
         np.float64,
-        "what selection saw: the mean return, less the cost of connections",
+        "what selection saw: the mean return, less the cost of connections; NaN of who failed or did not play",
         "reward",
     )
     connections: Int32 = column(
