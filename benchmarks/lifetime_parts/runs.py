@@ -20,7 +20,7 @@ from lifetime_parts.presets import (
 SWEEP_NETWORKS = ("hebbian-dag", "elman", "hebbian-lstm")
 SWEEP_CUES = (2, 4, 6, 12)
 SWEEP_PRESENTATIONS = (2, 4, 8, 16)
-SWEEP_SEEDS = (1,)
+SWEEP_SEEDS = (1, 2, 3, 4, 5)
 SWEEP_GENERATIONS = 50
 LONG_SEEDS = (1, 2)
 
