@@ -165,6 +165,13 @@ def _body(_: App, argv: list[str]) -> int:
     options, words = _parser().parse_known_args(argv)
     if refused := next((word for word in words if word.split("=")[0] in _REFUSED), None):
         raise InputError("evolve launch", "the arguments of a run that is to be kept going", refused)
+    if words[:1] == ["run"]:
+        raise InputError(
+            "evolve launch",
+            "what evolve run takes",
+            "run before it",
+            f"Leave it out: evolve launch {shlex.join(words[1:])}",
+        )
     launcher = started_by()
     if launcher is not None:
         raise InputError("evolve launch", "to start the ranks itself", f"to be one of {launcher}", "Leave out mpirun.")
