@@ -166,8 +166,20 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_pat
 
     monkeypatch.setattr(evolution, "configuration", lambda _: config)
     monkeypatch.setattr(evolution, "_segment", segment)
-    curve = evolution.evolve_task(tasks.TASKS["cheetah"], 1, tmp_path, 1, [10, 60, 300, 900], most, 4).curve
-    assert asked == [point.steps for point in curve] == expected
+    outcome = evolution.evolve_task(tasks.TASKS["cheetah"], 1, tmp_path, 1, [10, 60, 300, 900], most, 4)
+    assert asked == [point.steps for point in outcome.curve] == expected
+    assert f"steps = {expected[-1]}" in outcome.settings["experiment"]
+
+
+def test_a_record_does_not_tell_after_which_point_an_evolution_came_to_its_end(parts, tmp_path):
+    from ppo_parts import evolution, tasks
+
+    (tmp_path / "short.toml").write_text("generations = 3\npopulation = 4\nepisodes = 1\nenv.id = 'CartPole-v1'\n")
+    task = replace(tasks.TASKS["cartpole"], experiment=tmp_path / "short.toml")
+    made = [evolution.evolve_task(task, 1, tmp_path / str(n), 1, [n, 10**6], None, 2) for n in (10, 30)]
+    assert made[0].settings == made[1].settings
+    assert made[0].digest == made[1].digest
+    assert "steps" not in made[0].settings["experiment"].partition("[early_stop]")[2].partition("[")[0]
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")

@@ -55,8 +55,11 @@ def evolve_task(
         write(progress, {"curve": [asdict(point) for point in curve], "spent": spent})
         if steps is not None and point.steps < steps:  # it has come to its end
             break
-    somewhere = run.config.output.model_copy(update={"directory": None})  # where the file lies does not matter
-    settings = {"experiment": run.config.model_copy(update={"output": somewhere}).to_toml()}
+    asked = {  # where the file lies does not matter, nor after which point the run came to its end
+        "output": run.config.output.model_copy(update={"directory": None}),
+        "early_stop": run.config.early_stop.model_copy(update={"steps": end}),
+    }
+    settings = {"experiment": run.config.model_copy(update=asked).to_toml()}
     environment = run.experiment.in_evaluation().config.env.model_dump(mode="json")
     return Outcome(curve, [float(r) for r in run.held_out.returns], environment, settings, run.digest)
 
