@@ -34,7 +34,7 @@ class Record:
         "generation/returns",
         "G P E",
         np.float64,
-        "return of each episode; NaN where it failed, or was not played (racing, or a population that grows)",
+        "return of each episode; NaN where it failed, or was not played (racing, or a growing population)",
         "reward",
     )
     lengths: Int32 = column(

@@ -98,7 +98,7 @@ def test_datasets_say_what_they_are(path):
     assert columns["generation/returns"].attributes == {
         "shape": "generations, candidates, episodes of each candidate",
         "unit": "reward",
-        "meaning": "return of each episode; NaN where it failed, or was not played (racing)",
+        "meaning": "return of each episode; NaN where it failed, or was not played (racing, or a growing population)",
     }
     letters = "".join(column.symbols for column in columns.values())
     assert set(LETTERS) == set(letters) - set(" 2")
