@@ -60,13 +60,18 @@ def atomic_write(path: Path) -> Iterator[Path]:
     partial file lies beside `path` and ends as it does, since libraries choose the format by that. Where `path` is a
     symbolic link, it stays one, and the file that it leads to is replaced.
     """
-    path = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError of links in a circle
+    path = without_links(path)
     partial = _partial(path)
     try:
         yield partial
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def without_links(path: Path) -> Path:
+    """Return the path of the file that symbolic links lead to."""
+    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError of links in a circle
 
 
 def _partial(path: Path) -> Path:
@@ -92,7 +97,7 @@ def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
     with naming_output(path):
         if path.is_dir():
             raise IsADirectoryError
-        partial = _partial(Path(os.path.realpath(path)))
+        partial = _partial(without_links(path))
         partial.open("wb").close()
         partial.unlink()
 

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 from evolve.errors import InputError
+from evolve.store.disk import without_links
 
 try:
     import fcntl
@@ -34,7 +35,7 @@ def check_unlocked(path: Path) -> None:
 
 
 def _lock_of(path: Path) -> Path:
-    path = Path(os.path.realpath(path))  # one lock for a file, by whichever symbolic link it is opened
+    path = without_links(path)  # one lock for a file, by whichever of them it is opened
     return path.with_name(f".{path.name}.lock")
 
 

@@ -142,7 +142,7 @@ def make(
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "it, or a layout in its place", "both" if layout is not None else "neither")
     if layout is None:
-        layout = VectorLayout(check_whole("genome_size", genome_size, 1))
+        layout = VectorLayout(genome_size or 0)
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
     table = {"name": name, **options}
     STRATEGIES.validate(table, layout)
