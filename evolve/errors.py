@@ -90,6 +90,11 @@ def check_whole(argument: str, value: Any, least: int) -> int:
     return whole
 
 
+def how_to_install(extra: str) -> str:
+    """Return how to install an optional library, by the extra of this package that brings it, as a sentence."""
+    return f"Install it: pip install 'evolve[{extra}]' (in a clone: pip install -e '.[{extra}]')."
+
+
 def sanitize(value: object, longest: int = 400) -> str:
     """Return a value as one line without control characters, cut in the middle at about `longest` characters."""
     try:

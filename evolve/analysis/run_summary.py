@@ -67,7 +67,7 @@ class RunSummary:
 
     run: StoredRun
     film: Clip | None = None
-    why_no_film: str = "No film: pip install 'evolve[video]'"
+    why_no_film: str = ""
     verification: VerificationSummary | None = None
 
 

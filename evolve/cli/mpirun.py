@@ -12,8 +12,7 @@ from pathlib import Path
 from evolve.cli.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.cli.supervision import COMMAND, EXIT_CODE
 from evolve.cluster.limits import CONNECT
-from evolve.config.extras import install
-from evolve.errors import InputError
+from evolve.errors import InputError, how_to_install
 
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
@@ -40,7 +39,7 @@ class Launcher:
         """Return that of the library which mpi4py loads, the wheel's or the system's. Raises InputError without one."""
         found = next(_candidates(), None)
         if found is None:
-            cure = install("mpi")
+            cure = how_to_install("mpi")
             if "SLURM_JOB_ID" in os.environ:
                 cure += f" Or start the ranks by SLURM: srun --overcommit -n {ranks} python -m evolve.run …"
             raise InputError("mpirun", "an MPI launcher", "none", cure)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from evolve.cluster.introductions import introduce
 from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, Meeting
 from evolve.cluster.starting import StartWatch, end_launcher_later, initialize
-from evolve.errors import InputError
+from evolve.errors import InputError, how_to_install
 
 Buffer = NDArray[np.uint8]
 
@@ -32,7 +32,6 @@ _LAUNCHERS = (
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
-_INSTALL = "Install it with an MPI: pip install 'evolve[mpi]' (in a clone: pip install -e '.[mpi]')."
 _TAG = 1
 _LOST_EVERY = 0.2  # seconds between questions after the dead
 _MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
@@ -250,7 +249,7 @@ def check_mpi4py(argument: str) -> None:
     try:
         import mpi4py  # noqa: F401, PLC0415 - not needed by one rank
     except ImportError as error:
-        raise InputError(argument, "mpi4py", f"{type(error).__name__}: {error}", _INSTALL) from None
+        raise InputError(argument, "mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")) from None
 
 
 def connect() -> Transport:
@@ -268,7 +267,7 @@ def connect() -> Transport:
             MPI = _uninitialized()
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", _INSTALL
+            f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")
         ) from None
     with StartWatch(rank, size, socket.gethostname(), ctypes.CDLL(MPI.__file__)) as watch:
         initialize(MPI)

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from evolve.errors import InputError, one_line
+from evolve.errors import InputError, how_to_install, one_line
 
 
 def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any:
@@ -21,9 +21,4 @@ def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI, say
-        raise InputError(argument, f"a working {title or module}", one_line(error), install(extra)) from None
-
-
-def install(extra: str) -> str:
-    """Return how to install an extra, as a sentence."""
-    return f"Install it: pip install 'evolve[{extra}]' (in a clone: pip install -e '.[{extra}]')."
+        raise InputError(argument, f"a working {title or module}", one_line(error), how_to_install(extra)) from None

@@ -8,9 +8,8 @@ import gymnasium
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 
 from evolve.config import EnvOptions, nearest
-from evolve.config.extras import install
 from evolve.environments.exact import TASKS
-from evolve.errors import FAILURES, InputError, one_line
+from evolve.errors import FAILURES, InputError, how_to_install, one_line
 
 _Env = gymnasium.Env[Any, Any]
 
@@ -109,7 +108,7 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         return make()
     except DependencyNotInstalled as error:
         extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
-        cure = install(extra) if extra else ""
+        cure = how_to_install(extra) if extra else ""
         expected = "an environment whose packages are installed"
         raise InputError(argument, expected, f"{options.id} ({error})", cure) from None
     except (UnregisteredEnv, DeprecatedEnv):

@@ -23,7 +23,6 @@ from evolve.numerics.device import WIDTH, DeviceMemoryError, Transfers
 _UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice and back
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
-_INSTALL = "Install it: pip install 'evolve[gpu]' (CUDA 13) or 'evolve[gpu-cuda12]'."
 _OTHERWISE = 'Or use compute.backend="native": the bits are the same.'
 _SPARE = 0.9  # of the free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -236,5 +235,6 @@ def _import() -> Any:
     try:
         cupy = importlib.import_module("cupy")
     except (ImportError, RuntimeError) as error:
-        raise InputError("compute.backend", "a working CuPy", one_line(error), f"{_INSTALL} {_OTHERWISE}") from None
+        cure = f"{device_code.INSTALL} {_OTHERWISE}"
+        raise InputError("compute.backend", "a working CuPy", one_line(error), cure) from None
     return cupy.cuda

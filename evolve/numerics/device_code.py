@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from evolve.errors import InputError
+from evolve.errors import InputError, how_to_install
 
 _PACKAGE = Path(__file__).parents[1]
 _UNITS = _PACKAGE / "rollouts"
@@ -25,6 +25,8 @@ _HEADERS = tuple(_PACKAGE / place / "kernels" for place in ("numerics", "network
 _PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The options that keep bits."""
+INSTALL = f"{how_to_install('gpu')} For CUDA 12 it is gpu-cuda12, not gpu."
+"""How to get CuPy, and with it NVRTC."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN"]
 
@@ -108,10 +110,8 @@ def _check(status: int, what: str) -> None:
 def _nvrtc() -> Any:
     nvrtc = _load()
     if nvrtc is None:
-        cure = "Install it: pip install 'evolve[gpu]' (CUDA 13) or 'evolve[gpu-cuda12]'."
-        raise InputError(
-            "compute.backend", "NVRTC, which compiles the kernels of a GPU", "none that can be loaded", cure
-        )
+        expected = "NVRTC, which compiles the kernels of a GPU"
+        raise InputError("compute.backend", expected, "none that can be loaded", INSTALL)
     return nvrtc
 
 

@@ -54,7 +54,7 @@ def test_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     message = refusal()
     assert message.startswith("compute.backend: expected a working CuPy, got ")
-    assert "pip install 'evolve[gpu]' (CUDA 13) or 'evolve[gpu-cuda12]'" in message
+    assert "pip install 'evolve[gpu]' (in a clone: pip install -e '.[gpu]'). For CUDA 12" in message
     assert 'compute.backend="native": the bits are the same' in message
 
 
