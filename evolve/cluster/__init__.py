@@ -5,7 +5,8 @@ mpi4py; where there is one rank, no MPI is needed and the same coordinator plays
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.transport import Transport, check_mpi4py, connect, launched, started_by
+from evolve.cluster.launchers import launched, started_by
+from evolve.cluster.transport import Transport, check_mpi4py, connect
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import serve
 

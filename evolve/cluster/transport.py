@@ -20,18 +20,12 @@ from numpy.typing import NDArray
 
 from evolve.cluster.introductions import introduce
 from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, Meeting
+from evolve.cluster.launchers import launched, started_by
 from evolve.cluster.starting import StartWatch, end_launcher_later, initialize
 from evolve.errors import InputError, how_to_install
 
 Buffer = NDArray[np.uint8]
 
-# What launchers tell their processes, as (number of ranks, rank).
-_LAUNCHERS = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
-    ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
-    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
-)
 _TAG = 1
 _LOST_EVERY = 0.2  # seconds between questions after the dead
 _MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
@@ -225,23 +219,6 @@ class Transport:
             if not self.tolerant:
                 raise
             self._asked = 0.0  # its receiver died: `lost` is to say so, and takes it out
-
-
-def launched() -> tuple[int, int]:
-    """Return (size, rank) as the launcher announced them, (1, 0) without a launcher."""
-    for size, rank in _LAUNCHERS:
-        if os.environ.get(size, "").isdigit():
-            return int(os.environ[size]), int(os.environ.get(rank, "0"))
-    return 1, 0
-
-
-def started_by() -> str | None:
-    """Return what has started this process as a rank, None for nothing: SLURM's batch script is a step of one task."""
-    for size, _ in _LAUNCHERS:
-        ranks = os.environ.get(size, "")
-        if ranks.isdigit() and not (size.startswith("SLURM") and int(ranks) == 1):
-            return f"{'srun' if size.startswith('SLURM') else 'mpirun'} -n {ranks}"
-    return None
 
 
 def check_mpi4py(argument: str) -> None:
