@@ -20,7 +20,7 @@ from evolve.store.champion_file import Stored, StoredChampion, read_any, read_ch
 from evolve.store.lock import check_unlocked
 from evolve.store.reading import check_can_begin, exists, how_far, is_empty, population, read, read_image
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
-from evolve.store.writing import RunFile, create, reopen, replace, taken
+from evolve.store.writing import RunFile, check_free, create, reopen, replace, taken
 
 __all__ = [
     "SCHEMA",
@@ -32,6 +32,7 @@ __all__ = [
     "StoredChampion",
     "StoredRun",
     "check_can_begin",
+    "check_free",
     "check_unlocked",
     "create",
     "exists",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, GenomeSource
 from evolve.store.columns import extend, extend_part, put, stack, write
-from evolve.store.disk import DeferredErrorFile, atomic_write, sync
+from evolve.store.disk import DeferredErrorFile, atomic_write, sync, without_links
 from evolve.store.lock import Lock
 from evolve.store.reading import exists, is_empty, read, unwritable
 from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Header, HeldOut, Record
@@ -123,7 +123,7 @@ class RunFile:
         self._num_hashes = num_hashes
         self._pending = []
         self._genomes = []
-        sync(self.path.parent)
+        sync(without_links(self.path).parent)
 
     def _beginning(self) -> bytes:
         """Return a file that holds nothing but the header."""
@@ -195,14 +195,14 @@ def create(path: Path, header: Header) -> RunFile:
     Raises InputError when the directory cannot be written or a file is there. None is ever overwritten, but for a run
     file without a generation that nobody is writing.
     """
-    _check_free(path)
+    check_free(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = RunFile(path, header, Lock(path))
     except (OSError, ValueError) as error:
         raise unwritable(path.parent, error) from None
     try:
-        _check_free(path, file.lock.holds)  # another process may have been quicker
+        check_free(path, file.lock.holds)  # another process may have been quicker
         file.flush()
     except RunError as error:
         file.close()
@@ -213,7 +213,7 @@ def create(path: Path, header: Header) -> RunFile:
     return file
 
 
-def _check_free(path: Path, alone: bool = True) -> None:
+def check_free(path: Path, alone: bool = True) -> None:
     """Raise InputError when a file is there from which something could be lost, or whose writer may be at work."""
     if exists(path) and not (alone and is_empty(path)):
         raise taken(path)

@@ -59,6 +59,7 @@ def _outlook(run: PlannedRun, resume: bool, overwrite: bool) -> Outlook:
     stored = store.read(run.path)
     if overwrite:
         check_replaceable(run, stored)
+        validate_new_run(run.experiment)
         return Outlook(run, "replace", stored)
     check_configuration(run, stored)
     unfinished = not stored.complete or has_more_to_do(stored, run.experiment.config)

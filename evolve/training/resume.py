@@ -102,6 +102,8 @@ def check_and_create_runs(
     new = [run for run in runs if run.path not in there]
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
+    for run in new:  # none is made where another cannot be
+        store.check_free(run.path)
     for run in new:
         store.create(run.path, _header(run, transport)).close()
     return new
@@ -156,9 +158,15 @@ def open_run(run: PlannedRun) -> RunFile:
     """Reopen the file of a run that has been checked, with the present configuration.
 
     If generations or held-out episodes are left to do, it is no longer complete and its held-out evaluation is dropped.
+    Raises InputError when it is another experiment's by now: nobody has locked it since it was checked.
     """
     file = store.reopen(run.path)
     config = run.experiment.config
+    try:
+        check_configuration(run, file)
+    except InputError:
+        file.close()
+        raise
     if not file.complete or has_more_to_do(file, config):
         file.complete = False
         file.held_out = None

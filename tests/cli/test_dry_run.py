@@ -2,6 +2,7 @@
 
 import os
 
+import h5py
 import pytest
 
 from evolve import store
@@ -86,3 +87,14 @@ def test_ranks_are_counted(command, tmp_path):
     assert done.code == 0
     assert done.out.endswith("by 1 worker and a coordinator.\n")
     assert not (tmp_path / "out").exists()
+
+
+def test_it_refuses_to_replace_a_run_by_what_no_new_run_may_have(call, tmp_path):
+    """A file may be older than a check of new runs."""
+    shared = ("--strategy", "openai-es", "--set", "connection_cost=0.1")
+    assert call("run", *TINY, *shared[:2]).code == 0
+    with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
+        file.attrs["config"] = file.attrs["config"].replace("connection_cost = 0.0\n", "connection_cost = 0.1\n")
+    done = call("run", *TINY, *shared, "--overwrite", "--dry-run")
+    assert (done.code, done.out) == (2, "")
+    assert "connection_cost: expected 0 with openai-es" in done.err

@@ -15,11 +15,12 @@ from conftest import make_runs, wait_for
 from evolve import store
 from evolve.cli.next_steps import command_line
 from evolve.cli.run import load
+from evolve.cluster import Transport
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.training import load_config, prepare
 from evolve.training.plan import plan_runs
-from evolve.training.resume import open_run
+from evolve.training.resume import check_and_create_runs, open_run
 
 G = 24
 # Each generation takes its time while there is a brake: there is always something to interrupt.
@@ -358,3 +359,25 @@ def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(ca
         assert (file.complete, file.held_out, file.num_generations) == (False, None, 2)
     assert call("run", *quick, "-g", 4, "--resume").code == 0
     assert call("verify", path).code == 0
+
+
+def test_a_file_that_another_experiment_has_taken_meanwhile_is_refused(call, tmp_path, monkeypatch):
+    """As it can be: several seeds are checked at first, and nobody locks the file of one whose turn is later."""
+    quick = ("-p", "4", "-r", "1", "-d", "3", "--set", "held_out_episodes=0", "-o", "out")
+    monkeypatch.chdir(tmp_path)
+    (config,), *_ = load([*quick, "-g", "3", "-s", "1", "2"])
+    first, second = plan_runs([prepare(config)])
+    check_and_create_runs([first, second], False, Transport(), lambda: None, lambda *_: None)
+    assert call("run", *quick, "-g", 2, "-s", 2, "--strategy", "openai-es").code == 0
+    with pytest.raises(InputError, match=r"strategy.name, resuming out/seed-2.h5: expected 'openai-es' as in the run"):
+        open_run(second)
+    with closing(open_run(first)) as file:
+        assert file.num_generations == 0
+    assert call("verify", "out/seed-2.h5").code == 0
+
+
+def test_where_one_run_is_refused_no_file_is_made(call, tmp_path):
+    quick = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
+    assert call("run", *quick, "-s", 2).code == 0
+    done = call("run", *quick, "-s", 1, 2)
+    assert (done.code, [path.name for path in (tmp_path / "out").iterdir()]) == (2, ["seed-2.h5"])
