@@ -109,14 +109,19 @@ def iterate(
 
     A loop that is left early leaves a run file that can be resumed.
     """
-    ranks = script_ranks()
-    if not ranks.leads:
-        while answer := ranks.follow():
-            parts = unpack(answer)
-            yield Generation(int(parts.pop("number")), record_from_arrays(parts))
-        return
+    with closing(script_ranks()) as ranks:
+        if ranks.leads:
+            yield from _lead(ranks, lambda: plan_from_arguments(experiment, seed, output, settings), resume, overwrite)
+        else:
+            yield from _follow(ranks)
+
+
+def _lead(
+    ranks: Collective, make_plan: Callable[[], PlannedRun], resume: bool, overwrite: bool
+) -> Iterator[Generation]:
+    """Evolve a run on rank 0, yielding each generation when the others have it, too."""
     try:
-        plan = plan_from_arguments(experiment, seed, output, settings)
+        plan = make_plan()
         coordinator = ranks.coordinator()
         for generation in _generations(ranks, coordinator, plan, resume, overwrite, at_once=True):
             ranks.release(pack(number=np.array(generation.number), **record_to_arrays(generation.record)))
@@ -128,6 +133,13 @@ def iterate(
         ranks.release_error(error)
         raise
     ranks.release(b"")
+
+
+def _follow(ranks: Collective) -> Iterator[Generation]:
+    """Work for rank 0, yielding each generation that it has."""
+    while answer := ranks.follow():
+        parts = unpack(answer)
+        yield Generation(int(parts.pop("number")), record_from_arrays(parts))
 
 
 def _functions(callbacks: Any) -> list[Callable[[Generation], object]]:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,7 @@ from evolve.verification import Verdict, choose, environment_seed, reevaluate, r
 
 def script_ranks() -> Collective:
     """Return the ranks of this script, for one call: rollouts are not shared, for threads may call at the same time."""
-    # Two rollouts are kept: of generations, and of held-out episodes.
-    return Collective(lru_cache(maxsize=2)(make_rollout), notes=StrategyReplica())
+    return Collective(make_rollout, notes=StrategyReplica())
 
 
 class _Evolved:

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from evolve.cli.output import discard
 from evolve.cli.parser import Answered
@@ -16,7 +16,7 @@ from evolve.cli.signals import StopFlag
 from evolve.cli.spelling import for_terminal
 from evolve.cli.supervision import hand_over, say_begun
 from evolve.cli.workers import Work, run_in_ranks
-from evolve.cluster import Coordinator, Transport, connect, dismiss, launched, serve
+from evolve.cluster import Coordinator, KeptRollouts, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError, Stopped
 from evolve.rollouts import AnyRollout
 from evolve.training import StrategyReplica, make_rollout
@@ -33,7 +33,7 @@ class App:
 
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the workers."""
-        return Coordinator(self.transport, _ready_rollout, self.stop.reason)
+        return Coordinator(self.transport, _ROLLOUTS, self.stop.reason)
 
 
 Body = Callable[[App, list[str]], int]
@@ -77,7 +77,7 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
     faulthandler.enable()  # after MPI, which has such a handler too, but knows nothing of Python
     try:
         if transport.rank != 0:
-            serve(transport, _ready_rollout, lambda: stop.signal, StrategyReplica())
+            serve(transport, _ROLLOUTS, lambda: stop.signal, StrategyReplica())
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv)
@@ -147,15 +147,23 @@ def _print_error(name: str, error: EvolveError) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-@lru_cache(maxsize=2)  # generations and their evaluation take turns
 def _ready_rollout(text: str) -> AnyRollout:
-    """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on.
-
-    Environments make and drop many objects; a garbage collector that looks at all the modules ever imported each time
-    costs a tenth of the run.
-    """
+    """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on."""
     rollout = make_rollout(text)
+    _spare_collector()
+    return rollout
+
+
+@cache  # what is alive at a later time may well be let go
+def _spare_collector() -> None:
+    """Take all there is from the garbage collector.
+
+    Environments make and drop many objects; to look at all the modules ever imported each time costs a tenth of a run.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 5)
-    return rollout
+
+
+_ROLLOUTS = KeptRollouts(_ready_rollout)
+"""Those of this process."""

@@ -5,6 +5,7 @@ mpi4py; where there is one rank, no MPI is needed and the same coordinator plays
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss
+from evolve.cluster.kept_rollouts import KeptRollouts
 from evolve.cluster.launchers import launched, started_by
 from evolve.cluster.transport import Transport, check_mpi4py, connect
 from evolve.cluster.watchdog import Watchdog
@@ -12,6 +13,7 @@ from evolve.cluster.worker import serve
 
 __all__ = [
     "Coordinator",
+    "KeptRollouts",
     "Transport",
     "Watchdog",
     "check_mpi4py",

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 
 from evolve.cluster.coordinator import Coordinator, dismiss
+from evolve.cluster.kept_rollouts import KeptRollouts
 from evolve.cluster.limits import silence_seconds
 from evolve.cluster.transport import Transport, connect
 from evolve.cluster.worker import MakeRollout, NoteTaker, serve
@@ -37,7 +39,7 @@ class Collective:
     ) -> None:
         self._notes = notes
         self._transport = all_ranks()
-        self._make_rollout = make_rollout
+        self._rollouts = KeptRollouts(make_rollout)
         self._stop_reason = stop_reason
 
     @property
@@ -52,23 +54,31 @@ class Collective:
 
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the other ranks, for rank 0."""
-        return Coordinator(self._transport, self._make_rollout, self._stop_reason, exit_on_hang=False)
+        return Coordinator(self._transport, self._rollouts, self._stop_reason, exit_on_hang=False)
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
-        """Return what `work` returns on rank 0, on every rank; it raises on all of them what it raises there."""
-        if not self.leads:
-            return self.follow()
-        try:
-            answer = work(self.coordinator())
-        except BaseException as error:
-            self.release_error(error)
-            raise
-        self.release(answer)
-        return answer
+        """Return what `work` returns on rank 0, on every rank; it raises on all of them what it raises there.
+
+        It is the last call: then environments are released.
+        """
+        with closing(self):
+            if not self.leads:
+                return self.follow()
+            try:
+                answer = work(self.coordinator())
+            except BaseException as error:
+                self.release_error(error)
+                raise
+            self.release(answer)
+            return answer
+
+    def close(self) -> None:
+        """Release the environments of this rank."""
+        self._rollouts.close()
 
     def follow(self) -> bytes:
         """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
-        answer = serve(self._transport, self._make_rollout, lambda: None, self._notes)
+        answer = serve(self._transport, self._rollouts, lambda: None, self._notes)
         if answer[:1] == _ERROR:
             message = json.loads(answer[1:])
             kind = _KINDS.get(message["kind"], RunError)

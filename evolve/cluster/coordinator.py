@@ -70,6 +70,7 @@ class Coordinator:
             return
         self._spec = spec
         self._setup = next(_SETUPS)
+        self._ready.clear()  # to make environments may take longer than an episode
         self._own_rollout = None
         for worker in self._workers:
             self._transport.send(worker, messages.encode(Setup(self._setup, spec.experiment)))

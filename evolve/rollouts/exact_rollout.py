@@ -87,6 +87,9 @@ class ExactRollout:
         self._play.clear()
         self._made, self._seconds = 0, 0.0
 
+    def close(self) -> None:
+        """Do nothing: there are no environments."""
+
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Do nothing: no environment fails."""
 

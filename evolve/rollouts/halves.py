@@ -70,6 +70,11 @@ class RolloutInHalves:
         for half in self._halves:
             half.clear()
 
+    def close(self) -> None:
+        """Release every environment."""
+        for half in self._halves:
+            half.close()
+
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Have a function called whenever an environment has failed or was interrupted."""
         for half in self._halves:

@@ -109,6 +109,10 @@ class Rollout:
         self._free[:] = True
         self._look()
 
+    def close(self) -> None:
+        """Release every environment."""
+        self._engine.close()
+
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Have a function called whenever an environment has failed or was interrupted, between two of them too."""
         self._engine.on_fault = callback

@@ -1,5 +1,6 @@
 """What all commands share: a list of them, help with examples, one plain message for every error, exit codes."""
 
+import gc
 import os
 import re
 import signal
@@ -11,9 +12,11 @@ import pytest
 from conftest import LONG, ROOT, environment
 
 from evolve import __version__
-from evolve.cli import COMMANDS, main
+from evolve.cli import COMMANDS, app, main
 from evolve.cli.app import launch
+from evolve.config import Config, parse
 from evolve.errors import RunError
+from evolve.training import prepare
 
 
 def evolve(*words):
@@ -138,3 +141,13 @@ def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
     assert code == 1
     assert "Traceback" in err
     assert "ZeroDivisionError: a mistake" in err
+
+
+def test_the_collector_is_spared_once_for_environments_come_and_go(monkeypatch):
+    frozen = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    app._spare_collector.cache_clear()
+    for steps in (10, 20, 30):
+        env = {"id": "CartPole-v1", "max_episode_steps": steps}
+        app._ready_rollout(prepare(parse(Config, {"env": env})).rollout_spec.experiment).close()
+    assert frozen == [True]

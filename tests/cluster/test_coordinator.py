@@ -3,6 +3,7 @@
 import itertools
 import logging
 import threading
+import time
 from collections import deque
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from conftest import LONG
 from wire import Wire
 
-from evolve.cluster import Coordinator, dismiss, serve
+from evolve.cluster import Coordinator, dismiss, losses, serve
 from evolve.cluster.reports import FailureReporter
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
@@ -102,6 +103,25 @@ def test_workers_are_set_up_again_only_for_another_spec(ranks):
     coordinator.forget()
     evaluate(coordinator, short)
     assert len(texts) == 4
+    assert dismiss(transport)
+
+
+def test_a_worker_may_take_long_to_make_its_second_environments_too(ranks, monkeypatch):
+    """Longer than an episode may take, after which a worker is given up that has made them."""
+    made = []
+
+    def make(text):
+        time.sleep(2.0 * len(made))
+        made.append(text)
+        return make_rollout(text)
+
+    monkeypatch.setattr(losses, "patience", lambda _seconds: -0.2)
+    transport, _ = ranks(1, make)
+    coordinator = Coordinator(transport, make_rollout)
+    first, second = experiment(), experiment(env={"id": "CartPole-v1", "max_episode_steps": 20})
+    evaluate(coordinator, first)
+    same(evaluate(coordinator, second), evaluate(Coordinator(Transport(), make_rollout), second))
+    assert coordinator.workers == (1,)
     assert dismiss(transport)
 
 

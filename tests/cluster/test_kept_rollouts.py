@@ -1,0 +1,76 @@
+"""Rollouts that are kept, and closed when others come: nothing that an environment holds stays behind."""
+
+import gymnasium
+import numpy as np
+
+import evolve
+from evolve.cluster import KeptRollouts
+
+
+class Rollout:
+    def __init__(self, text):
+        self.text = text
+        self.closed = False
+
+    def close(self):
+        self.closed = True
+
+
+class Held(gymnasium.Env):
+    """An environment that counts the objects of its kind that have not been closed."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    open = 0
+    most = 0
+
+    def __init__(self):
+        Held.open += 1
+        Held.most = max(Held.most, Held.open)
+        self._left = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._left = int(self.np_random.integers(5, 40))
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self._left -= 1
+        return np.full(2, action, np.float32), float(action), self._left <= 0, False, {}
+
+    def close(self):
+        Held.open -= 1
+
+
+gymnasium.register(id="Held-v0", entry_point=Held)
+SMALL = {"population": 8, "episodes": 1, "compute": {"slots": 4}, "network": {"name": "mlp", "hidden": [2]}}
+
+
+def test_two_are_kept_and_the_one_asked_for_longest_ago_is_closed():
+    make = KeptRollouts(Rollout)
+    training, evaluation = make("training"), make("evaluation")
+    assert make("training") is training
+    other = make("other")
+    assert (training.closed, evaluation.closed, other.closed) == (False, True, False)
+    assert make("evaluation") is not evaluation
+    assert training.closed
+    make.close()
+    assert other.closed
+
+
+def test_a_limit_of_steps_that_changes_leaves_no_environment_open(tmp_path):
+    Held.most = 0
+    run = evolve.iterate(env="Held-v0", generations=12, held_out_episodes=3, episode_cap=1.2, output=tmp_path, **SMALL)
+    lengths = [int(generation.record.lengths.max()) for generation in run]
+    assert len(set(lengths)) > 3  # limits did change
+    assert (Held.open, Held.most <= 2 * 4 + 1) == (0, True)
+
+
+def test_a_script_that_evolves_often_leaves_none_open(tmp_path):
+    run = evolve.train(env="Held-v0", generations=2, held_out_episodes=3, output=tmp_path, **SMALL)
+    run.evaluate(5)
+    assert run.verify().equal
+    assert Held.open == 0
+    for _ in evolve.iterate(env="Held-v0", generations=3, output=tmp_path / "more", **SMALL):
+        break
+    assert Held.open == 0
