@@ -74,7 +74,7 @@ class Multistart(Wrapper):
     def tell(self, state: MultistartState, genomes: GenomeSource, results: Results) -> MultistartState:
         """Take in a generation; at the end of a start, begin the next one, or choose."""
         now = self._strategy.tell(state.now, genomes, results)
-        means = np.append(state.means[1:], mean_fitness(self._scored(state.now, results.fitness)))
+        means = np.append(state.means[1:], mean_fitness(results.fitness, self._scored(state.now)))
         best_score, generations = float(state.record[0]), int(state.record[1]) + 1
         best = now if best_score == -np.inf or generations > self._all else state.best
         if generations <= self._all and generations % self._each == 0:
@@ -84,10 +84,10 @@ class Multistart(Wrapper):
             now = best if generations == self._all else self._strategy.start_anew(int(state.begun[0]) + generations)
         return MultistartState(now, best, means, np.array([best_score, generations]), state.begun)
 
-    def _scored(self, state: Any, fitness: Float64) -> Float64:
-        """Return the fitness that a score is made of, some of [P]."""
+    def _scored(self, state: Any) -> int | None:
+        """Return how many candidates, the first ones, a score is made of; None for all."""
         survivors = getattr(self._strategy, "survivors", None)
-        return fitness if survivors is None else fitness[: survivors(state) or None]
+        return None if survivors is None else survivors(state) or None
 
     def to_arrays(self, state: MultistartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays; once a start is chosen, there is one state."""

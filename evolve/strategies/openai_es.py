@@ -143,6 +143,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             raise InputError("strategy.weight_decay", expected, options.weight_decay)
         if options.max_speed is not None and options.optimizer != "clipup":
             raise InputError("strategy.max_speed", f"none with the optimizer {options.optimizer}", options.max_speed)
+        if options.optimizer == "clipup" and options.learning_rate_decay < 1 and not options.smallest_learning_rate:
+            raise InputError("strategy.smallest_learning_rate", "above 0 with clipup: its steps are that long", 0.0)
         for name in ("sigma", "learning_rate"):
             start = getattr(options, name)
             least = getattr(options, f"smallest_{name}")

@@ -98,11 +98,11 @@ class Pgpe(EvolutionStrategy[PgpeState]):
 
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout that has no weights to search, or a σ that could not fall."""
+        """Raise InputError for a layout that has no weights to search, or a σ below its limit."""
         need_weights(layout, "pgpe")
         validate_rounds(options)
         first = _first_sigma(options, layout.num_weights)
-        if options.sigma_learning_rate and options.smallest_sigma >= first:
+        if options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
             raise InputError("strategy.smallest_sigma", expected, options.smallest_sigma)
 

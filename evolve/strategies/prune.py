@@ -152,7 +152,7 @@ class Prune:
             return initial_genomes(self._layout, self._seed, generation, candidates)
         return survivors_and_children(
             candidates,
-            self._survivors(state),
+            self.survivors(state),
             state.leaderboard.genomes.take,
             lambda children: self._children(state, generation, children),
         )
@@ -162,7 +162,7 @@ class Prune:
         P, T = self._P, self._layout.num_traces
         check_population(genomes, results, P, self._layout.num_weights)
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
-        known = self._survivors(state)
+        known = self.survivors(state)
         fitness = results.fitness
         best, best_new = ranking(fitness)[: self._K], known + ranking(fitness[known:])[: self._K]
         new = self._evaluated(genomes, results, best_new).with_prior(self._options.prior_evaluations, fitness)
@@ -182,7 +182,8 @@ class Prune:
         W = self._layout.num_weights
         return PruneState(*(from_arrays(arrays, name, W, W) for name in ("leaderboard", "recent")))
 
-    def _survivors(self, state: PruneState) -> int:
+    def survivors(self, state: PruneState) -> int:
+        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
         return min(self._options.survivors, len(state.leaderboard), self._P - 1)
 
     def _evaluated(self, genomes: GenomeSource, results: Results, candidates: Int64) -> ScoredGenomes:
@@ -200,7 +201,7 @@ class Prune:
     def _children(self, state: PruneState, generation: int, candidates: Int64) -> Genomes:
         """Return the children that are the given candidates [n]."""
         sources, rate = self._plan_of(state, generation)
-        parts = self._assembled(state, sources[candidates - self._survivors(state)])
+        parts = self._assembled(state, sources[candidates - self.survivors(state)])
         return self._vary(parts, candidates, generation, rate)
 
     def _vary(self, parts: tuple[Float32, Bool, Float32], candidates: Int64, generation: int, rate: float) -> Genomes:
@@ -219,7 +220,7 @@ class Prune:
         The pool is the leader, the leaderboard and the recent ones, in this order.
         """
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
-        parents = self._draw_parents(len(scores), self._P - self._survivors(state), generation)
+        parents = self._draw_parents(len(scores), self._P - self.survivors(state), generation)
         sources = np.repeat(ranking(scores)[parents][:, None], len(self._layout.blocks), axis=1)
         self._swap_blocks(sources, generation)
         setting = self._options.uniform_pruning

@@ -11,7 +11,9 @@ deviation s of each weight at its end, and C connections:
     weights   those of the start, generation 0, wherever a connection is left: they are rewound. All else that the
               strategy has learnt is forgotten. Random streams are keyed by generation, so other candidates are drawn
     control   with `pruning_control` another search follows each round, as long, with the same mask and new initial
-              weights. What it finds decides nothing: it says what the mask is worth without its weights
+              weights, 0 where that initial genome lacks the connection: with a network whose `init_sparsity` is above
+              0 it begins with less than the ticket does. What it finds decides nothing: it says what the mask is worth
+              without its weights
 
 The champion is that of the newest search; a round is over when the next begins, so after n · `pruning_every`
 generations it is what the n-th search has found.

@@ -12,7 +12,8 @@ the i-th best candidate, NaN last, and all operations elementwise:
     p_σ          (1 - c_σ) p_σ + sqrt(c_σ (2 - c_σ) mu_eff) y/sqrt(C), c_σ = (mu_eff + 2)/(n + mu_eff + 3)
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
-    h            1 where ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0
+    h            1 where ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
+                 the tutorial's exponent is 2t, this one is that of the library cmaes
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))

@@ -226,9 +226,13 @@ def other_weights(layout: GenomeLayout, seed: int, generation: int, initial: Gen
     return pruned(other.weights, initial.mask)
 
 
-def mean_fitness(fitness: Float64) -> float:
-    """Return the mean of [P], with the smallest finite fitness in place of what is not finite; -∞ of nothing finite."""
+def mean_fitness(fitness: Float64, first: int | None = None) -> float:
+    """Return the mean fitness of the first candidates, by default of all P; -∞ where nothing is finite.
+
+    fitness: [P]; the smallest finite one of all takes the place of what is not finite.
+    """
     finite = np.isfinite(fitness)
     if not finite.any():
         return -np.inf
-    return float(ordered_sum(np.where(finite, fitness, fitness[finite].min()))) / len(fitness)
+    of = np.where(finite, fitness, fitness[finite].min())[:first]
+    return float(ordered_sum(of)) / len(of)

@@ -49,6 +49,8 @@ class Wrapper:
         take_abilities(self, strategy)
         if hasattr(strategy, "sums"):
             self.sums = self._sums
+        if hasattr(strategy, "survivors"):
+            self.survivors = self._survivors
         if hasattr(strategy, "capacity"):
             self.capacity = 2 * strategy.capacity
             """How many genomes a state holds at most, where it holds some."""
@@ -84,6 +86,11 @@ class Wrapper:
     def _best_from_arrays(self, arrays: Arrays) -> Any:
         mine = {name: array for name, array in arrays.items() if name.startswith(self._prefix)}
         return self._strategy.from_arrays({name.removeprefix(self._prefix): array for name, array in mine.items()})
+
+    def _survivors(self, state: WrapperState) -> int:
+        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
+        known: int = self._strategy.survivors(state.now)  # type: ignore[attr-defined]
+        return known
 
     def _sums(self, state: WrapperState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return some columns of what the strategy adds up."""

@@ -17,7 +17,7 @@ def validate_new_run(experiment: Experiment) -> None:
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
     _check_growth(experiment)
-    _check_step_limits(config)
+    _check_step_limits(experiment)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
@@ -43,8 +43,9 @@ def _check_growth(experiment: Experiment) -> None:
         raise InputError("strategy.name", expected, config.strategy.name)
 
 
-def _check_step_limits(config: Config) -> None:
+def _check_step_limits(experiment: Experiment) -> None:
     """Raise InputError for limits of steps of training episodes that shorten nothing, or defeat something else."""
+    config = experiment.config
     early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
     if early is None and config.early_generations != Config.model_fields["early_generations"].default:
         expected = f"the steps that episodes have at most in the first {config.early_generations:,} generations"
@@ -58,16 +59,33 @@ def _check_step_limits(config: Config) -> None:
             expected = "none with env.wrappers, for these count steps in another way"
             raise InputError(name, expected, value)
     if early is not None:
-        _check_scores_in_early_episodes(config)
+        _check_scores_in_early_episodes(experiment)
 
 
-def _check_scores_in_early_episodes(config: Config) -> None:
+def _check_scores_in_early_episodes(experiment: Experiment) -> None:
     """Raise InputError for a strategy that compares the returns of short episodes at first with those of later ones."""
+    config = experiment.config
     options = config.strategy.table()
-    starts = options.get("starts", 1) * options.get("start_generations", 0)
-    if options.get("starts", 1) > 1 and starts > config.early_generations:
-        expected = f"starts × start_generations, {starts:,}, or more, so that all starts have episodes of one length"
-        raise InputError("early_generations", expected, config.early_generations)
+    if hasattr(experiment.strategy(0), "survivors"):
+        expected = f"none with {config.strategy.name}, which compares returns with those of earlier generations"
+        raise InputError("early_max_episode_steps", expected, config.early_max_episode_steps)
     if options.get("restart_after", 0):
         expected = "0 where episodes are short at first, for their returns are compared with those of longer ones"
         raise InputError("strategy.restart_after", expected, options["restart_after"])
+    if options.get("starts", 1) > 1:
+        _check_lengths_of_starts(config.early_generations, **options)
+
+
+def _check_lengths_of_starts(
+    early: int, starts: int, start_generations: int, pruning_every: int = 0, **_others: object
+) -> None:
+    """Raise InputError unless all starts of a search, also of one after a round of pruning, are of one length."""
+    all_starts = starts * start_generations
+    one_length = "so that all starts have episodes of one length"
+    if early < all_starts:
+        expected = f"starts × start_generations, {all_starts:,}, or more, {one_length}"
+        raise InputError("early_generations", expected, early)
+    if pruning_every and 0 < early % pruning_every < all_starts:
+        least = early - early % pruning_every
+        expected = f"{least:,}, or {least + all_starts:,} or more, for each round begins with its starts, {one_length}"
+        raise InputError("early_generations", expected, early)

@@ -97,6 +97,14 @@ def test_starts_of_ga_begin_with_other_genomes_and_are_scored_by_their_survivors
     assert same(inner, states[4].now, states[2].best)
 
 
+def test_survivors_without_a_finite_fitness_have_the_smallest_one_of_their_generation():
+    strategy = made("ga", starts=2, start_generations=2, survivors=1)
+    state = strategy.start()
+    for generation, fitness in enumerate([np.arange(P), np.append(np.nan, 3.0 + np.arange(P - 1)), np.zeros(P)]):
+        state = strategy.tell(state, strategy.ask(state, generation), Results(fitness * 1.0))
+    assert state.record.tolist() == [3.0, 3]
+
+
 @pytest.mark.parametrize("fitness", [np.nan, -np.inf])
 def test_a_start_without_a_finite_fitness_is_chosen_only_if_all_are(fitness):
     strategy = made(starts=2, start_generations=1)

@@ -253,6 +253,10 @@ def test_it_climbs_a_sphere():
         ({"max_speed": 0.3}, r"strategy.max_speed: expected none with the optimizer adam, got 0\.3"),
         ({"sigma": 0.005, "sigma_decay": 0.9}, r"smallest_sigma: expected below sigma, 0\.005, .* got 0\.01"),
         ({"learning_rate": 0.001, "learning_rate_decay": 0.9}, r"smallest_learning_rate: expected below learning_rate"),
+        (
+            {"optimizer": "clipup", "learning_rate_decay": 0.9, "smallest_learning_rate": 0.0},
+            "smallest_learning_rate: expected above 0 with clipup: its steps are that long, got 0.0",
+        ),
     ],
 )
 def test_settings_that_defeat_themselves_are_refused(options, message):

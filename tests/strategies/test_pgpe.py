@@ -123,8 +123,8 @@ def test_it_climbs_a_sphere():
     assert ((state.centre - 0.5) ** 2)[state.mask].sum() < 0.05 * first
 
 
-def test_a_sigma_that_could_not_fall_is_refused():
+@pytest.mark.parametrize("sigma_learning_rate", [0.1, 0.0])
+def test_a_sigma_below_its_limit_is_refused(sigma_learning_rate):
     with pytest.raises(InputError, match=r"strategy\.smallest_sigma: expected below the first standard deviation"):
-        Pgpe.validate(PgpeOptions(smallest_sigma=100.0), NETWORK)
-    Pgpe.validate(PgpeOptions(smallest_sigma=100.0, sigma_learning_rate=0.0), NETWORK)
+        Pgpe.validate(PgpeOptions(smallest_sigma=100.0, sigma_learning_rate=sigma_learning_rate), NETWORK)
     assert made(smallest_sigma=100.0).start().sigma.max() < 10  # a run that has begun so can still be looked at

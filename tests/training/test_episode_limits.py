@@ -16,7 +16,8 @@ from evolve.training.new_run_checks import validate_new_run
 SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "held_out_episodes=3", "--set",
          "output.genomes=all")  # fmt: skip
 WORDS = (*SMALL, "--set", "episode_cap=1.2")
-EARLY = (*SMALL, "--set", "early_max_episode_steps=15", "--set", "early_generations=2", "-g", 4)
+EARLY = (*SMALL, "--strategy", "openai-es", "-g", 4, "--set", "early_max_episode_steps=6", "--set",
+         "early_generations=2")  # fmt: skip
 ENGINES = ["gymnasium", "envpool", "exact"]
 
 
@@ -93,8 +94,8 @@ def test_only_the_first_generations_have_short_episodes(farmed, call, tmp_path, 
     )
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     longest = [record.lengths.max() for record in parts.records]
-    assert longest[:2] == [15, 15]
-    assert min(longest[2:]) > 15
+    assert longest[:2] == [6, 6]
+    assert min(longest[2:]) > 6
     for words in (("verify", parts.path), ("verify", "--full", parts.path), ("replay", parts.path, "--generation", 1)):
         done = call(*words)
         assert done.code == 0, done.out + done.err
@@ -119,6 +120,7 @@ SKIPPED = {
     "id": "CartPole-v1",
     "wrappers": [{"name": "gymnasium.wrappers:MaxAndSkipObservation", "kwargs": {"skip": 4}}],
 }
+ROUNDS = {"name": "pgpe", "starts": 2, "start_generations": 10, "pruning_every": 25}
 STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
 
 
@@ -137,6 +139,20 @@ STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
             {"early_max_episode_steps": 9, "strategy": {"name": "openai-es", "restart_after": 7}},
             r"strategy.restart_after: expected 0 where episodes are short at first, .*, got 7",
         ),
+        *(
+            (
+                {"early_max_episode_steps": 9, "strategy": strategy},
+                "early_max_episode_steps: expected none with .*, got 9",
+            )
+            for strategy in (
+                *({"name": name} for name in ("prune", "umda", "random")),
+                {"name": "ga", "starts": 2, "start_generations": 3},
+            )
+        ),
+        (
+            {"early_max_episode_steps": 9, "early_generations": 36, "strategy": ROUNDS},
+            r"early_generations: expected 25, or 45 or more, for each round begins with its starts, .*, got 36",
+        ),
     ],
 )
 def test_limits_that_shorten_nothing_or_defeat_something_are_refused(settings, words):
@@ -145,6 +161,7 @@ def test_limits_that_shorten_nothing_or_defeat_something_are_refused(settings, w
         validate_new_run(prepare(config))
 
 
-def test_all_starts_may_have_short_episodes():
-    settings = {"early_max_episode_steps": 9, "early_generations": 12, "strategy": STARTS}
+@pytest.mark.parametrize(("early", "strategy"), [(12, STARTS), (25, ROUNDS), (45, ROUNDS), (50, ROUNDS)])
+def test_all_starts_may_have_short_episodes(early, strategy):
+    settings = {"early_max_episode_steps": 9, "early_generations": early, "strategy": strategy}
     validate_new_run(prepare(parse(Config, {"env": {"id": "CartPole-v1"}} | settings)))
