@@ -396,6 +396,30 @@ print(json.dumps(found) + "\\n", end="", flush=True)
 """
 
 
+RAISES = """
+import os
+import evolve
+
+for generation in evolve.iterate(env="CartPole-v1", population=4, generations=9, held_out_episodes=0, output="out"):
+    if os.environ["OMPI_COMM_WORLD_RANK"] == str({rank}) and generation.number == 1:
+        raise OSError("no space for the plot")
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_an_exception_on_one_rank_ends_all_of_them(tmp_path, rank):
+    done = python(RAISES.format(rank=rank), tmp_path, ranks=3)
+    assert (done.returncode, done.stderr.count("OSError: no space for the plot")) == (1, 1)
+    generations, complete = store.how_far(tmp_path / "out" / "seed-0.h5")
+    assert (1 <= generations < 9, complete) == (True, False)
+
+
+def test_what_is_raised_on_all_ranks_is_reported_by_all(tmp_path):
+    done = python('import evolve; evolve.train(env="CartPole-v1", population=0)', tmp_path, ranks=3)
+    assert (done.returncode, done.stderr.count("InputError: population: expected")) == (1, 3)
+    assert "MPI_ABORT" not in done.stderr
+
+
 def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(here, tmp_path, capsys):
     exec(SCRIPT, {})
     expected = json.loads(capsys.readouterr().out)

@@ -1,9 +1,11 @@
 """Work that every rank asks for: rank 0 does it, the others serve, and all get the same answer."""
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
+from types import TracebackType
 
 from evolve.cluster.coordinator import Coordinator, dismiss
 from evolve.cluster.kept_rollouts import KeptRollouts
@@ -13,13 +15,34 @@ from evolve.cluster.worker import MakeRollout, NoteTaker, serve
 from evolve.errors import EvolveError, HostLost, InputError, RunError, Stopped
 
 _ANSWER, _ERROR = b"A", b"E"
+_ON_ALL_RANKS = "_raised_on_all_ranks"
 _KINDS: dict[str, type[EvolveError]] = {kind.__name__: kind for kind in (HostLost, InputError, RunError, Stopped)}
 
 
 @cache
 def all_ranks() -> Transport:
-    """Return the transport of this process: MPI's ranks where a launcher started several, else this process alone."""
-    return connect()
+    """Return the transport of this process: MPI's ranks where a launcher started several, else this process alone.
+
+    An exception that ends the script on one of several ranks ends it on all: they would wait for that one for ever.
+    """
+    transport = connect()
+    if transport.size > 1:
+        sys.excepthook = partial(_end_all, transport, sys.excepthook)
+    return transport
+
+
+def _end_all(
+    transport: Transport,
+    report: Callable[..., object],
+    kind: type[BaseException],
+    error: BaseException,
+    at: TracebackType | None,
+) -> None:
+    """Report an exception that ends this rank, and end the others, unless it was raised on all of them."""
+    report(kind, error, at)
+    if not hasattr(error, _ON_ALL_RANKS):
+        sys.stdout.flush()
+        transport.abort(1)
 
 
 class Collective:
@@ -84,6 +107,7 @@ class Collective:
             kind = _KINDS.get(message["kind"], RunError)
             error = kind.__new__(kind)
             error.args = (message["message"],)
+            setattr(error, _ON_ALL_RANKS, True)
             raise error
         return answer[1:]
 
@@ -93,6 +117,7 @@ class Collective:
             raise RunError("not all ranks have answered; one of them hangs, or has died")
 
     def release_error(self, error: BaseException) -> None:
-        """Have the other ranks leave `follow` with an error."""
+        """Have the other ranks leave `follow` with an error, which is raised here, too."""
+        setattr(error, _ON_ALL_RANKS, True)
         message = {"kind": type(error).__name__, "message": str(error)}
         dismiss(self._transport, _ERROR + json.dumps(message).encode())
