@@ -29,6 +29,7 @@ class Comparison:
         interval: 95 %, of their mean, cut where no return has ever been; None for fewer than three seeds.
         p: Of the two-sided rank test against the best group, with Holm's correction; None where there was no test.
         best: Whether this is the best group of its environment, of several.
+        tied: Whether the best group and this one, or the best group and another, have the same mean.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Comparison:
     interval: Interval | None
     p: float | None = None
     best: bool = False
+    tied: bool = False
 
     @property
     def name(self) -> str:
@@ -52,6 +54,8 @@ class Comparison:
     @property
     def against_best(self) -> str:
         """The result of the test in words; empty where there was none."""
+        if self.tied:
+            return "equal"
         if self.best:
             return "best"
         return "" if self.p is None else "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
@@ -176,7 +180,8 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
     if not others:
         return [best], ""
-    best = replace(best, best=True)
+    others = [replace(row, tied=row.mean == best.mean) for row in others]
+    best = replace(best, best=True, tied=any(row.tied for row in others))
     tests = len(others)
     testable = [row for row in others if _testable(row, best, tests)]
     try:

@@ -127,6 +127,20 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
     return kept_groups, sanitize(f"a seed counts once, so these are left out: {'; '.join(left_out)}", _LONGEST_NOTE)
 
 
+def uneven_lengths(groups: Sequence[RunGroup]) -> str:
+    """Return a line that says whose seeds have several numbers of generations, and what follows; empty for nobody."""
+    said = []
+    for group in groups:
+        lengths = sorted(run.num_generations for run in group.runs)
+        if lengths[0] < lengths[-1]:
+            whose = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
+            said.append(f"{whose} have {lengths[0]:,} to {lengths[-1]:,} generations")
+    if not said:
+        return ""
+    so = "so curves end with the first seed that does, and means are of champions that had more and less time"
+    return sanitize(f"{'; '.join(said)}: {so}", _LONGEST_NOTE)
+
+
 def _length(run: StoredRun) -> tuple[int, bool, int]:
     return run.num_generations, run.complete, 0 if run.held_out is None else len(run.held_out.returns)
 

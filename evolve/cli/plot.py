@@ -12,7 +12,7 @@ from evolve.analysis import figures
 from evolve.analysis.champion import champion_of, mean_traces
 from evolve.analysis.comparison import Comparison, compare_groups
 from evolve.analysis.formatting import between, number
-from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups
+from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups, uneven_lengths
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import one_run_file, run_files
@@ -52,10 +52,10 @@ def _parser() -> Parser:
     return parser
 
 
-def _draw_curves(files: list[Path], output: Path, over: str, load: bool) -> bool:
+def _draw_curves(files: list[Path], output: Path, over: str, load: bool, say: bool = True) -> bool:
     """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
     runs, groups = read_groups(files)
-    figures.save(figures.draw_curves(_deduplicated(groups), over, load=load), output)
+    figures.save(figures.draw_curves(_deduplicated(groups, say), over, load=load), output)
     return all(run.complete for run in runs)
 
 
@@ -92,10 +92,11 @@ def _table(rows: Sequence[Comparison]) -> str:
     return "\n".join(aligned)
 
 
-def _deduplicated(groups: list[RunGroup]) -> list[RunGroup]:
+def _deduplicated(groups: list[RunGroup], say: bool = True) -> list[RunGroup]:
+    """Return groups with one run for each seed. say: whether it is said what is left out, and what is uneven."""
     kept, left_out = deduplicate_seeds(groups)
-    if left_out:
-        print(f"evolve.plot: {left_out}", file=sys.stderr)
+    for note in filter(None, (left_out, uneven_lengths(kept)) if say else ()):
+        print(f"evolve.plot: {note}", file=sys.stderr)
     return kept
 
 
@@ -119,6 +120,7 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
 def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFlag) -> None:
     """Draw run files, which may be those of directories, whenever one changes, until all are complete."""
     seen: list[int] = []
+    waiting = False
     while stop.reason() is None:
         files: list[Path] = []
         with suppress(InputError):  # a directory that is still empty
@@ -127,8 +129,12 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
         if all(now) and now != seen and any(store.read(path).num_generations for path in files):
             seen = now
             print(f"{time.strftime('%H:%M:%S')}  {output}", flush=True)
-            if _draw_curves(files, output, over, load):
+            if _draw_curves(files, output, over, load, say=False):
                 return
+        elif not (seen or waiting):
+            waiting = True
+            names = ", ".join(map(str, paths))
+            print(f"evolve.plot: waiting for a complete generation in {names}", file=sys.stderr, flush=True)
         time.sleep(_LOOK_EVERY)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from evolve import environments
 from evolve.analysis import html
 from evolve.analysis.comparison import best_run
-from evolve.analysis.groups import deduplicate_seeds, read_groups
+from evolve.analysis.groups import deduplicate_seeds, read_groups, uneven_lengths
 from evolve.analysis.run_summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
@@ -55,8 +55,9 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
         Stopped: Somebody asked for it.
     """
     runs, groups = read_groups(files)
-    if left_out := deduplicate_seeds(groups)[1]:
-        print(f"evolve.report: {left_out}", file=sys.stderr)
+    compared, left_out = deduplicate_seeds(groups)
+    for note in filter(None, (left_out, uneven_lengths(compared))):
+        print(f"evolve.report: {note}", file=sys.stderr)
     begun = [run for group in groups for run in group.runs]
     if quick:
         summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]

@@ -9,7 +9,7 @@ import pytest
 from evolve import store
 from evolve.analysis import statistics
 from evolve.analysis.comparison import compare_groups, held_out_interval
-from evolve.analysis.groups import RunGroup, deduplicate_seeds, group_runs
+from evolve.analysis.groups import RunGroup, deduplicate_seeds, group_runs, uneven_lengths
 from evolve.config import Config
 from evolve.store import HeldOut, Record, StoredRun
 
@@ -37,6 +37,20 @@ def test_a_seed_counts_once():
                   "other.h5 (another run than long.h5: evolve.verify finds the first difference)"):  # fmt: skip
         assert words in left_out
     assert deduplicate_seeds([found]) == ([found], "")
+
+
+def test_seeds_of_several_lengths_are_said():
+    groups = [RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 30))), group("y", [1.0, 2.0])]
+    assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations: so curves end with the first seed")
+    assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations: so curves")
+    assert uneven_lengths(groups[1:]) == ""
+
+
+def test_equals_are_no_best():
+    first, second, third = compare_groups([group("a", [5.0] * 5), group("c", range(5)), group("b", [5.0] * 5)]).rows
+    assert (first.against_best, second.against_best) == ("equal", "equal")
+    assert third.p is not None
+    assert [row.tied for row in (first, second, third)] == [True, True, False]
 
 
 def test_one_seed_has_no_interval_and_no_test():

@@ -12,6 +12,7 @@ from evolve.analysis.groups import RunGroup, described
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
 """What curves can be drawn over, and how that axis is labelled."""
+_SECONDS = 120  # runs that are no longer have seconds, not minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
 _FACET_HEIGHT = 1.9
 _FACET_WIDTHS = (2.4, 1)  # of fitness and connections
@@ -31,6 +32,11 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         titled: Whether the figure says what was evolved, and with which seeds.
         load: Whether throughput and idle workers are drawn, too.
     """
+    if (
+        axis == "time"
+        and max(sum(r.seconds for r in run.records) for group in groups for run in group.runs) <= _SECONDS
+    ):
+        axis = "seconds"
     names = list(dict.fromkeys(group.name for group in groups))  # the same in all environments
     envs = dict.fromkeys(group.config.env.id for group in groups)
     facets = []
@@ -102,7 +108,7 @@ def _finish(panels: Sequence[Any], axis: str, stacked: bool) -> None:
     for panel in panels[:-1] if stacked else ():
         panel.tick_params(labelbottom=False)
     for panel in panels[-1:] if stacked else panels:
-        panel.set_xlabel(AXES[axis])
+        panel.set_xlabel(AXES.get(axis, axis))
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
     elif axis == "steps":

@@ -47,10 +47,14 @@ def _of_several(groups: Sequence[RunGroup]) -> str:
     best, second, *_ = found.rows
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
+    what = "on held-out episodes" if "held-out" in found.score else "in training, since none was evaluated"
+    if best.tied:
+        who = " and ".join(row.name for row in found.rows if row.tied)
+        same = f"are equally good, with a mean of {number(best.mean)} {what}"
+        return f"{best.env}: of {len(groups)} experiments {who} {same}."
     text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {_scored(best)}"
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
-    what = "on held-out episodes" if "held-out" in found.score else "in training, since none was evaluated"
     unsure = second.p is None or second.p > 0.05
     return f"{text} {what}" + ("; so few seeds do not prove the difference." if unsure and second.p is None else
                                f"; {second.against_best}, so chance may be the reason." if unsure else

@@ -8,7 +8,7 @@ from typing import Any
 from evolve.analysis import figures
 from evolve.analysis.comparison import best_run, compare_groups
 from evolve.analysis.formatting import short_names
-from evolve.analysis.groups import RunGroup, deduplicate_seeds
+from evolve.analysis.groups import RunGroup, deduplicate_seeds, uneven_lengths
 from evolve.analysis.html import report_tables
 from evolve.analysis.html.conclusion import conclude
 from evolve.analysis.html.manifest_rows import differing_settings, manifest_rows
@@ -67,6 +67,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
             report_tables.digest_table(names, runs),
         ],
         left_out=left_out,
+        uneven=uneven_lengths(compared),
         costs_connections=figures.costs_connections(compared),
         comparison=_comparison(compared),
         curves=picture_of("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
