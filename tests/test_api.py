@@ -1,7 +1,9 @@
 """The Python interface: the examples of the design, alone and under mpirun; and what it must not do."""
 
+import copy
 import csv
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -231,6 +233,33 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
     assert other.digest != by_file.digest
 
 
+def test_numbers_may_be_those_of_numpy(here):
+    small = {"episodes": 2, "held_out_episodes": 1, "output": "numpy"}
+    (seed,) = np.arange(3, 4)
+    run = evolve.train(
+        env={"id": "CartPole-v1", "max_episode_steps": np.int64(50)},
+        network={"name": "mlp", "hidden": np.array([3, 2])},
+        generations=np.int32(2),
+        population=np.uint8(4),
+        seed=seed,
+        **small,
+    )
+    assert (run.seed, len(run.generations), run.config.env.max_episode_steps) == (3, 2, 50)
+    assert list(run.config.network.options.hidden) == [3, 2]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+def test_a_policy_can_be_copied_and_sent_elsewhere(here, copied):
+    network = {"name": "plastic-mlp", "hidden": [4]}
+    run = evolve.train(**SMALL | {"env": "Pendulum-v1"}, network=network, normalize_observations=True, output="copies")
+    policy = run.champion()
+    policy.reset(seed=7)
+    seen = np.random.default_rng(1).normal(size=(20, 3)).astype(np.float32)
+    outputs = [policy(observation).tolist() for observation in seen]
+    again = copied(policy)
+    assert [again(observation).tolist() for observation in seen] == outputs
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -239,6 +268,7 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
         ({"population": 1}, r"^population: expected"),
         ({"strategy": {"survivers": 1}}, "strategy.survivers.*survivors"),
         ({"seed": -1}, "seeds"),
+        ({"seeds": [1, 2]}, r"^seeds: expected one, as seed=1: several seeds are several calls, got \[1, 2\]"),
         ({"experiment": 3}, r"^experiment: expected a TOML file, .* got 3\."),
         ({"callbacks": print}, r"^callbacks: expected a list of functions, got .*print.*\[it\]"),
         ({"callbacks": [3]}, r"^callbacks: expected a list of functions, got one with 3"),

@@ -29,7 +29,7 @@ from evolve.verification import EachStep, Episode, choose, choose_champions, env
 def _parser() -> Parser:
     parser = Parser(
         "evolve.replay",
-        "Play episodes of a run again. Exit 0: the returns are those of the log, to the bit.",
+        "Play episodes of a run again. Exit 0: the returns are those of the log, to the bit, if they are in it.",
         "python -m evolve.replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "python -m evolve.replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
         "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",

@@ -4,7 +4,7 @@ They do so by entry points of the groups `evolve.network` and `evolve.strategy`.
 (options, kind): a subclass of `evolve.config.Options`, and what is called with such options and the other arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -18,13 +18,28 @@ _all_entry_points = cache(entry_points)  # a file is read of each package that i
 
 
 @cache
-def entry_points_of(section: str) -> dict[str, EntryPoint]:
-    """Return the entry points by which other packages add kinds to a section of an experiment."""
-    return {point.name: point for point in _all_entry_points().select(group=f"evolve.{section}")}
+def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return by name the entry points by which other packages add kinds to a section of an experiment."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in _all_entry_points().select(group=f"evolve.{section}"):
+        found.setdefault(point.name, {})[point.value] = point  # a package may be found twice
+    return {name: tuple(points.values()) for name, points in found.items()}
 
 
-def load(point: EntryPoint, argument: str) -> Kind:
-    """Return the kind that an entry point names. Raises InputError, for the setting `argument`, when it is none."""
+def origin(point: EntryPoint) -> str:
+    """Return an entry point in words: what it names, and whose it is, if that is known."""
+    return point.value + (f" of the package {point.dist.name}" if point.dist is not None else "")
+
+
+def load(points: Sequence[EntryPoint], argument: str) -> Kind:
+    """Return the kind that the entry points of one name name.
+
+    Raises InputError, for the setting `argument`, when it is none, or there are several.
+    """
+    point = points[0]
+    if len(points) > 1:
+        came = f"{point.name}, which is {' and '.join(map(origin, points))}"
+        raise InputError(argument, "a name that one package adds", came, "Uninstall the others.")
     expected = f"{point.value} to be a pair (options, kind), options a subclass of evolve.config.Options"
     try:
         found = point.load()

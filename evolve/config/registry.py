@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from evolve.config.added_kinds import Kind, entry_points_of, load
+from evolve.config.added_kinds import Kind, entry_points_of, load, origin
 from evolve.config.choice import Choice, Section, UnknownOptions
 from evolve.config.options import Options, nearest, parse
 from evolve.errors import FAILURES, InputError, one_line
@@ -128,11 +128,10 @@ class Registry:
     def shadowing(self, section: Section) -> str | None:
         """Return a warning where a section names a built-in kind, and another package adds one of the same name."""
         name = self._name(section)
-        point = entry_points_of(self._section).get(name) if name in self._kinds else None
-        if point is None:
+        points = entry_points_of(self._section).get(name) if name in self._kinds else None
+        if points is None:
             return None
-        whose = f" of the package {point.dist.name}" if point.dist is not None else ""
-        return f"{self._argument}: {name} is evolve's own, not {point.value}{whose}, which needs another name"
+        return f"{self._argument}: {name} is evolve's own, not {origin(points[0])}, which needs another name"
 
     @property
     def _argument(self) -> str:

@@ -6,6 +6,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import experiments
 from evolve.errors import InputError
@@ -25,6 +27,8 @@ def plan_from_arguments(
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
+    if np.size(settings.get("seeds", 0)) > 1:
+        raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
     for key, value in settings.items():
         _override(table, key, value)
     if isinstance(output, Mapping):
@@ -62,8 +66,8 @@ def _table(experiment: Any) -> dict[str, Any]:
     return table
 
 
-def _seed(seed: int) -> int:
-    return parse(Config, {"seeds": [seed]}).seeds[0]
+def _seed(seed: Any) -> int:
+    return parse(Config, {"seeds": [_plain(seed)]}).seeds[0]
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
@@ -72,9 +76,20 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
         set_key(table, f"{key}.{_NAMES[key]}", value)
     elif isinstance(value, Mapping):
         for part, inner in value.items():
-            set_key(table, f"{key}.{part}", list(inner) if isinstance(inner, tuple) else inner)
+            set_key(table, f"{key}.{part}", _plain(inner))
     else:
-        set_key(table, key, list(value) if isinstance(value, tuple) else value)
+        set_key(table, key, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as TOML has it: numbers and arrays of NumPy as Python's, tuples as lists."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value
 
 
 _LOG = logging.getLogger("evolve")

@@ -10,13 +10,14 @@ from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.rollouts.normalization import ObservationNormalizer
 from evolve.shapes import Float32, check_shape
-from evolve.training.experiment import Experiment
+from evolve.training.experiment import Experiment, load_config, prepare
 
 
 class Policy:
     """Maps observations of an environment to actions, as the network did in training: normalization included.
 
-    A policy has a state where its network remembers or learns within an episode: call `reset` at the start of each.
+    A policy has a state where its network remembers or learns within an episode: call `reset` at the start of each. It
+    can be sent to other processes (pickled), and copied.
 
     Args:
         experiment: What the genome was evolved for.
@@ -33,6 +34,7 @@ class Policy:
         self._batch = experiment.network.batch(1, kernel)
         self._observations = np.zeros((1, self._engine.observation_size), np.float32)
         self._normalizer = None
+        self._normalizer_given = normalizer
         if normalizer is not None:
             self._normalizer = ObservationNormalizer(self._observations, kernel)
             self._normalizer.begin(np.zeros(1, np.intp), normalizer[None])
@@ -47,7 +49,7 @@ class Policy:
 
         Raises InputError for a seed that is no whole number from 0 on.
         """
-        seed = check_whole("seed", seed, 0)
+        self._seed = seed = check_whole("seed", seed, 0)
         slot = np.zeros(1, np.intp)
         self._batch.load(slot, self.genome.weights, self.genome.mask, np.array([seed]))
 
@@ -78,7 +80,18 @@ class Policy:
         """Return the action for an observation, as the environment's `step` takes it; advances the network's state."""
         return self.decode(self.outputs(observation))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes a copy (pickle, copy.deepcopy), which begins a new episode, with the seed of the last."""
+        return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer_given, self._seed)
+
     def __repr__(self) -> str:
         config = self.experiment.config
         connections = int(self.genome.connections()[0])
         return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
+
+
+def _restored(text: str, genome: Genomes, normalizer: Float32 | None, seed: int) -> Policy:
+    """Return the policy of an experiment (TOML text), at the start of an episode."""
+    policy = Policy(prepare(load_config(text)), genome, normalizer)
+    policy.reset(seed)
+    return policy

@@ -204,6 +204,18 @@ def test_an_added_kind_with_the_name_of_a_built_in_one_is_ignored_aloud(command,
     assert (done.code, (done.err + done.out).count(warning)) == (0, 1), done.err
 
 
+def test_two_packages_that_add_the_same_name_are_refused(command, added, tmp_path):
+    other = tmp_path / "site" / "other-2.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 2.0\n")
+    (other / "entry_points.txt").write_text("[evolve.strategy]\nlouder = other:louder\n")
+    done = command("run", "--strategy", "louder", "-o", "out", **added)
+    both = [f"{name}:louder of the package {name}" for name in ("added", "other")]
+    got = "strategy.name (--strategy): expected a name that one package adds, got louder, which is"
+    said = [f"{got} {' and '.join(order)}. Uninstall the others." for order in (both, both[::-1])]
+    assert (done.code, any(words in done.err for words in said), done.err.count("\n")) == (2, True, 1), done.err
+
+
 def test_the_example_of_an_added_network_and_strategy(call, command, outside, tmp_path):
     """From a directory without the example, as where pip has installed it."""
     there = {"PYTHONPATH": os.pathsep.join([str(ROOT), outside])}
