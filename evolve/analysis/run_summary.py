@@ -1,19 +1,16 @@
 """What playing the episodes of a run again shows: whether it can be repeated here, and a film of its champion."""
 
 import tempfile
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from evolve import environments
 from evolve.analysis.champion import champion_of
 from evolve.analysis.formatting import number
-from evolve.analysis.video import Subject, film_episodes, still
+from evolve.analysis.video import Subject, drawable, film_episodes, still
 from evolve.cluster import Coordinator, Transport
-from evolve.environments.envpool_engine import can_draw
-from evolve.errors import EvolveError, InputError, Stopped
+from evolve.errors import EvolveError, Stopped
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose
 from evolve.store import StoredRun
@@ -142,22 +139,3 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
         (results,) = film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
         shows = f"{champion.title}: {instead or which}, return {number(float(results.returns[0]))}"
         return Clip(path.read_bytes(), still(path), shows)
-
-
-def drawable(experiment: Experiment) -> tuple[Experiment, str]:
-    """Return an experiment whose environment can be drawn, and what has to be said of it.
-
-    What EnvPool cannot draw is shown in Gymnasium's environment of the same name, where there is one. That plays other
-    episodes from the same seeds.
-    """
-    env = experiment.config.env
-    if env.engine != "envpool" or can_draw(env.id):
-        return experiment, ""
-    config = experiment.config.model_copy(update={"env": env.model_copy(update={"engine": "gymnasium"})})
-    twin = replace(experiment, config=config)
-    with closing(environments.make(config.env, slots=1)) as engine:
-        network = experiment.network
-        if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
-            raise InputError("env.engine", "an environment of Gymnasium that is EnvPool's twin", env.id)
-    name = f"{engine.id} of Gymnasium"
-    return twin, f"an episode of {name}, since EnvPool, where it evolved and was evaluated, draws none of its own"

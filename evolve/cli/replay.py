@@ -106,11 +106,16 @@ def _unlogged(run: Stored, chosen: Episode) -> str:
     return f"generation {chosen.generation} is not complete yet: {asked}; nothing in the log"
 
 
-def _compare(run: Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults) -> str | None:
+def _compare(
+    run: Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, instead: str = ""
+) -> str | None:
     """Print the return of an episode; return how it differs from the log, None for not."""
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
     print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed})")
+    if instead:
+        print(f"not compared with the log: {instead}")
+        return None
     if chosen.logged is None:
         print(_unlogged(run, chosen))
         return None
@@ -126,7 +131,7 @@ def _play_all(
     """Play episodes one after another, and show them as asked; yield their results."""
     check = _interruptible(options.stop) if mode is not None else None
     if options.video is not None:
-        subjects = [video.Subject(run, experiment, chosen, chosen.title) for chosen in episodes]
+        subjects = [video.Subject(run, experiment, chosen, chosen.title + options.where) for chosen in episodes]
         yield from video.film_episodes(subjects, options.video, seconds=options.seconds or math.inf, check=check)
         return
     with closing(make_engine(experiment, episodes[0], mode)) as engine:
@@ -141,11 +146,13 @@ def _body(app: App, argv: list[str]) -> int:
     experiment = reload(run)
     episodes = _chosen(options, run, experiment)
     options.stop = app.stop
+    shown, instead = (experiment, "") if mode is None else video.drawable(experiment, mode)
+    options.where = ", in Gymnasium" if instead else ""
     differences = []
-    for chosen, results in zip(episodes, _play_all(run, experiment, episodes, mode, options), strict=True):
+    for chosen, results in zip(episodes, _play_all(run, shown, episodes, mode, options), strict=True):
         if len(episodes) > 1:
             print(f"{chosen.title}: ", end="")
-        if (difference := _compare(run, experiment, chosen, results)) is not None:
+        if (difference := _compare(run, shown, chosen, results, instead)) is not None:
             differences.append(difference)
     if options.video is not None:
         print(options.video)

@@ -13,6 +13,7 @@ import pytest
 from conftest import LONG, as_a_process, environment
 
 from evolve import environments, store
+from evolve.analysis.video import twins
 from evolve.cli.next_steps import replay_line
 from evolve.cli.replay import _interruptible, _parser
 from evolve.cli.signals import StopFlag
@@ -164,6 +165,16 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
         environments.drawn(EnvOptions(id="HalfCheetah-v4", engine="envpool"), "rgb_array")
     with pytest.raises(InputError, match=r"in a window, got CartPole-v1 of EnvPool\. Draw it as frames: mode="):
         environments.drawn(EnvOptions(id="CartPole-v1", engine="envpool"), "human")
+
+
+def test_what_envpool_cannot_draw_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):
+    monkeypatch.setattr(twins, "can_draw", lambda _id: False)  # as of MuJoCo's tasks, which few machines can draw
+    path = record("CartPole-v1", "--engine", "envpool", *SHORT)
+    done = call("replay", path, "--video", "twin.mp4", **HEADLESS)
+    assert done.code == 0, done.err
+    assert "not compared with the log: an episode of CartPole-v1 of Gymnasium, since EnvPool" in done.out
+    assert (tmp_path / "twin.mp4").exists()
+    assert "equal to the log, to the bit" in call("replay", path).out
 
 
 def test_an_experiment_may_have_a_render_mode_of_its_own(call, record):

@@ -1,7 +1,7 @@
 """What is shown of a run where its own environment cannot be drawn."""
 
 from evolve import store
-from evolve.analysis.run_summary import drawable
+from evolve.analysis.video import drawable
 from evolve.training import reload
 
 SHORT = ("--engine", "envpool", "--set", "env.max_episode_steps=20")
