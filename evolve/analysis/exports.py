@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from evolve.store.disk import atomic_write, check_writable, naming_output
 from evolve.training import final_champion, reload
 
 CHAMPION_SUFFIX = ".champion"
+_EVENTS = "events.out.tfevents.evolve"
 
 
 def export_champion(run: StoredRun, path: Path) -> StoredChampion:
@@ -78,7 +80,7 @@ def _summary_writer() -> Any:
 
 
 def write_tensorboard(run: StoredRun, directory: Path) -> None:
-    """Write the numbers of `table` as an event file for TensorBoard, by generation.
+    """Write the numbers of `table` as an event file for TensorBoard, by generation, in place of an earlier export.
 
     Raises InputError without the library, or when the directory cannot be written.
     """
@@ -86,9 +88,14 @@ def write_tensorboard(run: StoredRun, directory: Path) -> None:
     columns = table(run)
     with naming_output(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        writer = writer_class(str(directory))
+        partial = Path(tempfile.mkdtemp(prefix=".events-", dir=directory))  # whose name the library chooses
+        writer = writer_class(str(partial))
     seconds = np.cumsum(columns["seconds"])
     for name in ("best_fitness", "mean_fitness", "best_connections", "median_connections", "steps"):
         for generation, value in enumerate(columns[name]):
             writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
     writer.close()
+    with naming_output(directory):
+        (written,) = partial.iterdir()
+        written.replace(directory / _EVENTS)
+        partial.rmdir()

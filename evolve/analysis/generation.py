@@ -69,6 +69,11 @@ class Evaluation:
         """How many episodes failed."""
         return len(self.returns) - len(self._known)
 
+    def __repr__(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        between = f", 95 % interval {self.interval[0]:.6g} to {self.interval[1]:.6g}" if self.interval else ""
+        return f"<Evaluation: {len(self.returns)} episodes, mean {self.mean:.6g}{between}{failed}>"
+
     @property
     def _known(self) -> Float64:
         return self.returns[np.isfinite(self.returns)]

@@ -9,7 +9,6 @@ import json
 import math
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from evolve import store
 from evolve.analysis.statistics import interval, mean, summary
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
-from evolve.cli.run_files import one_run_file
+from evolve.cli.run_files import file_argument, one_run_file
 from evolve.cli.workers import Work, add_workers_option
 from evolve.config import EnvOptions, Table, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
@@ -36,7 +35,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     what = "a run file that no run is writing, or its directory; or a champion file, which stays as it is"
-    add("file", type=Path, metavar="FILE", help=what)
+    add("file", type=file_argument, metavar="FILE", help=what)
     add("--episodes", type=int, default=100, metavar="N", help="how many (100)")
     add("-e", "--env", metavar="ID", help="in another environment")
     add("--engine", metavar="NAME", help="by another environment engine")

@@ -7,7 +7,7 @@ from evolve import store
 from evolve.analysis import exports
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
-from evolve.cli.run_files import one_run_file
+from evolve.cli.run_files import file_argument, one_run_file
 from evolve.errors import RunError
 from evolve.store.disk import check_writable
 
@@ -22,7 +22,7 @@ def _parser() -> Parser:
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --tensorboard -o logs/pole",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a run file, or its directory")
+    add("file", type=file_argument, metavar="FILE", help="a run file, or its directory")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
     kinds.add_argument("--tensorboard", action="store_true", help="the same as an event file, in a directory")

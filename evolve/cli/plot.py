@@ -15,7 +15,7 @@ from evolve.analysis.formatting import between, number
 from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups, uneven_lengths
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
-from evolve.cli.run_files import one_run_file, run_files
+from evolve.cli.run_files import file_argument, one_run_file, run_files
 from evolve.cli.signals import StopFlag
 from evolve.errors import InputError, RunError
 from evolve.store.disk import check_writable
@@ -33,7 +33,7 @@ def _parser() -> Parser:
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
     )
     add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not, or directories")
+    add("files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories")
     names = "curves.png, final.png or network.png; or .svg, or .pdf"
     add("-o", "--output", type=Path, metavar="OUT", help=names)
     add("-x", "--over", choices=tuple(figures.AXES), help="the axis of the curves (generation)")

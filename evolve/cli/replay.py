@@ -15,7 +15,7 @@ from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
-from evolve.cli.run_files import one_run_file
+from evolve.cli.run_files import file_argument, one_run_file
 from evolve.cli.signals import StopFlag
 from evolve.environments import Mode
 from evolve.errors import InputError, RunError, Stopped, pluralize
@@ -35,7 +35,7 @@ def _parser() -> Parser:
         "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a run file, or its directory; or a champion file")
+    add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; or a champion file")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--generation", type=int, metavar="G", help="a complete one, or the next (the last)")
     several = "the champions of several complete ones, one after another: 0,10,50,last"

@@ -15,7 +15,7 @@ from evolve.analysis.run_summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.report_progress import ReportProgress
-from evolve.cli.run_files import run_files
+from evolve.cli.run_files import file_argument, run_files
 from evolve.cli.workers import Work, add_workers_option
 from evolve.store import StoredRun
 from evolve.store.disk import check_writable
@@ -31,7 +31,7 @@ def _parser() -> Parser:
         "python -m evolve.report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
     )
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="run files, complete or not, or directories"
+        "files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
     quick = "play no episode: no film, no verification, only what the files hold"

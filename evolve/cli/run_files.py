@@ -9,6 +9,14 @@ _SHOWN = 3
 """How many names an error lists."""
 
 
+def file_argument(text: str) -> Path:
+    """Return the path that an argument names. Raises InputError for an empty one, which a shell makes of nothing."""
+    if not text:
+        cure = "This directory is named by a dot."
+        raise InputError("FILE", "the name of a file or a directory", "an empty text", cure)
+    return Path(text)
+
+
 def run_files(paths: Sequence[Path]) -> list[Path]:
     """Return the run files that arguments name; a directory stands for those in it and below it, in order of seeds.
 

@@ -8,13 +8,12 @@ or, with --full, by running all of it again. The first difference and its cause 
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from evolve import store
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.progress import ProgressReporter, width
-from evolve.cli.run_files import one_run_file
+from evolve.cli.run_files import file_argument, one_run_file
 from evolve.cli.workers import Work, add_workers_option
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
@@ -37,7 +36,7 @@ def _parser() -> Parser:
         "a run file, to be evaluated again; or two, to be compared; or champion files, each to be evaluated again; a "
         "directory stands for the run file in it"
     )
-    add("files", type=Path, nargs="+", metavar="FILE", help=files)
+    add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run all of it again and compare everything"
     add("--full", action="store_true", help=full)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")

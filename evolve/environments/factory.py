@@ -1,6 +1,7 @@
 """Making Gymnasium environments with their wrappers, and putting into words why one cannot be made."""
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 # Wrappers that remember nothing of earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
+_NO_PATH = 'A module is named as Python imports it, without folders and without .py: env.id="module:Name-v0".'
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's complaint
 
 
@@ -117,16 +119,38 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             cure = 'The exact engine has it: env.engine="exact".'
         raise InputError(argument, "a registered environment", options.id, cure) from None
     except ModuleNotFoundError as error:
-        cure = "Modules are looked for in the working directory and on PYTHONPATH."
+        cure = _import_cure(options.id, str(error))
         came = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
         raise InputError(argument, "a module that can be imported", came, cure) from None
     except InputError:
         raise
     except FAILURES as error:  # whatever a constructor or an imported module raises
+        if _is_path(options.id):
+            raise InputError(argument, "a module, and the name of an environment", options.id, _NO_PATH) from None
         if options.kwargs:
             expected = f"arguments that {options.id} takes"
             raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from error
         raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+
+
+def _is_path(env_id: str) -> bool:
+    """Return whether a file is named where a module should be."""
+    module = env_id.rpartition(":")[0]
+    return module.endswith(".py") or "/" in module
+
+
+def _import_cure(env_id: str, said: str) -> str:
+    """Return what to do where a module is missing: that of an environment, or one that it imports.
+
+    said: The error that Gymnasium has made of it, without its name.
+    """
+    module = env_id.rpartition(":")[0]
+    if _is_path(env_id):
+        return _NO_PATH
+    missing = re.search(r"No module named '([^']+)'", said)
+    if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
+        return "Modules are looked for in the working directory and on PYTHONPATH."
+    return f"{module} imports it: install it."
 
 
 def _module_cure(env_id: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from evolve.errors import InputError, pluralize, sanitize
+from evolve.errors import InputError, check_whole, pluralize, sanitize
 from evolve.shapes import Float32
 
 Episode = Callable[[np.random.Generator], Generator[Any, Float32, float]]
@@ -99,12 +99,19 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         action_size: A, how many numbers an action has.
 
     Raises:
-        InputError: Not here, but when an experiment is prepared or an episode is played: the function yields or returns
-            something else. The message names the function.
-        gymnasium.error.Error: The name is none that Gymnasium can register.
+        InputError: The name is none that Gymnasium can register, there is no function, or a size is wrong. When an
+            experiment is prepared or an episode is played: the function yields or returns something else; the message
+            names it.
     """
+    if not callable(episode):
+        raise InputError("episode", "a generator function", repr(episode))
+    check_whole("observation_size", observation_size, 1)
+    check_whole("action_size", action_size, 1)
 
     def make(**_: Any) -> FunctionEnv:
         return FunctionEnv(episode, observation_size, action_size, name)
 
-    gymnasium.register(name, entry_point=make)
+    try:
+        gymnasium.register(name, entry_point=make)
+    except (gymnasium.error.Error, TypeError) as error:
+        raise InputError("name", 'a name that Gymnasium can register, as "Xor-v0"', repr(name)) from error

@@ -38,11 +38,11 @@ NETWORKS = Registry(
 )
 
 
-def make(table: Section, observation_size: int, action_size: int) -> Network:
+def make(table: Section | str, observation_size: int, action_size: int) -> Network:
     """Return the network that the `[network]` table of an experiment describes.
 
     Args:
-        table: The name of the network and its options, validated or not.
+        table: The name of the network and its options, validated or not; or the name alone.
         observation_size: O, the numbers that it reads in each step.
         action_size: A, the numbers that it answers with.
 
@@ -51,7 +51,8 @@ def make(table: Section, observation_size: int, action_size: int) -> Network:
     """
     check_whole("observation_size", observation_size, 1)
     check_whole("action_size", action_size, 1)
-    network: Network = NETWORKS.make(table, observation_size, action_size)
+    section = {"name": table} if isinstance(table, str) else table
+    network: Network = NETWORKS.make(section, observation_size, action_size)
     return network
 
 

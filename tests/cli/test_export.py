@@ -152,7 +152,9 @@ def test_columns_for_tensorboard(here, call):
     run = next((here / "plain").glob("*.h5"))
     assert call("export", run, "--tensorboard", "-o", "logs").code == 0
     found: dict[str, list[float]] = {}
-    data = next((here / "logs").iterdir()).read_bytes()
+    assert call("export", run, "--tensorboard", "-o", "logs").code == 0  # again: every point is there once
+    (written,) = (here / "logs").iterdir()
+    data = written.read_bytes()
     while data:  # a record: its length (8 bytes), a checksum (4), the event, a checksum (4)
         length = int.from_bytes(data[:8], "little")
         event = Event.FromString(data[12 : 12 + length])

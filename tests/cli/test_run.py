@@ -226,9 +226,14 @@ def test_options_are_named_with_what_was_expected_and_what_came(words, message):
         ("xor.py", "One that a module of yours registers is named with it: env.id=\"xor:Name-v0\"."),
         ("nowhere:Walk-v0", "expected a module that can be imported, got nowhere:Walk-v0 (No module named 'nowhere'). "
          "Modules are looked for in the working directory and on PYTHONPATH."),
+        ("needy:Walk-v0", "got needy:Walk-v0 (No module named 'nowhere'). needy imports it: install it."),
+        ("needy.py:Walk-v0", "without folders and without .py: env.id=\"module:Name-v0\"."),
+        ("./needy:Walk-v0", "without folders and without .py: env.id=\"module:Name-v0\"."),
     ],
 )  # fmt: skip
-def test_environments_of_ones_own_are_hinted_at(env, message):
+def test_environments_of_ones_own_are_hinted_at(env, message, tmp_path, monkeypatch):
+    (tmp_path / "needy.py").write_text("import nowhere\n")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError) as wrong:
         prepare(parse(Config, {"env": {"id": env}}))
     assert str(wrong.value).endswith(message)

@@ -63,3 +63,9 @@ def test_of_several_run_files_one_is_to_be_named(call, runs, words):
     done = call(words[0], runs / "two", *words[1:])
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "seed-9.h5" in done.err
+
+
+@pytest.mark.parametrize("name", ["plot", "report", "verify", "export", "evaluate", "replay"])
+def test_an_empty_name_is_no_directory(call, name):
+    done = call(name, "")
+    assert (done.code, "FILE: expected the name of a file or a directory, got an empty text" in done.err) == (2, True)

@@ -120,3 +120,20 @@ def test_a_mistake_that_shows_late_is_said_without_a_traceback(command, tmp_path
     assert done.code == 1
     assert "\nlate.late (Late-v0): expected one number to be returned, the episode's return, got None. " in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("F-v0", 5, 1, 1), "episode: expected a generator function, got 5"),
+        (("F-v0", two, "2", 1), "observation_size: expected a whole number, at least 1, got '2'"),
+        (("F-v0", two, 0, 1), "observation_size: expected a whole number, at least 1, got 0"),
+        (("F-v0", two, 1, 1.5), "action_size: expected a whole number, at least 1, got 1.5"),
+        (("no name!", two, 1, 1), "name: expected a name that Gymnasium can register, as \"Xor-v0\", got 'no name!'"),
+        ((7, two, 1, 1), 'name: expected a name that Gymnasium can register, as "Xor-v0", got 7'),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_at_once(arguments, message):
+    with pytest.raises(InputError) as wrong:
+        register_task(*arguments)
+    assert str(wrong.value).startswith(message)
