@@ -123,8 +123,10 @@ class Launch:
         limit = 2**futile * connect_seconds(ranks)
         if ranks:
             environment[CONNECT] = f"{limit:g}"
-        begin = limit + 2**futile * _STARTED_WITHIN if hosts and hosts[0].is_here else math.inf
-        return self._supervisor.run(command, environment, self._look, _LINGER + _LINGER_PER_RANK * ranks, begin)
+        here = bool(hosts) and hosts[0].is_here
+        begin = limit + 2**futile * _STARTED_WITHIN if here else math.inf
+        linger = _LINGER + _LINGER_PER_RANK * ranks
+        return self._supervisor.run(command, environment, self._look, linger, begin, here)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
         """Return how many ranks to start: fewer where hosts are left out."""

@@ -1,8 +1,9 @@
 """A command whose ranks this process has started: it passes on signals, output and the exit code, and outlives nobody.
 
 Ranks are asked to stop by SIGUSR1, which every mpirun passes on. (SIGINT and SIGTERM make Open MPI's mpirun kill them a
-quarter of a second later, and drop what they say meanwhile.) The exit code comes in a file, since mpirun comments on
-those that are not 0.
+quarter of a second later, and drop what they say meanwhile.) SIGUSR1 kills ranks that are still starting, so it waits
+until they have begun, where that is seen. The exit code comes in a file, which rank 0 makes when all have begun: mpirun
+comments on exit codes that are not 0.
 """
 
 import ctypes
@@ -58,7 +59,9 @@ class Supervisor:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._process: subprocess.Popen[bytes] | None = None
-        self._escalation = iter((signal.SIGUSR1, signal.SIGTERM))
+        self._begun: Callable[[], bool] = lambda: True
+        self._signals = 0
+        self._held = False
         self.stopping = False
         """Whether this process was asked to stop."""
         for number in _STOPPING:
@@ -71,6 +74,7 @@ class Supervisor:
         look: Callable[[], bool] = lambda: False,
         linger: float = 30.0,
         begin: float = math.inf,
+        here: bool = True,
     ) -> Outcome:
         """Run a command; return how it ended.
 
@@ -80,9 +84,11 @@ class Supervisor:
             look: Called every second; returns whether to ask the ranks to stop.
             linger: How many seconds the launcher may take to end when rank 0 has.
             begin: After how many seconds it is killed if rank 0 has not begun, which runs on this host then.
+            here: Whether rank 0 runs on this host.
         """
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
             exit_code_file = Path(folder) / "exit-code"
+            self._begun = exit_code_file.exists if here else lambda: True
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
@@ -114,6 +120,9 @@ class Supervisor:
                 ended = now
             if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
                 process.kill()  # it waits for a host that was lost
+            if self._held and self._begun():
+                self._held = False
+                process.send_signal(signal.SIGUSR1)
             if ended is None and not asked and look():
                 asked = True
                 process.send_signal(signal.SIGUSR1)
@@ -121,12 +130,19 @@ class Supervisor:
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         """Ask the ranks to stop at the first signal, and end them at the second and the third."""
         self.stopping = True
-        way = next(self._escalation, signal.SIGKILL)
+        self._signals += 1
         if self._process is None or self._process.returncode is not None:
             return
-        if way == signal.SIGUSR1:
-            self._say(f"{signal.Signals(number).name}: the ranks are asked to stop; a second signal ends them at once")
-        self._process.send_signal(way)
+        begun = self._begun()
+        if self._signals == 1:
+            when = "" if begun else " as soon as they have started"
+            text = f"the ranks are asked to stop{when}; a second signal ends them at once"
+            self._say(f"{signal.Signals(number).name}: {text}")
+            self._held = not begun
+            if self._held:
+                return
+        way = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._signals, signal.SIGKILL)
+        self._process.send_signal(way if begun else signal.SIGKILL)
 
 
 def supervise(words: list[str], environment: dict[str, str], workers: int, say: Callable[[str], None]) -> int:

@@ -15,6 +15,8 @@ from evolve.errors import InputError, pluralize
 
 _FEW_STEPS = 100_000
 """One process takes a second or two for so many steps of a quick environment, and so does MPI to start."""
+_MOST, _MOST_PER_CORE = 256, 16
+"""Workers on one machine."""
 _ANSWERED_AT_ONCE = {"-h", "--help", "--version", "--settings", "--dry-run"}
 
 
@@ -81,6 +83,7 @@ def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work
     if launcher is not None:
         cure = "Leave out --workers, or mpirun."
         raise InputError("--workers", "a command that no launcher has started", f"one under {launcher}", cure)
+    _check_number(asked)
     found = crew(asked, work(rest))
     _say(command, found.describe())
     if found.workers == 1:
@@ -88,6 +91,14 @@ def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work
     check_mpi4py("--workers")
     words = [*mpirun_words(found.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
     return supervise(words, mpirun_environment(), found.workers, lambda text: _say(command, text))
+
+
+def _check_number(asked: int | str) -> None:
+    """Raise InputError for so many workers that it is a slip: they would keep a machine busy for minutes to start."""
+    most = max(_MOST, _MOST_PER_CORE * available_cores())
+    if asked != "auto" and int(asked) > most:
+        cure = "More than cores are no faster; evolve launch starts ranks on several machines."
+        raise InputError("--workers", f"at most {most:,} on this machine", f"{asked:,}", cure)
 
 
 def _say(command: str, text: str) -> None:

@@ -1,6 +1,7 @@
 """evolve launch: runs that outlive deaths and lost hosts, and end with their own exit code."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,7 +97,7 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
     monkeypatch.setattr(Supervisor, "__init__", lambda self, say: None)
     limits = []
 
-    def run(_self, words, environment, _look, _linger, begin):
+    def run(_self, words, environment, _look, _linger, begin, _here):
         assert "EVOLVE_CONNECT_SECONDS" in words or not Launcher.find().is_open_mpi
         limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin))
         return DIED
@@ -306,7 +307,7 @@ def test_it_can_be_asked_to_stop(start, tmp_path):
     process.popen.send_signal(signal.SIGTERM)
     done = process.wait()
     assert done.code == 75
-    assert "continue with --resume: evolve launch " in done.err
+    assert re.search("continue with --resume: (python -m )?evolve launch ", done.err)
 
 
 @pytest.fixture

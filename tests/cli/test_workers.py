@@ -79,12 +79,27 @@ def wait_for_generations(process, tmp_path, number):
     wait_for(ready, process.output)
 
 
-SUPERVISED = """
+SUPERVISED = '''
 import os, signal, sys, time
 from evolve.cli.supervision import supervise
-child = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(75)); print('on'); time.sleep(200)"
-sys.exit(supervise([sys.executable, "-uc", child], dict(os.environ), 2, lambda text: print(text, flush=True)))
+child = """
+import os, signal, sys, time
+print('on')
+time.sleep(float(sys.argv[1]))
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(75))
+open(os.environ["EVOLVE_EXIT_CODE"], "w").close()
+print('begun')
+time.sleep(200)
 """
+words = [sys.executable, "-uc", child, sys.argv[1]]
+sys.exit(supervise(words, dict(os.environ), 2, lambda text: print(text, flush=True)))
+'''
+
+
+def supervised(seconds):
+    """Start a process that supervises one which takes some seconds to begin."""
+    words = [sys.executable, "-c", SUPERVISED, str(seconds)]
+    return subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True)
 
 
 def catches_all(process):
@@ -96,13 +111,31 @@ def catches_all(process):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_any_of_the_signals_asks_what_is_supervised_to_stop(number):
-    words = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", SUPERVISED], **words) as process:
+    with supervised(0) as process:
         assert process.stdout.readline() == "on\n"
+        assert process.stdout.readline() == "begun\n"
         wait_for(lambda: catches_all(process))
         process.send_signal(number)
         said = f"{number.name}: the ranks are asked to stop; a second signal ends them at once\n"
         assert (process.communicate(timeout=LONG)[0], process.returncode) == (said, 75)
+
+
+def test_ranks_that_are_starting_are_asked_when_they_have_started():
+    with supervised(3) as process:
+        assert process.stdout.readline() == "on\n"
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=LONG)[0].splitlines()
+        assert said[0].startswith("SIGINT: the ranks are asked to stop as soon as they have started; a second signal")
+        assert (said[1:], process.returncode) == (["begun"], 75)
+
+
+def test_a_second_signal_ends_ranks_that_are_starting():
+    with supervised(200) as process:
+        assert process.stdout.readline() == "on\n"
+        process.send_signal(signal.SIGTERM)
+        assert "as soon as they have started" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LONG) == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize("mpi", MPIS)
@@ -260,3 +293,10 @@ def test_help_and_settings_start_no_ranks(call, monkeypatch):
     monkeypatch.setattr(workers, "supervise", lambda *_: pytest.fail("ranks were started"))
     for answered in ("--help", "--settings", "--dry-run"):
         assert call("run", *TINY, "--workers", 2, answered).code == 0
+
+
+def test_a_slip_in_the_number_of_workers_is_refused(call):
+    done = call("run", *TINY, "--workers", 1_000_000)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--workers: expected at most " in done.err
+    assert "on this machine, got 1,000,000. More than cores are no faster" in done.err
