@@ -100,7 +100,7 @@ def test_one_run(call, runs, tmp_path):
     page, run = Page(tmp_path / "report.html"), store.read(tmp_path / "seed-1.h5")
     assert page.sections == SECTIONS
     acting = connections_of(reload(run).network, run.held_out.mask, run.held_out.weights)
-    left = f"{len(acting)} of 20 connections"
+    left = f"{len(acting)} of 20 acting connections"
     middle = sorted(run.held_out.returns)[2]
     low, high = held_out_interval(run)
     mean = f"{run.held_out.returns.mean():.2f} ({low:.2f} to {high:.2f})"
@@ -183,9 +183,9 @@ def test_the_connections_counted_are_those_of_the_held_out_champion(runs):
     (read,), (group,) = read_groups([runs / "a" / "seed-1.h5"])
     run = replace(read, held_out=replace(read.held_out, mask=np.zeros_like(read.held_out.mask)))
     found = reported_champion(run, group)
-    assert (found.title, found.left) == ("held-out champion", "0 of 20 connections")
+    assert (found.title, found.left) == ("held-out champion", "0 of 20 acting connections")
     (row,) = champion_table(["x"], [run], [found.left]).rows
-    assert row[1:2] + row[3:] == ("held-out champion", "0 of 20 connections")
+    assert row[1:2] + row[3:] == ("held-out champion", "0 of 20 acting connections")
     unfinished = replace(run, complete=False)
     (row,) = champion_table(["x"], [unfinished], [""]).rows
     assert row[1:3] == ("best of generation 2", "not evaluated")

@@ -42,8 +42,8 @@ class DrawnNetwork:
 
     @property
     def counted(self) -> str:
-        """How many connections are left, in words."""
-        return f"{len(self.left):,} of {self.whole:,} connections"
+        """How many connections that can act are left, of those that could without pruning, in words."""
+        return f"{len(self.left):,} of {self.whole:,} acting connections"
 
     @property
     def omission(self) -> str:

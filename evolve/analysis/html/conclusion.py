@@ -17,7 +17,7 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], left: 
     Args:
         groups: Of runs that have completed a generation.
         summaries: One for each of their runs.
-        left: For each group, what its best champion has left: "31 of 32 connections".
+        left: For each group, what its best champion has left: "31 of 32 acting connections".
     """
     by_env: dict[str, list[tuple[RunGroup, str]]] = {}
     for group, connections in zip(groups, left, strict=True):

@@ -39,7 +39,7 @@ class ReportedChampion:
 
     Attributes:
         title: Which champion it is.
-        left: What it has left: "31 of 32 connections".
+        left: What it has left: "31 of 32 acting connections".
         omission: What is not drawn of that.
         draw: Draws the figure of its network; None where that cannot be done.
         why_not: Said in its place.
