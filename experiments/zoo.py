@@ -31,8 +31,8 @@ evolve verify zoo/*
 
 A film shows the held-out episode whose return is nearest to the mean, and the network at work: circles light up with
 what a neuron puts out, lines with what a connection carries (blue positive, orange negative); connections that cannot
-act are not drawn, and the tables count them, too: all that the mask leaves. What evolved in EnvPool, which cannot draw, is
-shown in Gymnasium's environment of the same name.
+act are not drawn, and the tables count them, too: all that the mask leaves. What evolved in EnvPool, which cannot draw,
+is shown in Gymnasium's environment of the same name.
 """
 
 

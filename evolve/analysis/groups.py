@@ -38,12 +38,17 @@ class RunGroup:
 
     @cached_property
     def mask_unit(self) -> str:
-        """What the mask of a genome counts: "connections", or "coefficients" of learning rules."""
-        try:
-            network = networks.make(self.config.network, 1, 1)  # of any size
-        except InputError:  # a network that this installation does not know
-            return "connections"
-        return "coefficients" if network.blocks[0].span else "connections"
+        """What the mask of a genome counts, see `mask_unit`."""
+        return mask_unit(self.config)
+
+
+def mask_unit(config: Config) -> str:
+    """Return what the mask of a genome counts: "connections", or "coefficients" of learning rules."""
+    try:
+        network = networks.make(config.network, 1, 1)  # of any size
+    except InputError:  # a network that this installation does not know
+        return "connections"
+    return "coefficients" if network.blocks[0].span else "connections"
 
 
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:

@@ -16,6 +16,7 @@ from evolve import __version__
 COMMANDS = {
     "run": "evolve an experiment, one run file per seed; --resume continues it",
     "launch": "start the ranks of a run on several hosts, and again after a death, until it is complete",
+    "info": "what a run file or a champion file holds, in a few lines",
     "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
     "replay": "play episodes of a run again, equal to the log; as a film, or in a window",
     "evaluate": "a run's champion on held-out episodes, with a 95 % interval",
@@ -55,8 +56,9 @@ def main() -> None:
         print(f"evolve {__version__}")
         return
     if command not in ("-h", "--help"):
-        known = " ".join(COMMANDS)
-        sys.exit(_refuse(f"evolve: expected a command, got {command!r}. Known: {known}."))
+        from evolve.config import nearest  # noqa: PLC0415 - not needed for the list of commands
+
+        sys.exit(_refuse(f"evolve: expected a command, got {command!r}. {nearest(command, COMMANDS, listed=True)}"))
     print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
     for name, what in COMMANDS.items():
         print(f"  evolve {name:10} {what}")

@@ -32,7 +32,7 @@ def test_the_commands_are_listed(capfd, monkeypatch, words):
     assert said.err == ""
     assert re.findall(r"^  evolve (\w+) ", said.out, re.M) == list(COMMANDS)
     modules = {p.stem for p in Path(ROOT / "evolve").glob("*.py") if 'if __name__ == "__main__"' in p.read_text()}
-    assert modules == {*COMMANDS, "__main__"} - {"launch", "export", "completion", "contest"}
+    assert modules == {*COMMANDS, "__main__"} - {"launch", "info", "export", "completion", "contest"}
 
 
 def test_a_command_is_run_by_its_name_or_by_its_module():
@@ -42,14 +42,15 @@ def test_a_command_is_run_by_its_name_or_by_its_module():
         assert done.stderr == "evolve.run: -g/--generations: expected a whole number, got many.\n"
 
 
-def test_an_unknown_command_is_refused(capfd, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["evolve", "walk"])
+@pytest.mark.parametrize(("word", "hint"), [("walk", "Known: bench, "), ("plt", "Did you mean plot? Known: bench, ")])
+def test_an_unknown_command_is_refused(capfd, monkeypatch, word, hint):
+    monkeypatch.setattr(sys, "argv", ["evolve", word])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
     said = capfd.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "expected a command, got 'walk'. Known: run launch verify" in said.err
+    assert f"expected a command, got '{word}'. {hint}" in said.err
 
 
 def test_the_version_is_printed(capfd, call, monkeypatch):

@@ -289,6 +289,8 @@ def test_what_learning_rules_have_left_is_coefficients(call, tmp_path):
     assert any(text.endswith("; 60 coefficients throughout") for text in words(tmp_path / "curves.svg"))
     assert call("plot", "out/seed-0.h5", "--network", "-o", "network.svg").code == 0
     left = int(store.read(tmp_path / "out/seed-0.h5").records[0].champion_mask.sum())
-    assert any(f"12 of 12 acting connections, {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg"))
+    assert any(
+        f"12 of 12 acting connections, {left} of 60 coefficients" in text for text in words(tmp_path / "network.svg")
+    )
     ((run,), (group,)) = read_groups([tmp_path / "out/seed-0.h5"])
     assert reported_champion(run, group).left == f"{left} of 60 coefficients"

@@ -1,0 +1,75 @@
+"""What files hold, in a few lines; and their experiments, to be run again."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from conftest import make_runs
+
+from evolve import store
+from evolve.config import differences
+from evolve.training import load_config
+
+QUICK = ("-p", 6, "-r", 2, "-d", 3, "--set", "env.max_episode_steps=60")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A complete run, and one without held-out episodes that has not come to its end."""
+    where = tmp_path_factory.mktemp("info")
+    make_runs(where, *QUICK, "-g", 3, "-s", 1, "--set", "held_out_episodes=5", "-o", "whole")
+    make_runs(where, *QUICK, "-g", 2, "-s", 2, "--set", "held_out_episodes=0", "-a", "plastic-mlp", "-o", "part")
+    with closing(store.reopen(where / "part" / "seed-2.h5")) as file:
+        file.complete = False
+        file.flush()
+    return where
+
+
+def fields(text):
+    """Return what is said of one file, by name."""
+    found = (line.strip().split("  ", 1) for line in text.splitlines()[1:])
+    return {name: value.strip() for name, value in found}
+
+
+def test_a_complete_run(call, runs):
+    path = runs / "whole" / "seed-1.h5"
+    done = call("info", path)
+    assert (done.code, done.err, done.out.splitlines()[0]) == (0, "", str(path))
+    said, run = fields(done.out), store.read(path)
+    assert said["experiment"] == "CartPole-v1: hebbian-dag evolved by prune"
+    assert (said["population"], said["seed"]) == ("6, 2 episodes each", "1")
+    assert said["generations"] == "3 of 3, complete"
+    assert said["digest"] == run.records[-1].digest.decode()
+    assert said["held out, 5 episodes"].startswith(f"mean {run.held_out.returns.mean():.2f} (95 % interval ")
+    kept = run.held_out.mask
+    assert said["connections"] == f"{np.count_nonzero(kept)} of {len(kept)} in the held-out champion"
+    assert f"{sum(int(record.steps) for record in run.records):,} environment steps in " in said["work"]
+    assert said["written by"].startswith("evolve 0.")
+
+
+def test_what_is_not_complete_and_counts_coefficients(call, runs):
+    said = fields(call("info", runs / "part").out)
+    assert said["generations"] == "2 of 2, not complete"
+    assert said["held out"] == "not evaluated"
+    assert said["coefficients"].endswith(" in the best of generation 1")
+
+
+def test_several_files_and_champions(call, runs):
+    path = runs / "whole" / "seed-1.h5"
+    assert call("export", path, "-o", "it.champion").code == 0
+    run, champion = (fields(part) for part in call("info", path, "it.champion").out.split("\n\n"))
+    assert champion["generations"] == "the champion after 3 of 3"
+    for name in ("digest", "connections", "held out, 5 episodes", "work"):
+        assert champion[name] == run[name]
+    assert call("info", path, "it.champion", "--settings").code == 2
+    assert call("info", "nothing.h5").code == 2
+
+
+def test_its_settings_are_an_experiment_that_gives_the_same_run(call, runs, tmp_path):
+    path = runs / "whole" / "seed-1.h5"
+    (tmp_path / "again.toml").write_text(call("info", path, "--settings").out)
+    assert call("run", "again.toml", "-o", "again").code == 0
+    (again,) = (tmp_path / "again").glob("*.h5")
+    one, other = store.read(path), store.read(again)
+    assert one.records[-1].digest == other.records[-1].digest
+    assert not differences(*(load_config(run.header.config) for run in (one, other)))
