@@ -33,6 +33,6 @@ def test_a_run_can_be_verified_resumed_and_drawn(call, tmp_path, golden, name):
     assert old_digests(other)[-1] == golden["network_digests"][name]
     assert plot.main([str(path), "--network", "-o", "network.svg"]) == 0
     drawn = (tmp_path / "network.svg").read_text()
-    left, _ = re.search(r"held-out champion: (\d+) of (\d+) connections", drawn).groups()
+    left, _ = re.search(r"held-out champion: (\d+) of (\d+) acting connections", drawn).groups()
     curves = drawn.split('<g id="connections">')[1].split("</g>")[0]
     assert int(left) == len(re.findall(r"<path d=", curves)) or int(left) == len(re.findall(r"<use ", curves))
