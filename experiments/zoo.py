@@ -56,10 +56,12 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
 
 
 def published_time(name: str) -> str:
-    """Return how long runs took, by the table of results: the first, or the median."""
+    """Return how long runs took, by the table of results: the first of three, or the median of more."""
     text = (ROOT / "docs" / "results.md").read_text()
     (row,) = re.findall(rf"^\| `{name}`: .*$", text, re.M)
-    return f"{re.split(r',| [(]', row.strip('| ').split('|')[-1])[0].strip()}, as in [the results](results.md)"
+    cell = row.strip("| ").split("|")[-1]
+    where = "as in" if "," in cell else "the median of the seeds in"
+    return f"{re.split(r',| [(]', cell)[0].strip()}, {where} [the results](results.md)"
 
 
 def card(name: str, champion: evolve.ChampionFile) -> str:

@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import dataclasses
 import json
 import pickle
 import signal
@@ -268,6 +269,8 @@ def test_a_policy_can_be_copied_and_sent_elsewhere(here, copied):
         ({"population": 1}, r"^population: expected"),
         ({"strategy": {"survivers": 1}}, "strategy.survivers.*survivors"),
         ({"seed": -1}, "seeds"),
+        ({"seeds": [1, [2, 3]]}, r"^seeds: expected one, as seed=1"),
+        ({"seeds": {1, 2}}, r"^seeds: expected one, as seed=1"),
         ({"seeds": [1, 2]}, r"^seeds: expected one, as seed=1: several seeds are several calls, got \[1, 2\]"),
         ({"experiment": 3}, r"^experiment: expected a TOML file, .* got 3\."),
         ({"callbacks": print}, r"^callbacks: expected a list of functions, got .*print.*\[it\]"),
@@ -442,6 +445,23 @@ def test_an_exception_on_one_rank_ends_all_of_them(tmp_path, rank):
     assert (done.returncode, done.stderr.count("OSError: no space for the plot")) == (1, 1)
     generations, complete = store.how_far(tmp_path / "out" / "seed-0.h5")
     assert (1 <= generations < 9, complete) == (True, False)
+
+
+def test_an_exception_on_a_rank_that_cannot_print_ends_all_of_them(tmp_path):
+    code = RAISES.format(rank=1).replace("raise OSError", "import sys; sys.stdout = None; raise OSError")
+    assert python(code, tmp_path, ranks=3).returncode == 1
+
+
+def test_an_exception_that_takes_no_attributes_is_raised_as_it_is(here):
+    @dataclasses.dataclass(frozen=True)
+    class MineError(Exception):
+        code: int
+
+    def callback(_):
+        raise MineError(3)
+
+    with pytest.raises(MineError):
+        evolve.train(**SMALL, output="mine", callbacks=[callback])
 
 
 def test_what_is_raised_on_all_ranks_is_reported_by_all(tmp_path):

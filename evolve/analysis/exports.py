@@ -80,22 +80,20 @@ def _summary_writer() -> Any:
 
 
 def write_tensorboard(run: StoredRun, directory: Path) -> None:
-    """Write the numbers of `table` as an event file for TensorBoard, by generation, in place of an earlier export.
+    """Write the numbers of `table` as an event file for TensorBoard, by generation, in the place of one that is there.
 
     Raises InputError without the library, or when the directory cannot be written.
     """
     writer_class = _summary_writer()
     columns = table(run)
+    seconds = np.cumsum(columns["seconds"])
     with naming_output(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".events-", dir=directory))  # whose name the library chooses
-        writer = writer_class(str(partial))
-    seconds = np.cumsum(columns["seconds"])
-    for name in ("best_fitness", "mean_fitness", "best_connections", "median_connections", "steps"):
-        for generation, value in enumerate(columns[name]):
-            writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
-    writer.close()
-    with naming_output(directory):
-        (written,) = partial.iterdir()
-        written.replace(directory / _EVENTS)
-        partial.rmdir()
+        with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
+            writer = writer_class(partial)  # which chooses a name by the time
+            for name in ("best_fitness", "mean_fitness", "best_connections", "median_connections", "steps"):
+                for generation, value in enumerate(columns[name]):
+                    writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
+            writer.close()
+            (written,) = Path(partial).iterdir()
+            written.replace(directory / _EVENTS)

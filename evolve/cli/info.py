@@ -5,7 +5,7 @@ from evolve.analysis.description import describe_file
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
 from evolve.cli.run_files import file_argument, run_files
-from evolve.errors import InputError
+from evolve.errors import InputError, sanitize
 from evolve.training import load_config, settings_text
 
 
@@ -16,7 +16,7 @@ def _parser() -> Parser:
         "evolve info runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve info zoo/walker-es.champion --settings > experiment.toml",
     )
-    files = "run files, complete or not, champion files, or directories"
+    files = "run files, complete or not, directories that hold them, or champion files"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
     settings = "print the experiment of one file with all its settings, ready to be run again"
     parser.add_argument("--settings", action="store_true", help=settings)
@@ -37,7 +37,7 @@ def _body(_: App, argv: list[str]) -> int:
         lines = describe_file(stored)
         width = max(map(len, lines))
         for name, text in lines.items():
-            print(f"  {name:{width}}  {text}")
+            print(f"  {name:{width}}  {sanitize(text)}")
     return 0
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache, partial
 from types import TracebackType
 
@@ -39,10 +39,12 @@ def _end_all(
     at: TracebackType | None,
 ) -> None:
     """Report an exception that ends this rank, and end the others, unless it was raised on all of them."""
-    report(kind, error, at)
-    if not hasattr(error, _ON_ALL_RANKS):
+    try:
+        report(kind, error, at)
         sys.stdout.flush()
-        transport.abort(1)
+    finally:
+        if not hasattr(error, _ON_ALL_RANKS):
+            transport.abort(1)
 
 
 class Collective:
@@ -118,6 +120,7 @@ class Collective:
 
     def release_error(self, error: BaseException) -> None:
         """Have the other ranks leave `follow` with an error, which is raised here, too."""
-        setattr(error, _ON_ALL_RANKS, True)
         message = {"kind": type(error).__name__, "message": str(error)}
         dismiss(self._transport, _ERROR + json.dumps(message).encode())
+        with suppress(Exception):  # somebody else's, which may refuse attributes
+            setattr(error, _ON_ALL_RANKS, True)

@@ -150,7 +150,7 @@ def _import_cure(env_id: str, said: str) -> str:
     missing = re.search(r"No module named '([^']+)'", said)
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
         return "Modules are looked for in the working directory and on PYTHONPATH."
-    return f"{module} imports it: install it."
+    return f"{module or env_id} imports it: install it."
 
 
 def _module_cure(env_id: str) -> str:

@@ -1,7 +1,7 @@
 """The run that the arguments of a Python call ask for."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ def plan_from_arguments(
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
-    if np.size(settings.get("seeds", 0)) > 1:
+    seeds = _plain(settings.get("seeds"))
+    if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
         raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
     for key, value in settings.items():
         _override(table, key, value)

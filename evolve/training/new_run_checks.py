@@ -73,14 +73,12 @@ def _check_scores_in_early_episodes(experiment: Experiment) -> None:
         expected = "0 where episodes are short at first, for their returns are compared with those of longer ones"
         raise InputError("strategy.restart_after", expected, options["restart_after"])
     if options.get("starts", 1) > 1:
-        _check_lengths_of_starts(config.early_generations, **options)
+        all_starts = options["starts"] * options.get("start_generations", 0)
+        _check_lengths_of_starts(config.early_generations, all_starts, options.get("pruning_every", 0))
 
 
-def _check_lengths_of_starts(
-    early: int, starts: int, start_generations: int, pruning_every: int = 0, **_others: object
-) -> None:
+def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
     """Raise InputError unless all starts of a search, also of one after a round of pruning, are of one length."""
-    all_starts = starts * start_generations
     one_length = "so that all starts have episodes of one length"
     if early < all_starts:
         expected = f"starts × start_generations, {all_starts:,}, or more, {one_length}"

@@ -149,9 +149,16 @@ def _check_nobody_writes(file: RunFile) -> None:
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     """Return the file of a run that begins anew: it takes the place of the one that is there with its first generation.
 
-    Raises InputError when somebody is writing that one.
+    Raises InputError when somebody is writing that one, or it is another experiment's by now.
     """
-    return store.replace(run.path, _header(run, transport))
+    file = store.replace(run.path, _header(run, transport))
+    try:
+        if store.exists(run.path):
+            check_replaceable(run, store.read(run.path))
+    except InputError:
+        file.close()
+        raise
+    return file
 
 
 def open_run(run: PlannedRun) -> RunFile:

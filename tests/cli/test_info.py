@@ -1,7 +1,9 @@
 """What files hold, in a few lines; and their experiments, to be run again."""
 
+import shutil
 from contextlib import closing
 
+import h5py
 import numpy as np
 import pytest
 from conftest import make_runs
@@ -73,3 +75,13 @@ def test_its_settings_are_an_experiment_that_gives_the_same_run(call, runs, tmp_
     one, other = store.read(path), store.read(again)
     assert one.records[-1].digest == other.records[-1].digest
     assert not differences(*(load_config(run.header.config) for run in (one, other)))
+
+
+def test_what_a_foreign_file_says_cannot_move_the_cursor(call, runs, tmp_path):
+    shutil.copy(runs / "whole" / "seed-1.h5", tmp_path / "evil.h5")
+    with h5py.File(tmp_path / "evil.h5", "r+") as file:
+        file.attrs["config"] = file.attrs["config"].replace('"CartPole-v1"', '"Bad\\u001b[31mRED\\nrun"')
+    done = call("info", "evil.h5")
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    assert "Bad\\x1b[31mRED\\nrun" in done.out

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import gymnasium
 import h5py
 import numpy as np
 import psutil
@@ -227,12 +228,15 @@ def test_options_are_named_with_what_was_expected_and_what_came(words, message):
         ("nowhere:Walk-v0", "expected a module that can be imported, got nowhere:Walk-v0 (No module named 'nowhere'). "
          "Modules are looked for in the working directory and on PYTHONPATH."),
         ("needy:Walk-v0", "got needy:Walk-v0 (No module named 'nowhere'). needy imports it: install it."),
+        ("Lazy-v0", "got Lazy-v0 (No module named 'nowhere'). Lazy-v0 imports it: install it."),
         ("needy.py:Walk-v0", "without folders and without .py: env.id=\"module:Name-v0\"."),
         ("./needy:Walk-v0", "without folders and without .py: env.id=\"module:Name-v0\"."),
     ],
 )  # fmt: skip
 def test_environments_of_ones_own_are_hinted_at(env, message, tmp_path, monkeypatch):
     (tmp_path / "needy.py").write_text("import nowhere\n")
+    spec = gymnasium.envs.registration.EnvSpec("Lazy-v0", entry_point="nowhere:Env")
+    monkeypatch.setitem(gymnasium.registry, "Lazy-v0", spec)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError) as wrong:
         prepare(parse(Config, {"env": {"id": env}}))

@@ -20,7 +20,7 @@ from evolve.config import Config
 from evolve.errors import InputError
 from evolve.training import load_config, prepare
 from evolve.training.plan import plan_runs
-from evolve.training.resume import check_and_create_runs, open_run
+from evolve.training.resume import check_and_create_runs, open_run, replace_run
 
 G = 24
 # Each generation takes its time while there is a brake: there is always something to interrupt.
@@ -381,3 +381,19 @@ def test_where_one_run_is_refused_no_file_is_made(call, tmp_path):
     assert call("run", *quick, "-s", 2).code == 0
     done = call("run", *quick, "-s", 1, 2)
     assert (done.code, [path.name for path in (tmp_path / "out").iterdir()]) == (2, ["seed-2.h5"])
+
+
+def test_what_is_to_be_replaced_is_looked_at_once_more(call, tmp_path, monkeypatch):
+    quick = ("-p", "4", "-r", "1", "-d", "3", "-g", "1", "--set", "held_out_episodes=0", "-o", "out")
+    monkeypatch.chdir(tmp_path)
+    assert call("run", *quick).code == 0
+    (config,), *_ = load([*quick])
+    (run,) = plan_runs([prepare(config)])
+    check_and_create_runs([run], False, Transport(), lambda: None, lambda *_: None, overwrite=True)
+    run.path.unlink()
+    assert call("run", *quick, "--strategy", "openai-es").code == 0
+    before = run.path.read_bytes()
+    with pytest.raises(InputError, match=r"out/seed-0.h5 is of another experiment: strategy.name is 'openai-es'"):
+        replace_run(run, Transport())
+    assert run.path.read_bytes() == before
+    store.check_unlocked(run.path)
