@@ -87,7 +87,14 @@ def draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float, 
         panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # the line of an unpruned network is not at the edge
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
+    if kind in ("fitness", "connections"):
+        panel.yaxis.set_major_formatter(_grouped)
     label_lines(panel, [] if small else labels, inches)
+
+
+def _grouped(value: float, _: int) -> str:
+    """Return a tick as numbers are written beside it: −1,250."""
+    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _names(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
