@@ -80,7 +80,7 @@ def _measure(job: Job, run: evolve.Run) -> Measured:
         mean=float(lives.returns[:100].mean()),
         long_mean=float(lives.returns.mean()),
         off=None if off is None else float(play(reload(stored, network=off), champion, seeds).returns.mean()),
-        steps=sum(int(record.steps) for record in stored.records),
+        steps=stored.steps,
         seconds=sum(float(generation.record.seconds) for generation in run.generations),
         reached=_reached(job, stored, run) if lives.returns.mean() >= _NEAR * job.task.aim else None,
         curve=[float(value) for value in curve],

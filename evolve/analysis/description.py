@@ -45,19 +45,14 @@ def _results(stored: Stored, unit: str) -> dict[str, str]:
         fitness = [float(record.champion_fitness) for record in stored.records]
         best = int(np.nanargmax(fitness)) if np.isfinite(fitness).any() else 0
         lines["best fitness"] = f"{number(fitness[best])} in generation {best:,}, {number(fitness[-1])} in the last one"
-        steps = sum(int(record.steps) for record in stored.records)
-        seconds = sum(float(record.seconds) for record in stored.records)
-        digest = stored.records[-1].digest.decode()
-    else:
-        steps, seconds, digest = stored.steps, stored.seconds, stored.digest
     champion = champion_of(stored)
     held_out = "not evaluated" if stored.held_out is None else summary(stored.held_out.returns)
     episodes = "" if stored.held_out is None else f", {pluralize(len(stored.held_out.returns), 'episode')}"
     return lines | {
-        "work": f"{steps:,} environment steps in {duration(seconds)}",
+        "work": f"{stored.steps:,} environment steps in {duration(stored.seconds)}",
         unit: f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}",
         f"held out{episodes}": held_out,
-        "digest": digest,
+        "digest": stored.digest,
     }
 
 

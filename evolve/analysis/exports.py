@@ -32,10 +32,8 @@ def export_champion(run: StoredRun, path: Path) -> StoredChampion:
     kept = run.held_out
     if not (np.array_equal(champion.weights[0], kept.weights) and np.array_equal(champion.mask[0], kept.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "those of another genome")
-    steps = sum(int(record.steps) for record in run.records)
-    seconds = sum(float(record.seconds) for record in run.records)
-    digest = run.records[-1].digest.decode()
-    stored = StoredChampion(path, run.header, kept, normalizer, digest, run.num_generations, steps, seconds)
+    work = run.digest, run.num_generations, run.steps, run.seconds
+    stored = StoredChampion(path, run.header, kept, normalizer, *work)
     write_champion(stored)
     return stored
 

@@ -193,3 +193,18 @@ class StoredRun:
     def num_generations(self) -> int:
         """How many generations are complete."""
         return len(self.records)
+
+    @property
+    def steps(self) -> int:
+        """The environment steps of all generations."""
+        return sum(int(record.steps) for record in self.records)
+
+    @property
+    def seconds(self) -> float:
+        """The wall time of all generations."""
+        return sum(float(record.seconds) for record in self.records)
+
+    @property
+    def digest(self) -> str:
+        """That of the last generation, 64 hexadecimal characters. There has to be one."""
+        return self.records[-1].digest.decode()

@@ -33,11 +33,11 @@ class Policy:
         kernel = host_backend(experiment.config.compute.backend)
         self._batch = experiment.network.batch(1, kernel)
         self._observations = np.zeros((1, self._engine.observation_size), np.float32)
-        self._normalizer = None
-        self._normalizer_given = normalizer
+        self._normalizer = normalizer
+        self._normalized: ObservationNormalizer | None = None
         if normalizer is not None:
-            self._normalizer = ObservationNormalizer(self._observations, kernel)
-            self._normalizer.begin(np.zeros(1, np.intp), normalizer[None])
+            self._normalized = ObservationNormalizer(self._observations, kernel)
+            self._normalized.begin(np.zeros(1, np.intp), normalizer[None])
         self.reset()
 
     def reset(self, seed: int = 0) -> None:
@@ -63,7 +63,7 @@ class Policy:
         except (ValueError, TypeError, KeyError, IndexError) as error:
             expected = f"an observation of {self.experiment.config.env.id}, {self._engine.observation_size} numbers"
             raise ValueError(f"observation: expected {expected}, got one of another shape ({error})") from None
-        seen = self._observations if self._normalizer is None else self._normalizer.normalize(1)
+        seen = self._observations if self._normalized is None else self._normalized.normalize(1)
         outputs: Float32 = self._batch.step(seen)[0]
         return outputs
 
@@ -81,8 +81,8 @@ class Policy:
         return self.decode(self.outputs(observation))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes a copy (pickle, copy.deepcopy), which begins a new episode, with the seed of the last."""
-        return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer_given, self._seed)
+        """Return how pickle and copy make it again: at the start of an episode, reset with the same seed."""
+        return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer, self._seed)
 
     def __repr__(self) -> str:
         config = self.experiment.config

@@ -50,7 +50,7 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     beyond = _later_difference(a, b)
     if beyond is not None:
         return replace(both, summary=beyond, cause="log", why=explain("log", None)[1], what="log")
-    digest = a.records[-1].digest.decode() if a.records else "none"
+    digest = a.digest if a.records else "none"
     return Verdict(True, f"{pluralize(a.num_generations, 'generation')}, digest {digest}")
 
 

@@ -49,7 +49,7 @@ def rerun(
     if not same_arrays(run.checkpoint, comparing.checkpoint):
         summary = "the checkpoint is not the one that belongs to its generations"
         return Verdict(False, summary, *explain("log", None), what="log")
-    digest = run.records[-1].digest.decode()
+    digest = run.digest
     equal = Verdict(True, f"{pluralize(run.num_generations, 'generation')}, digest {digest}")
     return check_rest(run, experiment, coordinator) or equal
 

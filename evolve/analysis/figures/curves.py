@@ -32,10 +32,7 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
         titled: Whether the figure says what was evolved, and with which seeds.
         load: Whether throughput and idle workers are drawn, too.
     """
-    if (
-        axis == "time"
-        and max(sum(r.seconds for r in run.records) for group in groups for run in group.runs) <= _SECONDS
-    ):
+    if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SECONDS:
         axis = "seconds"
     names = list(dict.fromkeys(group.name for group in groups))  # the same in all environments
     envs = dict.fromkeys(group.config.env.id for group in groups)

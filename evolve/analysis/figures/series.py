@@ -35,8 +35,9 @@ def axis_values(group: RunGroup, axis: str) -> Float64:
     """Return [G]: generations, or environment steps, seconds or minutes up to each (the median over runs)."""
     if axis == "generation":
         return np.arange(group.num_generations, dtype=np.float64)
-    per = {"steps": 0, "seconds": 1, "time": 60}[axis]
-    rows = [[r.seconds / per if per else r.steps for r in run.records] for run in group.runs]
+    divisor = {"steps": 1, "seconds": 1, "time": 60}[axis]
+    name = "steps" if axis == "steps" else "seconds"
+    rows = [[getattr(record, name) / divisor for record in run.records] for run in group.runs]
     middle: Float64 = np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
     return middle
 

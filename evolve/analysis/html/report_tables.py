@@ -84,8 +84,8 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
             name,
             f"{run.num_generations:,} of {wanted:,}, {state}",
             number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
-            f"{sum(record.steps for record in run.records):,}",
-            duration(sum(record.seconds for record in run.records)),
+            f"{run.steps:,}",
+            duration(run.seconds),
             f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
         ))  # fmt: skip
     columns = (("run", "run"), ("generations completed", "number"), ("best fitness in any generation", "number"),
@@ -138,7 +138,7 @@ def comparison_table(found: Ranking) -> ReportTable:
 
 def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
     """Return the last digest of each run."""
-    rows = tuple((name, run.records[-1].digest.decode()) for name, run in zip(names, runs, strict=True))
+    rows = tuple((name, run.digest) for name, run in zip(names, runs, strict=True))
     return ReportTable("Digest of the last complete generation", (("run", "run"), ("sha256, chained", "digest")), rows)
 
 
