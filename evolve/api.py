@@ -71,7 +71,7 @@ def train(
         output: The directory of the run file, by default `runs/<environment>-<network>`; or the table of settings.
         resume: Whether to go on where the run file ends, if there is one; a complete one is returned as it is.
         overwrite: Whether to replace the run file by the first new generation, if it is of the same experiment.
-        callbacks: Each is called with every generation, by rank 0.
+        callbacks: Each is called with every generation, by rank 0, once the run file holds that generation.
         settings: Any settings, as in TOML; those of the experiment are overridden. Of env, network and strategy the
             name alone will do: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`.
 
@@ -85,7 +85,7 @@ def train(
     def work(coordinator: Coordinator) -> bytes:
         called = _functions(callbacks)
         plan = plan_from_arguments(experiment, seed, output, settings)
-        for generation in _generations(ranks, coordinator, plan, resume, overwrite):
+        for generation in _generations(ranks, coordinator, plan, resume, overwrite, seen=bool(called)):
             for callback in called:
                 callback(generation)
         image = plan.path.read_bytes() if plan.path.stat().st_size < _LARGEST_IMAGE else b""
@@ -105,9 +105,9 @@ def iterate(
     overwrite: bool = False,
     **settings: Any,
 ) -> Iterator[Generation]:
-    """Evolve an experiment as `train` does, yielding each generation, on every rank.
+    """Evolve an experiment as `train` does, yielding each generation on every rank once the run file holds it.
 
-    A loop that is left early leaves a run file that can be resumed.
+    A loop that is left early, in any way, leaves a run file that can be resumed.
     """
     with closing(script_ranks()) as ranks:
         if ranks.leads:
@@ -123,7 +123,7 @@ def _lead(
     try:
         plan = make_plan()
         coordinator = ranks.coordinator()
-        for generation in _generations(ranks, coordinator, plan, resume, overwrite, at_once=True):
+        for generation in _generations(ranks, coordinator, plan, resume, overwrite, seen=True):
             ranks.release(pack(number=np.array(generation.number), **record_to_arrays(generation.record)))
             coordinator.forget()
             yield generation
@@ -159,17 +159,16 @@ def _generations(
     plan: PlannedRun,
     resume: bool,
     overwrite: bool,
-    at_once: bool = False,
+    seen: bool,
 ) -> Iterator[Generation]:
-    """Evolve a run on rank 0. at_once: whether the file is written, if it is time, before a generation is yielded."""
+    """Evolve a run on rank 0. seen: whether the script sees the generations; each is then on disk before that."""
     plan.experiment.strategy(plan.seed)
     if resume and overwrite:
         raise InputError("overwrite", "no resume=True with it: the one begins anew, the other continues", "both")
     replaced = overwrite and foresee([plan], overwrite=True)[0].action == "replace"
     check_and_create_runs([plan], resume, ranks.transport, lambda: None, spot_check, overwrite)
     with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
+        file.flushes_each = seen
         if not file.complete:
             for record in evolve_generations(plan.experiment, coordinator, file):
-                if at_once:
-                    file.flush_if_due()
                 yield Generation(file.num_generations - 1, record)

@@ -6,7 +6,9 @@ appends what is new, syncs it, and renames it into place, which POSIX makes atom
 So a flush that fails leaves what was there, and memory holds only what is not yet on disk. A generation is on disk once
 `RunFile.flush` has returned, and is never lost again. To keep the cost of copying below 5 % of the run, a flush may be
 put off until twenty times its last duration has passed: a kill loses that much work at most, and a run that stops in
-any orderly way flushes first. (HDF5's own mode for this, SWMR, leaves a file that plain h5py refuses after a kill.)
+any orderly way flushes first. A run whose generations a Python script sees (`flushes_each`) puts off no flush: the
+script may end at any time, and in any way. (HDF5's own mode for this, SWMR, leaves a file that plain h5py refuses after
+a kill.)
 
 **One writer.** A writer holds a lock (`flock`) on `.seed-S.h5.lock` for as long as it lives, so a second run on the
 same file is refused; the kernel lets go of it however a process ends. A file system without locks cannot refuse.

@@ -145,7 +145,7 @@ POPULATION = {
 """Every genome, where the experiment says that they are kept."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HeldOut:
     """The final champion (weights, mask [W]) on N held-out episodes: returns, environment seeds [N]."""
 

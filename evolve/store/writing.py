@@ -43,6 +43,8 @@ class RunFile:
     complete: bool = False
     replaces: bool = False
     """Whether another run's file is still in its place; the first generation that is flushed takes that."""
+    flushes_each: bool = False
+    """Whether every generation is flushed when it is appended, however long that takes."""
     _exists: bool = False
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
@@ -56,6 +58,8 @@ class RunFile:
     _genomes: list[GenomeSource] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
+    _flushed: tuple[object, ...] = ()
+    """The content that the last flush wrote."""
 
     def append(
         self,
@@ -64,9 +68,13 @@ class RunFile:
         genomes: GenomeSource | None = None,
         flush: bool = True,
     ) -> None:
-        """Add a generation, and the state of the strategy after `tell`; flush if it is time, unless that can wait.
+        """Add a generation and the state of the strategy after `tell`, and flush if it is time.
 
-        genomes: its P candidates; given in every generation of a run that keeps them, in none of another.
+        Args:
+            record: The generation.
+            checkpoint: The state.
+            genomes: Its P candidates; given in every generation of a run that keeps them, in none of another.
+            flush: Whether to flush here if it is time. `flushes_each` flushes in any case.
         """
         self._pending.append(record)
         if genomes is not None:
@@ -75,7 +83,9 @@ class RunFile:
         self.last = record
         self.num_generations += 1
         self.checkpoint = checkpoint
-        if flush:
+        if self.flushes_each:
+            self.flush()
+        elif flush:
             self.flush_if_due()
 
     def flush_if_due(self) -> None:
@@ -93,8 +103,12 @@ class RunFile:
             self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
-        """Put everything on disk. Raises RunError when it cannot be written; the file then holds what it held."""
-        if self.replaces and not self.num_generations:
+        """Write the file, unless it has everything already: an interpreter that exits cannot write any more.
+
+        Raises RunError when it cannot be written; the file then holds what it held.
+        """
+        content = self._content()
+        if content == self._flushed or (self.replaces and not self.num_generations):
             return
         begin = time.monotonic()
         try:
@@ -102,8 +116,13 @@ class RunFile:
         except OSError as error:
             cure = "Free disk space or mend the error, and continue with resume=True."
             raise RunError(f"{self.path} cannot be written ({error}). {cure}") from error
+        self._flushed = content
         self._flushed_at = time.monotonic()
         self._flush_cost = self._flushed_at - begin
+
+    def _content(self) -> tuple[object, ...]:
+        """Return the parts of this run that change what a flush writes."""
+        return self.num_generations, self.complete, self.header, self.held_out
 
     def close(self) -> None:
         """Release the lock; nothing is flushed."""

@@ -333,6 +333,7 @@ def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
     file.flush()
     kept = path.read_bytes()
     path.unlink()
+    file.complete = True
     with pytest.raises(RunError, match="No such file"):
         file.flush()
     assert not path.exists()
@@ -340,6 +341,7 @@ def test_a_file_that_disappears_or_changes_is_not_written_anew(path):
     file.append(record(1), {})
     file.flush()
     path.write_bytes(kept)  # somebody puts an older copy back
+    file.complete = False
     with pytest.raises(RunError, match="no longer holds 2 generations"):
         file.flush()
     assert store.read(path).num_generations == 1
@@ -478,6 +480,26 @@ def test_another_schema_says_what_reads_it(path, schema, cure):
         f.attrs["schema"] = schema
     with pytest.raises(InputError, match=f"expected a run file of schema 3, got schema {schema}. {cure}"):
         store.read(path)
+
+
+def test_nothing_is_written_twice(path):
+    """So the end of a run whose file is whole needs no HDF5, which may be gone when the interpreter exits."""
+    file = write(path)
+    before = path.stat().st_ino
+    file.flush()
+    assert path.stat().st_ino == before
+    file.complete = True
+    file.flush()
+    assert path.stat().st_ino != before
+    assert store.read(path).complete
+
+
+def test_every_generation_is_on_disk_at_once_where_that_is_asked_for(path):
+    file = store.create(path, header())
+    file._flush_cost, file.flushes_each = 1e6, True
+    for g in range(3):
+        file.append(record(g), {}, flush=False)
+        assert store.read(path).num_generations == g + 1
 
 
 def test_memory_does_not_grow_with_the_run(path):

@@ -1,0 +1,137 @@
+"""A generation that a script has seen is in its run file, however the script ends, and the exit adds no message."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+from conftest import LONG, environment, launcher
+
+import evolve
+
+SETTINGS = {
+    "env": {"id": "CartPole-v1", "engine": "exact", "max_episode_steps": 20},
+    "network": "mlp",
+    "population": 4,
+    "episodes": 1,
+    "generations": 30,
+    "held_out_episodes": 0,
+    "seed": 1,
+}
+NAME = Path("out") / "seed-1.h5"
+
+BEGIN = f"""
+import atexit, builtins, ctypes, gc, os, signal, sys, threading
+import evolve
+
+def see(generation):
+    with open("seen", "a") as file:
+        print(generation.digest, file=file)
+
+def iterate(output="out", **more):
+    return evolve.iterate(**{SETTINGS}, output=output, **more)
+
+def take(generations, last=3):
+    for generation in generations:
+        see(generation)
+        if generation.number == last:
+            break
+
+def train(end):
+    def callback(generation):
+        see(generation)
+        if generation.number == 3:
+            end()
+    evolve.train(**{SETTINGS}, output="out", callbacks=[callback])
+
+def kill(number=signal.SIGKILL):
+    os.kill(os.getpid(), number)
+
+def fail():
+    raise ValueError("enough")
+
+generations = iterate()
+"""
+
+ERROR = "ValueError: enough"
+# The script after BEGIN, and its end: a silent one with an exit code, or a traceback with a last line.
+SCRIPTS: dict[str, tuple[str, int | str]] = {
+    "end of the script": ("take(generations)", 0),
+    "sys.exit": ("take(generations); sys.exit(0)", 0),
+    "os._exit": ("take(generations); os._exit(0)", 0),
+    "SIGKILL": ("take(generations); kill()", -signal.SIGKILL),
+    "SIGTERM": ("take(generations); kill(signal.SIGTERM)", -signal.SIGTERM),
+    "os.abort": ("take(generations); os.abort()", -signal.SIGABRT),
+    "segmentation fault": ("take(generations); ctypes.string_at(0)", -signal.SIGSEGV),
+    "another program": ("take(generations); os.execv(sys.executable, [sys.executable, '-c', ''])", 0),
+    "exception": ("take(generations); fail()", ERROR),
+    "exception in a function": ("def work():\n    take(iterate())\n    fail()\nwork()", ERROR),
+    "exception thrown in": ("take(generations); generations.throw(ValueError('enough'))", ERROR),
+    "KeyboardInterrupt": ("take(generations); kill(signal.SIGINT)", "KeyboardInterrupt"),
+    "closed": ("take(generations); generations.close(); kill()", -signal.SIGKILL),
+    "collected": ("take(generations); del generations; gc.collect(); kill()", -signal.SIGKILL),
+    "in a cycle": ("take(generations); cycle = [generations]; cycle.append(cycle); del cycle, generations", 0),
+    "in the builtins": ("take(generations); builtins.kept = generations", 0),
+    "one generation": ("see(next(generations)); kill()", -signal.SIGKILL),
+    "in an atexit handler": ("see(next(generations)); atexit.register(take, generations)", 0),
+    "in a thread": ("thread = threading.Thread(target=take, args=[generations]); thread.start(); thread.join()", 0),
+    "forked": ("take(generations)\nif os.fork() == 0:\n    sys.exit()\nos.wait()", 0),
+    "resumed": ("take(generations, 1); generations.close(); take(iterate(resume=True)); kill()", -signal.SIGKILL),
+    "replaced": (
+        "take(generations, 1); generations.close(); os.remove('seen'); take(iterate(overwrite=True)); kill()",
+        -signal.SIGKILL,
+    ),
+    "all genomes": ("take(iterate({'directory': 'out', 'genomes': 'all'})); kill()", -signal.SIGKILL),
+    "callback, exception": ("train(fail)", ERROR),
+    "callback, sys.exit": ("train(sys.exit)", 0),
+    "callback, os._exit": ("train(lambda: os._exit(0))", 0),
+    "callback, SIGKILL": ("train(kill)", -signal.SIGKILL),
+    "callback, KeyboardInterrupt": ("train(lambda: kill(signal.SIGINT))", "KeyboardInterrupt"),
+    "callback in a thread": ("threading.Thread(target=train, args=[sys.exit]).start()", 0),
+}
+
+
+def in_file(path):
+    """Return the digests that a run file holds, as plain h5py reads them."""
+    with h5py.File(path) as file:
+        return file["generation/digest"].asstr()[()].tolist()
+
+
+def run(script, folder, ranks=None):
+    """Run a script in a process of its own; return it, and the digests that it has seen."""
+    words = [*launcher(ranks), sys.executable, "-c", BEGIN + script]
+    done = subprocess.run(
+        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LONG, check=False
+    )
+    return done, (folder / "seen").read_text().split()
+
+
+@pytest.mark.parametrize("way", SCRIPTS)
+def test_a_generation_that_was_seen_is_kept(way, tmp_path):
+    script, end = SCRIPTS[way]
+    done, seen = run(script, tmp_path)
+    assert in_file(tmp_path / NAME) == seen
+    assert len(seen) == (1 if way == "one generation" else 4)
+    if isinstance(end, int):
+        assert (done.returncode, done.stderr) == (end, "")
+    else:
+        assert done.returncode != 0
+        assert (done.stderr.startswith("Traceback"), done.stderr.count("Traceback")) == (True, 1), done.stderr
+        assert done.stderr.splitlines()[-1] == end
+
+
+def test_a_generation_that_a_worker_has_seen_is_kept(tmp_path):
+    worker = "if os.environ['OMPI_COMM_WORLD_RANK'] == '1':\n    take(generations, 2)\n    kill()\n"
+    _, seen = run(f"{worker}for generation in generations: pass", tmp_path, ranks=2)
+    assert in_file(tmp_path / NAME)[:3] == seen
+
+
+def test_the_file_holds_a_generation_when_it_is_seen(tmp_path):
+    small = SETTINGS | {"generations": 6, "output": tmp_path / "out"}
+    lengths = []
+    for _ in evolve.iterate(**small):
+        lengths.append(len(in_file(tmp_path / NAME)))
+    evolve.train(**small, overwrite=True, callbacks=[lambda _: lengths.append(len(in_file(tmp_path / NAME)))])
+    assert lengths == [1, 2, 3, 4, 5, 6] * 2
