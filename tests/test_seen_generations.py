@@ -55,6 +55,17 @@ def fail():
 generations = iterate()
 """
 
+AT_WORK = """
+def work():
+    take(generations)
+    event.set()
+    take(generations, last=29)
+
+event = threading.Event()
+threading.Thread(target=work, daemon=True).start()
+event.wait()
+"""
+
 ERROR = "ValueError: enough"
 # The script after BEGIN, and its end: a silent one with an exit code, or a traceback with a last line.
 SCRIPTS: dict[str, tuple[str, int | str]] = {
@@ -120,6 +131,12 @@ def test_a_generation_that_was_seen_is_kept(way, tmp_path):
         assert done.returncode != 0
         assert (done.stderr.startswith("Traceback"), done.stderr.count("Traceback")) == (True, 1), done.stderr
         assert done.stderr.splitlines()[-1] == end
+
+
+def test_a_thread_at_work_does_not_keep_the_interpreter_from_its_exit(tmp_path):
+    _, seen = run(AT_WORK, tmp_path)  # Python itself may abort such a process, so its exit code says nothing
+    assert in_file(tmp_path / NAME)[: len(seen)] == seen
+    assert len(seen) >= 4
 
 
 def test_a_generation_that_a_worker_has_seen_is_kept(tmp_path):

@@ -1,8 +1,10 @@
 """Writing a run file: each flush replaces it by a copy that the new generations have been appended to."""
 
+import atexit
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,11 @@ from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASH
 
 _MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
 _MAX_BUFFERED = 2**26  # bytes of genomes, or of the states that they are made of
+
+# At its exit Python stops daemon threads. One that is stopped inside HDF5 keeps the lock of that library, and the exit
+# hangs: so the exit waits for a write, and lets no other thread begin one.
+_WRITING = threading.RLock()
+atexit.register(_WRITING.acquire, timeout=60)
 
 
 @dataclass
@@ -112,7 +119,8 @@ class RunFile:
             return
         begin = time.monotonic()
         try:
-            self._replace()
+            with _WRITING:
+                self._replace()
         except OSError as error:
             cure = "Free disk space or mend the error, and continue with resume=True."
             raise RunError(f"{self.path} cannot be written ({error}). {cure}") from error
