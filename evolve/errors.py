@@ -1,9 +1,14 @@
 """The errors that end a command early, each with its exit code, and functions that put errors into words."""
 
 import operator
+import shlex
 import traceback
+from pathlib import Path
 from typing import Any
 
+DISTRIBUTION = "evolve-mpi"
+"""The name by which pip knows this package."""
+_SOURCE = Path(__file__).parents[1]  # a clone, or the place of all installed packages
 _LONGEST_TRACEBACK = 8000  # characters
 
 
@@ -90,9 +95,25 @@ def check_whole(argument: str, value: Any, least: int) -> int:
     return whole
 
 
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra of this package to this installation: a clone, or one from PyPI."""
+    if not _is_clone(_SOURCE):
+        return f"pip install '{DISTRIBUTION}[{extra}]'"
+    clone = "." if _SOURCE.samefile(".") else str(_SOURCE)
+    return f"pip install -e {shlex.quote(f'{clone}[{extra}]')}"
+
+
 def how_to_install(extra: str) -> str:
-    """Return how to install an optional library, by the extra of this package that brings it, as a sentence."""
-    return f"Install it: pip install 'evolve[{extra}]' (in a clone: pip install -e '.[{extra}]')."
+    """Return the sentence that says how to install an optional library; an extra of this package brings it."""
+    return f"Install it: {install_command(extra)}."
+
+
+def _is_clone(folder: Path) -> bool:
+    """Return True if a folder holds the sources of this package; other packages may leave a pyproject.toml there."""
+    try:
+        return f'name = "{DISTRIBUTION}"' in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def sanitize(value: object, longest: int = 400) -> str:

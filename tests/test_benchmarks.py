@@ -17,6 +17,7 @@ from emulation import emulation_available
 from hosts import why_not
 
 from evolve.config import EnvOptions
+from evolve.errors import install_command
 from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
 
@@ -99,7 +100,7 @@ def test_exact(bench):
 def test_what_the_comparison_lacks_is_said(bench):
     code, _, err = bench("exact", "-p", 8, "-r", 1, "--generations", 0, "--jax")
     assert code == 1
-    assert err == "--jax needs jax and gymnax. Run pip install -e '.[jax]'\n"
+    assert err == f"--jax needs jax and gymnax. Run {install_command('jax')}\n"
 
 
 def test_fingerprints():

@@ -1,9 +1,27 @@
 """What errors say, and how they are made one line."""
 
+import os
+import shlex
+import tomllib
+
 import numpy as np
 import pytest
+from conftest import ROOT
 
-from evolve.errors import EpisodeError, InputError, RunError, check_whole, describe, one_line, pluralize, sanitize
+from evolve import errors
+from evolve.errors import (
+    DISTRIBUTION,
+    EpisodeError,
+    InputError,
+    RunError,
+    check_whole,
+    describe,
+    how_to_install,
+    install_command,
+    one_line,
+    pluralize,
+    sanitize,
+)
 
 
 def test_an_input_error_has_four_parts():
@@ -80,3 +98,43 @@ def test_exceptions_of_others_keep_their_traceback():
     assert "in theirs" in text
     assert "test_exceptions_of_others" not in text
     assert describe(InputError.plainly("", "A sentence.")) == "A sentence."
+
+
+def test_the_distribution_has_the_name_that_messages_give():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == DISTRIBUTION
+    asked_for = [needed for extra in project["optional-dependencies"].values() for needed in extra]
+    assert not [needed for needed in asked_for if needed.startswith("evolve[")]  # another project
+
+
+def test_a_clone_installs_an_extra_from_itself(monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    assert install_command("video") == "pip install -e '.[video]'"
+    monkeypatch.chdir(tmp_path)
+    assert install_command("video") == f"pip install -e '{ROOT}[video]'"
+    assert how_to_install("video") == f"Install it: pip install -e '{ROOT}[video]'."
+
+
+def test_a_clone_whose_path_has_spaces_is_quoted(monkeypatch, tmp_path):
+    clone = tmp_path / "my clone"
+    clone.mkdir()
+    (clone / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    monkeypatch.setattr(errors, "_SOURCE", clone)
+    assert shlex.split(install_command("gpu")) == ["pip", "install", "-e", f"{clone}[gpu]"]
+
+
+@pytest.mark.parametrize("other", [None, '[project]\nname = "other"\n'])
+def test_an_installed_package_takes_an_extra_from_pypi(monkeypatch, tmp_path, other):
+    """A pyproject.toml among the installed packages is another's."""
+    if other is not None:
+        (tmp_path / "pyproject.toml").write_text(other)
+    monkeypatch.setattr(errors, "_SOURCE", tmp_path)
+    assert install_command("video") == "pip install 'evolve-mpi[video]'"
+    assert how_to_install("gpu") == "Install it: pip install 'evolve-mpi[gpu]'."
+
+
+def test_the_command_does_not_need_a_working_directory(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    os.rmdir(tmp_path / "gone")
+    assert install_command("video") == f"pip install -e '{ROOT}[video]'"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evolve.cli.supervision import COMMAND, supervised_workers
-from evolve.errors import EpisodeError, sanitize
+from evolve.errors import EpisodeError, install_command, sanitize
 from evolve.numerics.streams import Purpose
 from evolve.training.plan import PlannedRun
 
@@ -62,6 +62,6 @@ def steps_after(paths: Sequence[Path], report: str = "") -> str:
         where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
     film = command_line("replay", first, "--held-out", "--video", "champion.mp4")
     if importlib.util.find_spec("imageio") is None:
-        film += "   # needs: pip install 'evolve[video]'"
+        film += f"   # needs: {install_command('video')}"
     verify = command_line("verify", first)
     return "\n".join([sanitize(where, 4000), report or f"Film its champion: {film}", f"Verify it: {verify}"])

@@ -1,4 +1,4 @@
-"""Optional libraries: each comes with an extra of this package (`pip install 'evolve[plot]'`)."""
+"""Optional libraries: each comes with an extra of this package (`pip install 'evolve-mpi[plot]'`)."""
 
 import importlib
 from typing import Any

@@ -235,6 +235,6 @@ def _import() -> Any:
     try:
         cupy = importlib.import_module("cupy")
     except (ImportError, RuntimeError) as error:
-        cure = f"{device_code.INSTALL} {_OTHERWISE}"
+        cure = f"{device_code.how_to_install_gpu()} {_OTHERWISE}"
         raise InputError("compute.backend", "a working CuPy", one_line(error), cure) from None
     return cupy.cuda

@@ -25,10 +25,13 @@ _HEADERS = tuple(_PACKAGE / place / "kernels" for place in ("numerics", "network
 _PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The options that keep bits."""
-INSTALL = f"{how_to_install('gpu')} For CUDA 12 it is gpu-cuda12, not gpu."
-"""How to get CuPy, and with it NVRTC."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN"]
+
+
+def how_to_install_gpu() -> str:
+    """Return the sentences that say how to install CuPy, and with it NVRTC."""
+    return f"{how_to_install('gpu')} For CUDA 12 it is gpu-cuda12, not gpu."
 
 
 def unit_of(kernel: str) -> str:
@@ -111,7 +114,7 @@ def _nvrtc() -> Any:
     nvrtc = _load()
     if nvrtc is None:
         expected = "NVRTC, which compiles the kernels of a GPU"
-        raise InputError("compute.backend", expected, "none that can be loaded", INSTALL)
+        raise InputError("compute.backend", expected, "none that can be loaded", how_to_install_gpu())
     return nvrtc
 
 

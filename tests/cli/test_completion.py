@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from conftest import LONG
+from conftest import LONG, ROOT
 
 from evolve.cli import COMMANDS
 from evolve.cli.completion import SHELLS
@@ -62,7 +62,7 @@ def test_without_its_library_it_says_how_to_install_it(call, absent):
     absent("shtab")
     done = call("completion", "bash")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "pip install 'evolve[completion]'" in done.err
+    assert f"pip install -e '{ROOT}[completion]'" in done.err
 
 
 def test_other_shells_are_refused(call):

@@ -7,7 +7,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from conftest import make_runs
+from conftest import ROOT, make_runs
 
 import evolve
 from evolve import store
@@ -171,7 +171,7 @@ def test_without_the_library_for_tensorboard(here, call, absent):
     absent("tensorboardX")
     done = call("export", run, "--tensorboard", "-o", "logs")
     assert done.code == 2
-    assert "pip install 'evolve[tensorboard]'" in done.err
+    assert f"pip install -e '{ROOT}[tensorboard]'" in done.err
     assert not (here / "logs").exists()
 
 

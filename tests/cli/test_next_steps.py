@@ -9,6 +9,7 @@ from evolve.cli.next_steps import command_line, how_to_resume, steps_after
 from evolve.cli.replay import _parser as replay_parser
 from evolve.cli.verify import _parser as verify_parser
 from evolve.config import Config
+from evolve.errors import install_command
 from evolve.training import prepare
 from evolve.training.plan import plan_runs
 
@@ -33,7 +34,7 @@ def test_several_run_files_are_named_by_their_directory():
 
 def test_the_library_of_films_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(next_steps.importlib.util, "find_spec", lambda _: None)
-    assert "needs: pip install 'evolve[video]'" in steps_after([Path("seed-1.h5")]).splitlines()[1]
+    assert steps_after([Path("seed-1.h5")]).splitlines()[1].endswith(f"# needs: {install_command('video')}")
 
 
 def test_the_command_is_named_as_the_shell_finds_it(monkeypatch, tmp_path):

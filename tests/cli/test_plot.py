@@ -7,7 +7,7 @@ import signal
 import h5py
 import numpy as np
 import pytest
-from conftest import wait_for, without
+from conftest import ROOT, wait_for, without
 
 from evolve import store
 from evolve.analysis.figures import connections_of
@@ -159,7 +159,7 @@ def test_without_matplotlib(call, command, runs, absent):
     absent("matplotlib")
     done = call("plot", runs / "a" / "seed-1.h5")
     assert done.code == 2
-    assert "pip install -e '.[plot]'" in done.err
+    assert f"pip install -e '{ROOT}[plot]'" in done.err
     assert command("run", *QUICK, "-g", 1, **without("matplotlib")).code == 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, as_a_process, environment
+from conftest import LONG, ROOT, as_a_process, environment
 
 from evolve import environments, store
 from evolve.analysis.video import twins
@@ -229,7 +229,7 @@ def test_without_the_libraries(call, record, missing, absent):
     absent(missing)
     done = call("replay", path, "--video", "x.mp4")
     assert done.code == 2
-    assert "pip install -e '.[video]'" in done.err
+    assert f"pip install -e '{ROOT}[video]'" in done.err
     absent("imageio", "av", "PIL")
     assert call("replay", path).code == 0
 

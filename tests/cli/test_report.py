@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, wait_for, without
+from conftest import LONG, ROOT, wait_for, without
 
 from evolve import store
 from evolve.analysis import html
@@ -307,7 +307,7 @@ def test_without_libraries(call, command, runs, tmp_path, absent):
         absent(library)
         done = call("report", runs / "a" / "seed-1.h5")
         assert done.code == 2
-        assert f"pip install -e '.[{extra}]'" in done.err
+        assert f"pip install -e '{ROOT}[{extra}]'" in done.err
         assert not (tmp_path / "report.html").exists()
     done = command("report", *runs.glob("*/*.h5"), "--quick", **without("scipy"))
     assert done.code == 0, done.err

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import psutil
 import pytest
-from conftest import LONG, environment, wait_for, without
+from conftest import LONG, ROOT, environment, wait_for, without
 
 from evolve import store
 from evolve.cli.next_steps import steps_after
@@ -252,7 +252,7 @@ def test_mpirun_without_mpi4py_is_refused_once(command):
     done = command("run", *TINY, ranks=2, **without("mpi4py"))
     assert done.code == 2
     assert (done.out + done.err).count("evolve.run: mpirun -n 2: expected a working mpi4py") == 1
-    assert ".[mpi]" in done.out + done.err
+    assert f"'{ROOT}[mpi]'" in done.out + done.err
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_mpirun_without_mpi4py_is_refused_once(command):
 def test_a_missing_extra_names_its_install_line(command, env, module, extra):
     done = command("run", "-e", env, *TINY, **without(module))
     assert done.code == 2
-    assert f"pip install -e '.[{extra}]'" in done.err
+    assert f"pip install -e '{ROOT}[{extra}]'" in done.err
     assert done.err.count("\n") == 1
 
 
@@ -275,7 +275,7 @@ def test_a_missing_envpool_names_its_install_line(call, absent):
     done = call("run", "--engine", "envpool", *TINY)
     assert done.code == 2
     assert "env.engine (--engine)" in done.err
-    assert "pip install -e '.[envpool]'" in done.err
+    assert f"pip install -e '{ROOT}[envpool]'" in done.err
 
 
 def test_the_launcher_of_another_mpi_is_refused_once(command):

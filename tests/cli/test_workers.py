@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import LONG, MPICH, environment, wait_for, without
+from conftest import LONG, MPICH, ROOT, environment, wait_for, without
 
 from evolve import store
 from evolve.cli import mpirun, workers
@@ -247,14 +247,14 @@ def test_without_mpi4py_or_mpirun_they_are_refused(call, absent, monkeypatch):
         patched.setattr(mpirun, "_candidates", lambda: iter(()))
         done = call("run", *TINY, "--workers", 2)
         assert (done.code, done.err.count("\n")) == (2, 2)
-        assert "mpirun: expected an MPI launcher, got none. Install it: pip install 'evolve[mpi]'" in done.err
+        assert f"mpirun: expected an MPI launcher, got none. Install it: pip install -e '{ROOT}[mpi]'." in done.err
         under_slurm = call("run", *TINY, "--workers", 2, SLURM_JOB_ID="7")
         assert "srun --overcommit -n 3 python -m evolve.run" in under_slurm.err
     absent("mpi4py")
     done = call("run", *TINY, "--workers", 2)
     assert (done.code, done.err.count("\n")) == (2, 2)
     assert "--workers: expected mpi4py, got ModuleNotFoundError" in done.err
-    assert "pip install 'evolve[mpi]'" in done.err
+    assert f"pip install -e '{ROOT}[mpi]'" in done.err
 
 
 def test_the_launcher_is_that_of_the_library(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from emulation import emulation_available
 
 from evolve.config import Config, parse
-from evolve.errors import InputError
+from evolve.errors import InputError, install_command
 from evolve.numerics import backend, cupy_device, device, host_backend
 from evolve.training import prepare
 from evolve.training.making_rollouts import check_device_memory, rollout_of
@@ -54,7 +54,7 @@ def test_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     message = refusal()
     assert message.startswith("compute.backend: expected a working CuPy, got ")
-    assert "pip install 'evolve[gpu]' (in a clone: pip install -e '.[gpu]'). For CUDA 12" in message
+    assert f"Install it: {install_command('gpu')}. For CUDA 12 it is gpu-cuda12" in message
     assert 'compute.backend="native": the bits are the same' in message
 
 

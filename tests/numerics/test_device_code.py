@@ -166,7 +166,7 @@ def test_without_nvrtc(monkeypatch, tmp_path):
     device_code._version.cache_clear()
     try:
         assert not device_code.available()
-        with pytest.raises(InputError, match=r"NVRTC.*none that can be loaded.*pip install 'evolve.gpu.'") as error:
+        with pytest.raises(InputError, match=r"NVRTC.*none that can be loaded.*pip install .*\[gpu\]'") as error:
             machine_code("sm_90", tmp_path)
         assert error.value.argument == "compute.backend"
         assert "\n" not in str(error.value)
