@@ -1,7 +1,7 @@
 """The episodes of an exact task in B slots, by the native kernels or by the array reference: the same bits."""
 
 import ctypes
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,8 +25,8 @@ class TaskSlots(Protocol):
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots go on with the episodes of others."""
 
-    def state(self, slot: int) -> Float64:
-        """Return [S], the state of a slot."""
+    def state(self, slot: int) -> Any:
+        """Return [S], the state of a slot, or its world."""
 
 
 def task_slots(task: AnyTask, slots: int, compiled: bool) -> "TaskSlots":
@@ -45,7 +45,7 @@ class TaskStructure(ctypes.Structure):
     _fields_ = (
         ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
         ("states", ADDRESS), ("seeds", ADDRESS), ("steps", ADDRESS), ("outputs", ADDRESS), ("observations", ADDRESS),
-        ("rewards", ADDRESS), ("ended", ADDRESS), ("options", ADDRESS),
+        ("rewards", ADDRESS), ("ended", ADDRESS), ("options", ADDRESS), ("worlds", ADDRESS), ("active", ADDRESS),
     )  # fmt: skip
 
 
@@ -63,6 +63,7 @@ class CompiledSlots:
 
     Attributes:
         address: Of the structure that the kernels get.
+        active: [B rounded up to tiles], the slots that a step of a tile has to advance.
     """
 
     def __init__(self, task: AnyTask, slots: int) -> None:
@@ -73,10 +74,12 @@ class CompiledSlots:
         self._seeds, self._steps = (np.zeros(tiles * lanes, np.int64) for _ in range(2))
         self._outputs, self._observations = (np.zeros((tiles, n, lanes), np.float32) for n in (A, O))
         self._rewards, self._ended = np.zeros(tiles * lanes), np.zeros(tiles * lanes, np.bool_)
-        self._options = np.array([*task.constants, 0.0])
+        self._options = task.kernel_constants()
+        self._worlds = task.blank(tiles * lanes) if task.has_world else None
+        self.active = np.zeros(tiles * lanes, np.bool_)
         arrays = (
             self._states, self._seeds, self._steps, self._outputs, self._observations, self._rewards, self._ended,
-            self._options,
+            self._options, self.active if self._worlds is None else self._worlds, self.active,
         )  # fmt: skip
         self._structure = TaskStructure(O, A, S, step_limit(task), *(array.ctypes.data for array in arrays))
         self.address = ctypes.addressof(self._structure)
@@ -99,6 +102,8 @@ class CompiledSlots:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards, and which are over, [k]."""
         tile, lane = np.divmod(slots, self._lanes)
         self._outputs[tile, :, lane] = outputs
+        self.active[:] = False
+        self.active[slots] = True
         stepped = np.bincount(tile)
         before = None if (stepped[stepped > 0] == self._lanes).all() else (self._states.copy(), self._steps.copy())
         for number in np.flatnonzero(stepped).tolist():
@@ -112,11 +117,15 @@ class CompiledSlots:
         """Let slots `targets` go on with the episodes of slots `sources`."""
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
         self._states[to_tile, :, to_lane] = self._states[tile, :, lane]
+        if self._worlds is not None:
+            self._worlds[targets] = self._worlds[sources]
         for array in (self._seeds, self._steps):
             array[targets] = array[sources]
 
-    def state(self, slot: int) -> Float64:
-        """Return [S], the state of a slot."""
+    def state(self, slot: int) -> Any:
+        """Return [S], the state of a slot, or its world."""
+        if self._worlds is not None:
+            return self._worlds[slot].copy()
         return self._states[slot // self._lanes, :, slot % self._lanes].copy()
 
     def _restore(self, slots: Slots, states: Float64, steps: Int64) -> None:
@@ -135,32 +144,32 @@ class _ArraySlots:
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._task = task
         self._limit = step_limit(task)
-        self._states = np.zeros((task.state_size, slots))
+        self._states = task.blank(slots)
         self._seeds, self._steps = (np.zeros(slots, np.int64) for _ in range(2))
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         self._seeds[slots] = seeds
         self._steps[slots] = 0
-        self._states[:, slots] = self._task.begin(self._draws(slots))
+        self._states[..., slots] = self._task.begin(self._draws(slots))
         self._observe(slots, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        states, rewards, over = self._task.step(self._states[:, slots], outputs, self._draws(slots))
-        self._states[:, slots] = states
+        states, rewards, over = self._task.step(self._states[..., slots], outputs, self._draws(slots))
+        self._states[..., slots] = states
         self._steps[slots] += 1
         self._observe(slots, observations)
         return rewards, over | (self._steps[slots] >= self._limit)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        self._states[:, targets] = self._states[:, sources]
+        self._states[..., targets] = self._states[..., sources]
         for array in (self._seeds, self._steps):
             array[targets] = array[sources]
 
-    def state(self, slot: int) -> Float64:
-        return self._states[:, slot].copy()
+    def state(self, slot: int) -> Any:
+        return self._states[..., slot].copy()
 
     def _draws(self, slots: Slots) -> Draws:
         return Draws(self._seeds[slots], self._steps[slots])
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
-        observations[slots] = self._task.observe(self._states[:, slots]).T
+        observations[slots] = self._task.observe(self._states[..., slots]).T

@@ -132,7 +132,7 @@ class NativePlay:
     def _make_slots(self, room: int, normalizer: int) -> None:
         lanes = native.lanes()
         self._keep(
-            live=np.zeros(lanes, np.bool_),
+            live=self._slots.active,
             slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
             slot_keys=np.zeros(lanes, np.int64),
             returns=np.zeros(lanes),

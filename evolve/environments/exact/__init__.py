@@ -6,6 +6,7 @@ Gymnasium's formulas, but not its bits, which libm decides.
 
 from evolve.environments.exact.acrobot import Acrobot
 from evolve.environments.exact.bandit import Bandit
+from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
 from evolve.environments.exact.cart_pole import CartPole
 from evolve.environments.exact.cues import Cues
 from evolve.environments.exact.mountain_car import MountainCar, MountainCarContinuous
@@ -19,6 +20,8 @@ __all__ = ["TASKS", "AnyTask", "Draws", "Moved"]
 TASKS: dict[str, type[AnyTask]] = {
     "Acrobot-v1": Acrobot,
     "Bandit-v0": Bandit,
+    "BipedalWalker-v3": BipedalWalker,
+    "BipedalWalkerHardcore-v3": BipedalWalkerHardcore,
     "CartPole-v1": CartPole,
     "Cues-v0": Cues,
     "MountainCar-v0": MountainCar,

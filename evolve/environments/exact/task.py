@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from evolve.config import Options
+from evolve.environments.physics.layout import WORLD
 from evolve.numerics.draws import draws
-from evolve.shapes import Bool, Float32, Float64, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
 """How many random numbers an episode has for its beginning; those of its steps follow."""
@@ -24,7 +25,7 @@ class NoOptions(Options):
 class Moved(NamedTuple):
     """What a step gives: states [S, k], rewards [k], and whether the task is over [k]."""
 
-    states: Float64
+    states: Any
     rewards: Float64
     over: Bool
 
@@ -73,6 +74,8 @@ class ExactTask(Generic[OptionsT]):
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, that of the largest output."""
     fps: ClassVar[float] = 50.0
+    has_world: ClassVar[bool] = False
+    """Whether states are worlds of rigid bodies, records of `layout.WORLD` [k], and not numbers [S, k]."""
 
     @property
     def observation_size(self) -> int:
@@ -99,15 +102,23 @@ class ExactTask(Generic[OptionsT]):
         """The numbers that the kernel needs of the settings."""
         return ()
 
-    def begin(self, draws: Draws) -> Float64:
+    def kernel_constants(self) -> UInt8:
+        """Return the bytes of what the kernel needs of the settings."""
+        return np.array([*self.constants, 0.0]).view(np.uint8)
+
+    def blank(self, slots: int) -> Any:
+        """Return the states of slots in which no episode has begun."""
+        return np.zeros(slots, WORLD) if self.has_world else np.zeros((self.state_size, slots))
+
+    def begin(self, draws: Draws) -> Any:
         """Return the states [S, k] in which episodes begin."""
         raise NotImplementedError
 
-    def observe(self, states: Float64) -> Float64:
+    def observe(self, states: Any) -> Float64:
         """Return [O, k]: what is seen, before it is rounded to float32."""
         raise NotImplementedError
 
-    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+    def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
         """Return what becomes of states [S, k] by network outputs [k, A]."""
         raise NotImplementedError
 

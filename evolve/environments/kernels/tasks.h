@@ -17,6 +17,8 @@ typedef struct {
     double *rewards; /* [slots] */
     uint8_t *ended; /* [slots] */
     const double *options; /* numbers that the settings of the task give */
+    void *worlds; /* [slots], of tasks with rigid bodies: bodies.h */
+    const uint8_t *active; /* [slots]: which a step has to advance; others may be advanced as well, but no worlds */
 } task;
 
 /* Number `row` of the state of lane t, of the outputs, and of what is seen. */
@@ -97,14 +99,14 @@ INLINE void keep_sincos(double *state, int64_t angle, int64_t t)
     }
 
 #ifdef __CUDACC__
-#define TASK(name) TASK_TILE(name)
+#define TASK_FUNCTIONS(name)
 #else
 typedef void task_begin(const task *at, int64_t slot);
 typedef void task_step(const task *at, int64_t tile);
 
 /* The functions of a task on a CPU. */
-#define TASK(name)                                                                                                     \
-    TASK_TILE(name)                                                                                                    \
-    void evolve_##name##_begin(const task *at, int64_t slot) { name##_begin_slot(at, slot); }                          \
+#define TASK_FUNCTIONS(name)                                                                                           \
+    DISPATCH void evolve_##name##_begin(const task *at, int64_t slot) { name##_begin_slot(at, slot); }                 \
     DISPATCH void evolve_##name##_step(const task *at, int64_t tile) { name##_step_tile(at, tile); }
 #endif
+#define TASK(name) TASK_TILE(name) TASK_FUNCTIONS(name)

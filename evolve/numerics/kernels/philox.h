@@ -19,9 +19,7 @@ INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *wor
     words[3] = c3;
 }
 
-#ifndef __CUDACC__
-/* Many streams at once: seeding.py (the words of seed sequences) and many_streams.py say what these functions
- * return. */
+/* NumPy's seed sequences: seeding.py says what they are. */
 typedef struct {
     uint32_t value, factor;
 } hash_constant;
@@ -40,6 +38,21 @@ INLINE uint32_t seed_mix(uint32_t one, uint32_t other)
     return mixed ^ mixed >> 16;
 }
 
+/* Mix four words of entropy into the pool of a seed sequence. */
+INLINE void seed_pool(const uint32_t *entropy, uint32_t *pool, hash_constant *constant)
+{
+    for (int k = 0; k < 4; k++)
+        pool[k] = seed_hash(entropy[k], constant);
+    for (int source = 0; source < 4; source++)
+        for (int target = 0; target < 4; target++)
+            if (source != target)
+                pool[target] = seed_mix(pool[target], seed_hash(pool[source], constant));
+}
+
+#ifndef __CUDACC__
+/* Many streams at once: seeding.py (the words of seed sequences) and many_streams.py say what these functions
+ * return. */
+
 /* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, those of the next sequence
  * `of_each` words on, 0 where all have the same; and four of a key, keys [n, 4]. */
 void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, const int64_t *keys, uint32_t *words,
@@ -48,12 +61,7 @@ void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, cons
     for (int64_t i = 0; i < n; i++, entropy += of_each) {
         hash_constant constant = {0x43B0D7E5u, 0x931E8875u}, last = {0x8B51F9DDu, 0x58F38DEDu};
         uint32_t pool[4];
-        for (int k = 0; k < 4; k++)
-            pool[k] = seed_hash(entropy[k], &constant);
-        for (int source = 0; source < 4; source++)
-            for (int target = 0; target < 4; target++)
-                if (source != target)
-                    pool[target] = seed_mix(pool[target], seed_hash(pool[source], &constant));
+        seed_pool(entropy, pool, &constant);
         for (int64_t w = 4; w < m + 4; w++) {
             uint32_t word = w < m ? entropy[w] : (uint32_t)keys[4 * i + w - m];
             for (int k = 0; k < 4; k++)

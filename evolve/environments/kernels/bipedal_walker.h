@@ -1,0 +1,252 @@
+/* BipedalWalker, and its hardcore terrain; environments/exact/bipedal_walker.py is the definition. Bodies: the hull, then
+ * thigh and shin of either leg. Joints: hip and knee of either leg. */
+#define WALKER_STEP (14 / 30.0)         /* of the terrain, in meters */
+#define WALKER_HEIGHT (400 / 30.0 / 4)  /* of the ground where the walker begins */
+#define WALKER_VERTICES 200
+
+enum { GRASS, STUMP, STAIRS, PIT };
+
+/* A block with the corners of a rectangle, in Gymnasium's order; they are sorted as Box2D does. */
+INLINE void walker_block(world *w, double x1, double x2, double y1, double y2)
+{
+    block *k = &w->blocks[w->num_blocks++];
+    const float left = (float)(x1 < x2 ? x1 : x2), right = (float)(x1 < x2 ? x2 : x1);
+    const float low = (float)(y1 < y2 ? y1 : y2), high = (float)(y1 < y2 ? y2 : y1);
+    k->corner[0] = vector(right, low);
+    k->corner[1] = vector(right, high);
+    k->corner[2] = vector(left, high);
+    k->corner[3] = vector(left, low);
+    vec total = vector(0.0f, 0.0f);
+    float area = 0.0f;
+    for (int i = 0; i < 4; i++) {
+        const vec a = k->corner[i], b = k->corner[(i + 1) % 4];
+        const float triangle = 0.5f * cross(a, b);
+        k->normal[i] = unit(right_of(minus(b, a)));
+        area += triangle;
+        total = plus(total, times(triangle * (1.0f / 3.0f), plus(a, b)));
+    }
+    k->centroid = times(1.0f / area, total);
+}
+
+/* The terrain of an episode, from left to right. */
+INLINE void walker_terrain(world *w, int hardcore)
+{
+    pcg64 *r = &w->generator;
+    int32_t state = GRASS, counter = 20, begins = 0, height = 0, width = 0, steps = 0;
+    double velocity = 0.0, y = WALKER_HEIGHT, original = 0.0;
+    w->num_blocks = 0;
+    for (int32_t i = 0; i < WALKER_VERTICES; i++) {
+        const double x = i * WALKER_STEP;
+        if (state == GRASS && !begins) {
+            const double off = WALKER_HEIGHT - y;
+            velocity = 0.8 * velocity + 0.01 * (off > 0.0 ? 1.0 : off < 0.0 ? -1.0 : 0.0);
+            if (i > 20)
+                velocity += pcg64_uniform(r, -1.0, 1.0) / 30.0;
+            y += velocity;
+        } else if (state == PIT && begins) {
+            counter = pcg64_integer(r, 3, 5);
+            walker_block(w, x, x + WALKER_STEP, y, y - 4 * WALKER_STEP);
+            walker_block(w, x + WALKER_STEP * counter, x + WALKER_STEP + WALKER_STEP * counter, y, y - 4 * WALKER_STEP);
+            counter += 2;
+            original = y;
+        } else if (state == PIT) {
+            y = counter > 1 ? original - 4 * WALKER_STEP : original;
+        } else if (state == STUMP && begins) {
+            counter = pcg64_integer(r, 1, 3);
+            walker_block(w, x, x + counter * WALKER_STEP, y, y + counter * WALKER_STEP);
+        } else if (state == STAIRS && begins) {
+            height = pcg64_random(r) > 0.5 ? 1 : -1;
+            width = pcg64_integer(r, 4, 5);
+            steps = pcg64_integer(r, 3, 5);
+            original = y;
+            for (int32_t s = 0; s < steps; s++)
+                walker_block(w, x + (s * width) * WALKER_STEP, x + ((1 + s) * width) * WALKER_STEP,
+                             y + (s * height) * WALKER_STEP, y + (-1 + s * height) * WALKER_STEP);
+            counter = steps * width;
+        } else if (state == STAIRS) {
+            const double n = (double)(steps * width - counter - height) / width;
+            y = original + (n * height) * WALKER_STEP;
+        }
+        begins = 0;
+        w->height[i] = (float)y;
+        counter--;
+        if (counter == 0) {
+            counter = pcg64_integer(r, 5, 10);
+            state = state == GRASS && hardcore ? pcg64_integer(r, 1, 4) : GRASS;
+            begins = 1;
+        }
+    }
+}
+
+/* Draw the terrain and the push with which an episode begins; the clouds are drawn, too, but nobody needs them here. */
+ONE_WORLD void bipedal_walker_begin(const task *at, int64_t slot)
+{
+    world *w = WORLD(at, slot);
+    const model *m = MODEL(at);
+    pcg64_seed(&w->generator, at->seeds[slot]);
+    walker_terrain(w, m->flag);
+    for (int cloud = 0; cloud < WALKER_VERTICES / 20; cloud++)
+        for (int number = 0; number < 11; number++)
+            pcg64_word(&w->generator);
+    reset_bodies(w, m);
+    w->bodies[0].force = vector((float)pcg64_uniform(&w->generator, -5.0, 5.0), 0.0f);
+    for (int32_t j = 0; j < MAX_JOINTS; j++)
+        w->joints[j].speed = w->joints[j].torque = 0.0f;
+}
+
+INLINE double walker_shaping(const world *w)
+{
+    return 130 * (double)w->bodies[0].p.x / 30.0 - 5.0 * fabs((double)w->bodies[0].a);
+}
+
+INLINE void bipedal_walker_begun(const task *at, int64_t slot)
+{
+    world *w = WORLD(at, slot);
+    w->shaping = walker_shaping(w);
+}
+
+/* An output as an action: 0 for NaN. */
+INLINE float walker_action(const model *m, float output)
+{
+    const double x = clipped(m->option[0] * (double)output, -1.0, 1.0);
+    return x == x ? (float)x : 0.0f;
+}
+
+ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *outputs)
+{
+    world *w = WORLD(at, slot);
+    const model *m = MODEL(at);
+    for (int32_t j = 0; j < MAX_JOINTS; j++) {
+        const float action = walker_action(m, outputs[j * WIDTH]);
+        const float speed = j & 1 ? 6.0f : 4.0f;
+        w->joints[j].speed = action > 0.0f ? speed : action < 0.0f ? -speed : 0.0f;
+        w->joints[j].torque = 80.0f * fabsf(action);
+    }
+}
+
+/* What a step was worth, and whether it was the last. */
+ONE_WORLD void bipedal_walker_judge(const task *at, int64_t slot, const float *outputs)
+{
+    world *w = WORLD(at, slot);
+    const model *m = MODEL(at);
+    const double shaping = walker_shaping(w), x = w->bodies[0].p.x;
+    const int fallen = w->crashed || x < 0.0;
+    float reward = (float)(shaping - w->shaping);
+    for (int32_t j = 0; j < MAX_JOINTS; j++)
+        reward -= (float)(0.00035 * 80) * fabsf(walker_action(m, outputs[j * WIDTH]));
+    w->shaping = shaping;
+    at->rewards[slot] = fallen ? -100.0 : (double)reward;
+    at->ended[slot] = fallen || x > (200 - 10) * WALKER_STEP;
+}
+
+#define RAYS 10
+#define RAY_EDGES 14 /* that a ray may cross */
+
+/* How far a ray from p along d goes to a block: at most `nearest` of d. */
+INLINE float ray_to_block(const block *k, vec p, vec d, float nearest)
+{
+    float lower = 0.0f, upper = nearest;
+    int enters = 0;
+    for (int i = 0; i < 4; i++) {
+        const float numerator = dot(k->normal[i], minus(k->corner[i], p)), denominator = dot(k->normal[i], d);
+        if (denominator == 0.0f) {
+            if (numerator < 0.0f)
+                return nearest;
+        } else if (denominator < 0.0f && numerator < lower * denominator) {
+            lower = numerator / denominator;
+            enters = 1;
+        } else if (denominator > 0.0f && numerator < upper * denominator)
+            upper = numerator / denominator;
+        if (upper < lower)
+            return nearest;
+    }
+    return enters ? lower : nearest;
+}
+
+/* The rays of one walker to the blocks before it. */
+ONE_WORLD void look_at_blocks(const world *w, const double *rays, float *seen)
+{
+    const vec p = w->bodies[0].p;
+    for (int32_t i = 0; i < w->num_blocks; i++) {
+        const block *k = &w->blocks[i];
+        if (k->corner[2].x > p.x + 6.0f || k->corner[0].x < p.x - 1.0f)
+            continue;
+        for (int r = 0; r < RAYS; r++) {
+            const float x = (float)((double)p.x + rays[2 * r]), y = (float)((double)p.y - rays[2 * r + 1]);
+            seen[r * WIDTH] = ray_to_block(k, p, minus(vector(x, y), p), seen[r * WIDTH]);
+        }
+    }
+}
+
+/* What the lanes of a tile see: the state of bodies and joints, and ten rays to the ground. */
+INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t *active, float *RESTRICT rows)
+{
+    const model *m = MODEL(at);
+    const double *rays = (const double *)(m + 1); /* [RAYS, 2]: forward, and down */
+    float_row px, py, x[RAY_EDGES + 1], y[RAY_EDGES + 1], nearest[RAYS];
+    for (int t = 0; t < LANES; t++) {
+        const world *w = WORLD(at, first + t);
+        const body *b = w->bodies;
+        int32_t begin = (int32_t)within(b[0].p.x / m->spacing, 0.0f, 1e6f) - 1;
+        begin = begin < 0 ? 0 : begin;
+        px[t] = b[0].p.x;
+        py[t] = b[0].p.y;
+        for (int32_t i = 0; i <= RAY_EDGES; i++) { /* past the end, edges without length, which no ray hits */
+            const int32_t vertex = begin + i < WALKER_VERTICES ? begin + i : WALKER_VERTICES - 1;
+            x[i][t] = m->x[vertex];
+            y[i][t] = w->height[vertex];
+        }
+        if (!active[t])
+            continue;
+        SEEN(0) = b[0].a;
+        SEEN(1) = (float)(2.0 * (double)b[0].w / 50);
+        SEEN(2) = (float)(0.3 * (double)b[0].v.x * (600 / 30.0) / 50);
+        SEEN(3) = (float)(0.3 * (double)b[0].v.y * (400 / 30.0) / 50);
+        for (int leg = 0; leg < 2; leg++) {
+            const hinge *hip = &m->hinges[2 * leg], *knee = hip + 1;
+            const body *thigh = &b[1 + 2 * leg], *shin = thigh + 1;
+            SEEN(4 + 5 * leg) = thigh->a - b[0].a - hip->reference;
+            SEEN(5 + 5 * leg) = (float)((double)(thigh->w - b[0].w) / 4);
+            SEEN(6 + 5 * leg) = (float)((double)(shin->a - thigh->a - knee->reference) + 1.0);
+            SEEN(7 + 5 * leg) = (float)((double)(shin->w - thigh->w) / 6);
+            SEEN(8 + 5 * leg) = shin->grounded ? 1.0f : 0.0f;
+        }
+    }
+    for (int r = 0; r < RAYS; r++)
+        FOR_LANES
+            nearest[r][t] = 1.0f;
+    for (int e = 0; e < RAY_EDGES; e++) {
+        float_row nx, ny, top, ex, ey, ee;
+        FOR_LANES {
+            const float dx = x[e + 1][t] - x[e][t], dy = y[e + 1][t] - y[e][t], f = 1.0f / sqrtf(dy * dy + -dx * -dx);
+            nx[t] = dy * f;
+            ny[t] = -dx * f;
+            top[t] = nx[t] * (x[e][t] - px[t]) + ny[t] * (y[e][t] - py[t]);
+            ex[t] = dx;
+            ey[t] = dy;
+            ee[t] = dx * dx + dy * dy;
+        }
+        for (int r = 0; r < RAYS; r++) {
+            const double forward = rays[2 * r], down = rays[2 * r + 1];
+            if ((e - 2) * WALKER_STEP > forward) /* the ray ends before */
+                continue;
+            FOR_LANES {
+                const float dx = (float)((double)px[t] + forward) - px[t], dy = (float)((double)py[t] - down) - py[t];
+                const float bottom = nx[t] * dx + ny[t] * dy, f = top[t] / bottom;
+                const float along = (((px[t] + f * dx) - x[e][t]) * ex[t] + ((py[t] + f * dy) - y[e][t]) * ey[t]) / ee[t];
+                const int32_t hit = (bottom != 0.0f) & (f >= 0.0f) & (f <= nearest[r][t]) & (along >= 0.0f) & (along <= 1.0f);
+                nearest[r][t] = hit ? f : nearest[r][t];
+            }
+        }
+    }
+    for (int t = 0; t < LANES; t++) {
+        if (!active[t])
+            continue;
+        for (int r = 0; r < RAYS; r++)
+            SEEN(14 + r) = nearest[r][t];
+        if (m->flag)
+            look_at_blocks(WORLD(at, first + t), rays, &SEEN(14));
+    }
+}
+
+WORLD_TASK(bipedal_walker)

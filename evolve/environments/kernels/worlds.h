@@ -1,0 +1,146 @@
+/* A step of the worlds of a tile: what each world needs alone, around the solver of all; physics/world.py is the
+ * definition. */
+
+#define WORLD(at, slot) ((world *)(at)->worlds + (slot))
+#define MODEL(at) ((const model *)(at)->options)
+
+/* Put the bodies of a world where its episode begins. */
+INLINE void reset_bodies(world *w, const model *m)
+{
+    for (int32_t i = 0; i < m->num_bodies; i++) {
+        const hull *h = &m->hulls[i];
+        body *b = &w->bodies[i];
+        memset(b, 0, sizeof *b);
+        b->awake = b->moved = 1;
+        b->a = b->a0 = h->a;
+        b->p = h->p;
+        b->q = rotation_of(h->a);
+        b->c = b->c0 = placed(frame_of(b), h->center);
+        box around = box_of(h->corner, h->count, frame_of(b));
+        widen(&around);
+        b->low = around.low;
+        b->high = around.high;
+    }
+    for (int32_t j = 0; j < m->num_joints; j++) {
+        memset(&w->joints[j], 0, sizeof w->joints[j]);
+        w->joints[j].speed = m->hinges[j].speed;
+        w->joints[j].torque = m->hinges[j].torque;
+    }
+    w->fresh = 1;
+    w->crashed = w->num_contacts = 0;
+}
+
+/* Begin a step of one world: look what touches, apply forces, and take its numbers into the rows of lane t. */
+ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
+{
+    for (int32_t i = 0; i < m->num_bodies; i++)
+        wake(&w->bodies[i]);
+    if (w->fresh)
+        seek_contacts(w, m);
+    w->fresh = 0;
+    update_contacts(w, m);
+    for (int32_t i = 0; i < m->num_bodies; i++) {
+        const hull *h = &m->hulls[i];
+        body *b = &w->bodies[i];
+        b->c0 = b->c;
+        b->a0 = b->a;
+        b->v.x = b->v.x + TIME_STEP * (h->inverse_mass * b->force.x);
+        b->v.y = b->v.y + TIME_STEP * (m->gravity + h->inverse_mass * b->force.y);
+        b->w = b->w + TIME_STEP * h->inverse_inertia * b->torque;
+    }
+    gather_world(s, w, m, t);
+    gather_contacts(s, w, m, t);
+}
+
+/* Put bodies that have rested long enough to sleep. All bodies of a world hang together. */
+INLINE void let_sleep(world *w, const model *m, int solved)
+{
+    float rested = LARGEST;
+    for (int32_t i = 0; i < m->num_bodies; i++) {
+        body *b = &w->bodies[i];
+        const int moves = b->w * b->w > ANGULAR_SLOP * ANGULAR_SLOP || dot(b->v, b->v) > 0.01f * 0.01f;
+        b->rested = moves ? 0.0f : b->rested + TIME_STEP;
+        rested = lesser(b->rested, rested);
+    }
+    for (int32_t i = 0; rested >= SECONDS_TO_SLEEP && solved && i < m->num_bodies; i++) {
+        body *b = &w->bodies[i];
+        b->awake = 0;
+        b->rested = b->w = 0.0f;
+        b->v = vector(0.0f, 0.0f);
+    }
+}
+
+/* End a step of one world: bring back what was solved in lane t, and look for impacts on the way. */
+ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
+{
+    scatter_world(s, w, m, t);
+    for (int32_t i = 0; i < m->num_bodies; i++)
+        set_frame(&w->bodies[i], &m->hulls[i]);
+    let_sleep(w, m, !s->open[t]);
+    for (int32_t i = 0; i < m->num_bodies; i++)
+        follow_body(&w->bodies[i], &m->hulls[i]);
+    seek_contacts(w, m);
+    solve_impacts(w, m);
+    for (int32_t i = 0; i < m->num_bodies; i++) {
+        w->bodies[i].force = vector(0.0f, 0.0f);
+        w->bodies[i].torque = 0.0f;
+    }
+}
+
+/* Step the worlds of the slots from `first` on that are `active`. */
+INLINE void step_worlds(const task *at, int64_t first, const uint8_t *active)
+{
+    island s, half;
+    const model *m = MODEL(at);
+    int left = 0;
+    memset(s.bodies, 0, sizeof s.bodies);
+    memset(s.joints, 0, sizeof s.joints);
+    memset(s.num_rows, 0, sizeof s.num_rows);
+    for (int t = 0; t < LANES; t++) {
+        s.open[t] = active[t] ? -1 : 0;
+        left += active[t] != 0;
+        if (active[t])
+            open_world(WORLD(at, first + t), m, &s, t);
+    }
+    if (!left)
+        return;
+    solve_island(&s, &half, m, left);
+    for (int t = 0; t < LANES; t++)
+        if (active[t])
+            close_world(WORLD(at, first + t), m, &s, t);
+}
+
+/* Both leave what is seen in the observations: begin the episode of a slot, whose seed is set; and advance the active slots
+ * of a tile by one step. Gymnasium begins with a step without actions, which counts for nothing. */
+#define WORLD_TILE(name)                                                                                               \
+    INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
+    {                                                                                                                  \
+        const int64_t tile = slot / WIDTH, first = tile * WIDTH + LANE;                                                \
+        uint8_t active[LANES];                                                                                         \
+        at->steps[slot] = 0;                                                                                           \
+        for (int t = 0; t < LANES; t++)                                                                                \
+            active[t] = first + t == slot;                                                                             \
+        name##_begin(at, slot);                                                                                        \
+        step_worlds(at, first, active);                                                                                \
+        name##_begun(at, slot);                                                                                        \
+        name##_observe(at, first, active, at->observations + TILE(tile, at->num_observations));                        \
+    }                                                                                                                  \
+    INLINE void name##_step_tile(const task *at, int64_t tile)                                                         \
+    {                                                                                                                  \
+        const int64_t first = tile * WIDTH + LANE;                                                                     \
+        const float *outputs = at->outputs + TILE(tile, at->num_actions);                                              \
+        const uint8_t *active = at->active + first;                                                                    \
+        for (int t = 0; t < LANES; t++)                                                                                \
+            if (active[t])                                                                                             \
+                name##_act(at, first + t, outputs + t);                                                                \
+        step_worlds(at, first, active);                                                                                \
+        for (int t = 0; t < LANES; t++)                                                                                \
+            if (active[t])                                                                                             \
+                name##_judge(at, first + t, outputs + t);                                                              \
+        name##_observe(at, first, active, at->observations + TILE(tile, at->num_observations));                        \
+        for (int t = 0; t < LANES; t++) {                                                                              \
+            at->steps[first + t] = at->steps[first + t] + 1;                                                           \
+            at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
+        }                                                                                                              \
+    }
+#define WORLD_TASK(name) WORLD_TILE(name) TASK_FUNCTIONS(name)
