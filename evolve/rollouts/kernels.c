@@ -35,6 +35,7 @@
 #include "../environments/kernels/bipedal_walker.h"
 #include "../environments/kernels/cart_pole.h"
 #include "../environments/kernels/cues.h"
+#include "../environments/kernels/lunar_lander.h"
 #include "../environments/kernels/mountain_car.h"
 #include "../environments/kernels/pendulum.h"
 #include "../environments/kernels/reversal.h"

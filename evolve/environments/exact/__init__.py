@@ -9,6 +9,7 @@ from evolve.environments.exact.bandit import Bandit
 from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
 from evolve.environments.exact.cart_pole import CartPole
 from evolve.environments.exact.cues import Cues
+from evolve.environments.exact.lunar_lander import LunarLander, LunarLanderContinuous
 from evolve.environments.exact.mountain_car import MountainCar, MountainCarContinuous
 from evolve.environments.exact.pendulum import Pendulum
 from evolve.environments.exact.reversal import Reversal
@@ -24,6 +25,8 @@ TASKS: dict[str, type[AnyTask]] = {
     "BipedalWalkerHardcore-v3": BipedalWalkerHardcore,
     "CartPole-v1": CartPole,
     "Cues-v0": Cues,
+    "LunarLander-v3": LunarLander,
+    "LunarLanderContinuous-v3": LunarLanderContinuous,
     "MountainCar-v0": MountainCar,
     "MountainCarContinuous-v0": MountainCarContinuous,
     "Pendulum-v1": Pendulum,
