@@ -16,7 +16,7 @@ from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.recorder import Recorder, Recording
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.environments.repeatable import check
-from evolve.environments.task_slots import CompiledSlots, step_limit, task_on_device
+from evolve.environments.task_slots import CompiledSlots, lanes_of, step_limit, task_on_device
 
 __all__ = [
     "ENGINES",
@@ -35,6 +35,7 @@ __all__ = [
     "exact_task",
     "has_display",
     "is_quick",
+    "lanes_of",
     "make",
     "max_episode_steps",
     "register_task",

@@ -39,6 +39,11 @@ def step_limit(task: AnyTask) -> int:
     return task.max_episode_steps or task.limit
 
 
+def lanes_of(task: AnyTask) -> int:
+    """Return how many slots of a task the kernels step together: a tile of them, or several."""
+    return int(native.bind("worlds", returns=ctypes.c_int)()) if task.has_world else native.lanes()
+
+
 class TaskStructure(ctypes.Structure):
     """`task` of kernels/tasks.h; it keeps none of the arrays that it points to alive."""
 
@@ -68,7 +73,8 @@ class CompiledSlots:
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._lanes = lanes = native.lanes()
-        tiles = -(-slots // lanes)
+        self._together = lanes_of(task)
+        tiles = -(-slots // self._together) * (self._together // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
         self._states = np.zeros((tiles, S, lanes))
         self._seeds, self._steps = (np.zeros(tiles * lanes, np.int64) for _ in range(2))
@@ -104,8 +110,8 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        stepped = np.bincount(tile)
-        before = None if (stepped[stepped > 0] == self._lanes).all() else (self._states.copy(), self._steps.copy())
+        stepped = np.bincount(slots // self._together)
+        before = None if (stepped[stepped > 0] == self._together).all() else (self._states.copy(), self._steps.copy())
         for number in np.flatnonzero(stepped).tolist():
             self._step(self.address, number)
         if before is not None:  # a tile is stepped as a whole

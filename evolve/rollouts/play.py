@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.environments import AnyTask, CompiledSlots, step_limit
+from evolve.environments import AnyTask, CompiledSlots, lanes_of, step_limit
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
@@ -19,7 +19,7 @@ class _Structure(ctypes.Structure):
 
     _fields_ = (
         *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
-        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64),
+        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
         *((name, INT64) for name in ("next", "fed", "num_columns")),
         *((name, ADDRESS) for name in ("columns", "seeds", "keys", "normalizers", "masks")),
         *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
@@ -31,11 +31,11 @@ class _Structure(ctypes.Structure):
 
 
 class NativePlay:
-    """One tile of slots that plays episodes of a task.
+    """The slots of a task that are stepped together, and play its episodes.
 
     Args:
         task: What is played.
-        batch: Of the network, one tile of the native back end.
+        batch: Of the network, as many slots of the native back end.
         episodes: How many a feed has at most.
         normalize: Whether networks see normalized observations.
     """
@@ -45,7 +45,8 @@ class NativePlay:
         O, A = task.observation_size, task.action_size
         traces = batch.kept_traces
         self._num_traces = 0 if traces is None else traces.rows
-        self._slots = CompiledSlots(task, native.lanes())
+        self._lanes = lanes_of(task)
+        self._slots = CompiledSlots(task, self._lanes)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
         self._alive = batch, coefficients(max(O, A))
         self._kept: dict[str, NDArray[Any]] = {}
@@ -57,12 +58,13 @@ class NativePlay:
             coefficients=self._alive[1].ctypes.data,
             room=room,
             normalize=normalize,
+            tiles=self._lanes // native.lanes(),
             num_columns=len(batch.held),
             columns=ctypes.addressof(self._columns),
             traces=0 if traces is None else traces.address,
         )
         self._make_slots(room, 2 * O if normalize else 0)
-        self._make_results(episodes + native.lanes(), room, O if normalize else 0)
+        self._make_results(episodes + self._lanes, room, O if normalize else 0)
         self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
 
     @property
@@ -130,16 +132,16 @@ class NativePlay:
         self._fed = None
 
     def _make_slots(self, room: int, normalizer: int) -> None:
-        lanes = native.lanes()
+        lanes = self._lanes
         self._keep(
             live=self._slots.active,
             slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
             slot_keys=np.zeros(lanes, np.int64),
             returns=np.zeros(lanes),
-            prints=np.zeros((2, lanes), np.uint64),
+            prints=np.zeros(2 * lanes, np.uint64),
             step_hashes=np.zeros((lanes, room, 2), np.uint8),
-            slot_normalizers=np.zeros((normalizer, lanes), np.float32),
-            moments=np.zeros((normalizer, lanes)),
+            slot_normalizers=np.zeros(normalizer * lanes, np.float32),
+            moments=np.zeros(normalizer * lanes),
         )
 
     def _make_results(self, n: int, room: int, observations: int) -> None:

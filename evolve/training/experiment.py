@@ -62,7 +62,11 @@ class Experiment:
 
     @property
     def _least_chunk(self) -> int:
-        """How many episodes take hardly longer than one: the slots of a tile, if networks take most of the time."""
+        """How many episodes take hardly longer than one: slots that are stepped together, if that is most of the work."""
+        if self.backend == "native" and self.config.env.engine == "exact":
+            task = environments.exact_task(self.config.env)
+            if task.has_world:
+                return min(environments.lanes_of(task), self.config.compute.slots or 1)
         if self.backend != "native" or self.network.slot_size < _LARGE:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)

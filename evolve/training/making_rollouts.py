@@ -93,7 +93,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return None
     task = environments.exact_task(config.env)
     network = networks.make(config.network, task.observation_size, task.action_size)
-    batch = network.batch(native.lanes() if chosen == "native" else slots, chosen)
+    batch = network.batch(environments.lanes_of(task) if chosen == "native" else slots, chosen)
     if not isinstance(batch, SlotArrays):
         return None
     normalize = config.normalize_observations

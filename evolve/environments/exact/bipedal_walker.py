@@ -1,12 +1,12 @@
 """BipedalWalker: two legs with hips and knees carry a hull over rough ground; hardcore, over stumps, stairs and pits.
 
-Gymnasium's BipedalWalker-v3 and BipedalWalkerHardcore-v3 (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
-zlib licence): the same seed gives the same terrain and push, and each episode has Gymnasium's observations, rewards and
-end, to the bit. `environments/physics/` has the physics.
+Gymnasium's BipedalWalker-v3 and BipedalWalkerHardcore-v3 (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin
+Catto, zlib licence): the same seed gives the same terrain and push, and each episode has Gymnasium's observations,
+rewards and end, to the bit. `environments/physics/` has the physics.
 
-The four outputs are torques of hip and knee, of the left leg and of the right one. A step is rewarded with 130/30 for each
-meter forward, less 5 for each radian that the hull leans more than before, and less 0.028 for each unit of torque. An
-episode ends when the hull touches the ground (-100), or at the end of the terrain.
+The four outputs are torques of hip and knee, of the left leg and of the right one. A step is rewarded with 130/30 for
+each meter forward, less 5 for each radian that the hull leans more than before, and less 0.028 for each unit of torque.
+An episode ends when the hull touches the ground (-100), or at the end of the terrain.
 """
 
 import math

@@ -89,7 +89,9 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         lander["p"] = WIDTH / 2, HEIGHT
         model["hull"][0] = lander
         for number, side in enumerate((-1, 1)):
-            leg = shapes.box(LEG_W, LEG_H, 1.0, [shapes.mixed(ground, 0.2) for ground in (MOON_FRICTION, BOTTOM_FRICTION)])
+            leg = shapes.box(
+                LEG_W, LEG_H, 1.0, [shapes.mixed(ground, 0.2) for ground in (MOON_FRICTION, BOTTOM_FRICTION)]
+            )
             leg["p"], leg["a"] = (WIDTH / 2 - side * LEG_AWAY, HEIGHT), side * 0.05
             model["hull"][1 + number] = leg
             hinge = model["hinge"][number]

@@ -178,46 +178,56 @@ ONE_WORLD void look_at_blocks(const world *w, const double *rays, float *seen)
     }
 }
 
-/* What the lanes of a tile see: the state of bodies and joints, and ten rays to the ground. */
-INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t *active, float *RESTRICT rows)
+/* What a walker feels of its bodies and joints. */
+ONE_WORLD void feel_walker(const world *w, const model *m, float *seen)
+{
+    const body *b = w->bodies;
+    seen[0 * WIDTH] = b[0].a;
+    seen[1 * WIDTH] = (float)(2.0 * (double)b[0].w / 50);
+    seen[2 * WIDTH] = (float)(0.3 * (double)b[0].v.x * (600 / 30.0) / 50);
+    seen[3 * WIDTH] = (float)(0.3 * (double)b[0].v.y * (400 / 30.0) / 50);
+    for (int leg = 0; leg < 2; leg++) {
+        const hinge *hip = &m->hinges[2 * leg], *knee = hip + 1;
+        const body *thigh = &b[1 + 2 * leg], *shin = thigh + 1;
+        float *its = seen + (4 + 5 * leg) * WIDTH;
+        its[0 * WIDTH] = thigh->a - b[0].a - hip->reference;
+        its[1 * WIDTH] = (float)((double)(thigh->w - b[0].w) / 4);
+        its[2 * WIDTH] = (float)((double)(shin->a - thigh->a - knee->reference) + 1.0);
+        its[3 * WIDTH] = (float)((double)(shin->w - thigh->w) / 6);
+        its[4 * WIDTH] = shin->grounded ? 1.0f : 0.0f;
+    }
+}
+
+/* The ground before a walker, in lane t; past its end, edges without length, which no ray hits. */
+ONE_WORLD void take_ground(const world *w, const model *m, float_row *x, float_row *y, int t)
+{
+    int32_t begin = (int32_t)within(w->bodies[0].p.x / m->spacing, 0.0f, 1e6f) - 1;
+    begin = begin < 0 ? 0 : begin;
+    for (int32_t i = 0; i <= RAY_EDGES; i++) {
+        const int32_t vertex = begin + i < WALKER_VERTICES ? begin + i : WALKER_VERTICES - 1;
+        x[i][t] = m->x[vertex];
+        y[i][t] = w->height[vertex];
+    }
+}
+
+/* What the slots from `first` on see that are active: their bodies and joints, and ten rays to the ground. */
+INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t *active)
 {
     const model *m = MODEL(at);
     const double *rays = (const double *)(m + 1); /* [RAYS, 2]: forward, and down */
     float_row px, py, x[RAY_EDGES + 1], y[RAY_EDGES + 1], nearest[RAYS];
-    for (int t = 0; t < LANES; t++) {
+    for (int t = 0; t < WORLDS; t++) {
         const world *w = WORLD(at, first + t);
-        const body *b = w->bodies;
-        int32_t begin = (int32_t)within(b[0].p.x / m->spacing, 0.0f, 1e6f) - 1;
-        begin = begin < 0 ? 0 : begin;
-        px[t] = b[0].p.x;
-        py[t] = b[0].p.y;
-        for (int32_t i = 0; i <= RAY_EDGES; i++) { /* past the end, edges without length, which no ray hits */
-            const int32_t vertex = begin + i < WALKER_VERTICES ? begin + i : WALKER_VERTICES - 1;
-            x[i][t] = m->x[vertex];
-            y[i][t] = w->height[vertex];
-        }
-        if (!active[t])
-            continue;
-        SEEN(0) = b[0].a;
-        SEEN(1) = (float)(2.0 * (double)b[0].w / 50);
-        SEEN(2) = (float)(0.3 * (double)b[0].v.x * (600 / 30.0) / 50);
-        SEEN(3) = (float)(0.3 * (double)b[0].v.y * (400 / 30.0) / 50);
-        for (int leg = 0; leg < 2; leg++) {
-            const hinge *hip = &m->hinges[2 * leg], *knee = hip + 1;
-            const body *thigh = &b[1 + 2 * leg], *shin = thigh + 1;
-            SEEN(4 + 5 * leg) = thigh->a - b[0].a - hip->reference;
-            SEEN(5 + 5 * leg) = (float)((double)(thigh->w - b[0].w) / 4);
-            SEEN(6 + 5 * leg) = (float)((double)(shin->a - thigh->a - knee->reference) + 1.0);
-            SEEN(7 + 5 * leg) = (float)((double)(shin->w - thigh->w) / 6);
-            SEEN(8 + 5 * leg) = shin->grounded ? 1.0f : 0.0f;
-        }
+        px[t] = w->bodies[0].p.x;
+        py[t] = w->bodies[0].p.y;
+        take_ground(w, m, x, y, t);
     }
     for (int r = 0; r < RAYS; r++)
-        FOR_LANES
+        FOR_WORLDS
             nearest[r][t] = 1.0f;
     for (int e = 0; e < RAY_EDGES; e++) {
         float_row nx, ny, top, ex, ey, ee;
-        FOR_LANES {
+        FOR_WORLDS {
             const float dx = x[e + 1][t] - x[e][t], dy = y[e + 1][t] - y[e][t], f = 1.0f / sqrtf(dy * dy + -dx * -dx);
             nx[t] = dy * f;
             ny[t] = -dx * f;
@@ -230,7 +240,7 @@ INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t 
             const double forward = rays[2 * r], down = rays[2 * r + 1];
             if ((e - 2) * WALKER_STEP > forward) /* the ray ends before */
                 continue;
-            FOR_LANES {
+            FOR_WORLDS {
                 const float dx = (float)((double)px[t] + forward) - px[t], dy = (float)((double)py[t] - down) - py[t];
                 const float bottom = nx[t] * dx + ny[t] * dy, f = top[t] / bottom;
                 const float along = (((px[t] + f * dx) - x[e][t]) * ex[t] + ((py[t] + f * dy) - y[e][t]) * ey[t]) / ee[t];
@@ -239,13 +249,16 @@ INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t 
             }
         }
     }
-    for (int t = 0; t < LANES; t++) {
+    for (int t = 0; t < WORLDS; t++) {
+        const world *w = WORLD(at, first + t);
+        float *seen = SLOT_ROWS(at->observations, at->num_observations, first + t);
         if (!active[t])
             continue;
+        feel_walker(w, m, seen);
         for (int r = 0; r < RAYS; r++)
-            SEEN(14 + r) = nearest[r][t];
+            seen[(14 + r) * WIDTH] = nearest[r][t];
         if (m->flag)
-            look_at_blocks(WORLD(at, first + t), rays, &SEEN(14));
+            look_at_blocks(w, rays, seen + 14 * WIDTH);
     }
 }
 

@@ -9,9 +9,16 @@
  * -ffp-contract says. */
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
+#define WORLDS 1 /* that are stepped together */
+#define FIRST_WORLD(group) ((group) * WIDTH + LANE)
 #else
 #define ONE_WORLD static __attribute__((noinline))
+#define WORLDS (2 * LANES)
+#define FIRST_WORLD(group) ((group) * WORLDS)
 #endif
+
+/* The first number of a slot in an array of tiles, of `rows` rows each. */
+#define SLOT_ROWS(array, rows, slot) ((array) + (slot) / WIDTH * (rows) * WIDTH + (slot) % WIDTH)
 
 #define MAX_BODIES 5
 #define MAX_JOINTS 4

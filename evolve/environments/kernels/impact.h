@@ -260,7 +260,11 @@ INLINE float time_of_impact(const ground *g, const hull *h, sweep s)
 
 /* A bound that shows in most steps that a body comes nowhere near a piece of ground, so that the time of impact need not be
  * sought: a line separates them at both ends of the motion, by more than the paths of corners bend in between. */
-typedef struct { int known; vec corner[2][MAX_CORNERS], normal[2][MAX_CORNERS]; float low, high, bent, turn, way; } bound;
+typedef struct {
+    int known;
+    vec corner[2][MAX_CORNERS], normal[2][MAX_CORNERS]; /* at the beginning and at the end */
+    float low, high, bent, turn, way;
+} bound;
 
 #define NEAR 0.00635f /* above TARGET + TOLERANCE */
 
@@ -360,6 +364,25 @@ INLINE float impact_of(world *w, const model *m, impacts *i, contact *c)
     return c->impact;
 }
 
+/* The velocity iterations of one body, until one changes nothing: then the rest would not, either. */
+INLINE void iterate_impact(body *b, const hull *h, constraint *k, int32_t count)
+{
+    int same = 0;
+    for (int turn = 0; turn < VELOCITY_ITERATIONS && !same; turn++) {
+        const vec v = b->v;
+        const float spin = b->w;
+        same = 1;
+        for (int32_t i = 0; i < count; i++) {
+            const float n0 = k[i].normal_impulse[0], t0 = k[i].tangent_impulse[0];
+            const float n1 = k[i].normal_impulse[1], t1 = k[i].tangent_impulse[1];
+            solve_contact(&k[i], h, &b->v, &b->w);
+            same &= n0 == k[i].normal_impulse[0] && t0 == k[i].tangent_impulse[0];
+            same &= k[i].count < 2 || (n1 == k[i].normal_impulse[1] && t1 == k[i].tangent_impulse[1]);
+        }
+        same &= v.x == b->v.x && v.y == b->v.y && spin == b->w;
+    }
+}
+
 /* Let one body, advanced to an impact, go on from there by its own contacts for h seconds. */
 INLINE void solve_impact(world *w, const model *m, const int32_t *island, int32_t count, float h)
 {
@@ -380,19 +403,7 @@ INLINE void solve_impact(world *w, const model *m, const int32_t *island, int32_
         const contact *c = &w->contacts[island[i]];
         prepare_contact(&k[i], c, shape, b->c, b->a, friction_of(w, m, c), 0);
     }
-    for (int turn = 0; turn < VELOCITY_ITERATIONS; turn++) {
-        const vec v = b->v;
-        const float spin = b->w;
-        int same = 1;
-        for (int32_t i = 0; i < count; i++) {
-            const constraint before = k[i];
-            solve_contact(&k[i], shape, &b->v, &b->w);
-            for (int32_t p = 0; p < k[i].count; p++)
-                same &= before.normal_impulse[p] == k[i].normal_impulse[p] && before.tangent_impulse[p] == k[i].tangent_impulse[p];
-        }
-        if (same && v.x == b->v.x && v.y == b->v.y && spin == b->w)
-            break; /* the rest of the iterations would change nothing */
-    }
+    iterate_impact(b, shape, k, count);
     move_body(b, h);
     set_frame(b, shape);
     follow_body(b, shape);

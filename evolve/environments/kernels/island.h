@@ -1,8 +1,9 @@
-/* The solver: velocities, then positions, of the bodies of a tile of worlds, LANES worlds side by side: b2Island::Solve.
+/* The solver: velocities, then positions, of the bodies of WORLDS worlds side by side: b2Island::Solve.
  *
- * Numbers lie in rows of LANES while a tile is solved. Contacts of one body share no other body, so their order matters
+ * Numbers lie in rows of WORLDS while they are solved; two vectors of lanes, since one alone waits for itself. Contacts of one body share no other body, so their order matters
  * only among themselves, and row s of a body holds the s-th contact of each lane. What a lane lacks has no mass there,
  * and an iteration leaves its bits alone. */
+#define FOR_WORLDS AS_VECTORS for (int t = 0; t < WORLDS; t++)
 #define FOR_WIDTH AS_VECTORS for (int t = 0; t < width; t++)
 #ifdef __CUDACC__
 #define ALIGNED
@@ -10,8 +11,8 @@
 #define ALIGNED __attribute__((aligned(64)))
 #endif
 
-typedef ALIGNED float float_row[LANES];
-typedef ALIGNED int32_t int_row[LANES];
+typedef ALIGNED float float_row[WORLDS];
+typedef ALIGNED int32_t int_row[WORLDS];
 
 typedef struct { float_row x, y, a, vx, vy, w; } body_rows;
 
@@ -74,7 +75,7 @@ INLINE void gather_contacts(island *s, const world *w, const model *m, int t)
         constraint k;
         if (counts[b] == s->num_rows[b]) {
             memset(r, 0, sizeof *r);
-            for (int lane = 0; lane < LANES; lane++)
+            for (int lane = 0; lane < WORLDS; lane++)
                 r->which[lane] = -1;
             s->num_rows[b]++;
         }
@@ -143,7 +144,7 @@ INLINE void warm_start_contact(const contact_rows *RESTRICT c, body_rows *RESTRI
 {
     const float mass = h->inverse_mass, inertia = h->inverse_inertia;
     for (int i = 0; i < 2; i++)
-        FOR_LANES {
+        FOR_WORLDS {
             const float nx = c->nx[t], ny = c->ny[t], n = c->n[i][t], side = c->t[i][t];
             const float px = n * nx + side * ny, py = n * ny + side * -nx;
             B->w[t] = B->w[t] + inertia * (c->rx[i][t] * py - c->ry[i][t] * px);
@@ -160,9 +161,9 @@ INLINE void start_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
     const float lower = k->lower, upper = k->upper, reference = k->reference;
     float_row sa, ca, sb, cb;
     int limited = 0;
-    rotations(A->a, sa, ca, LANES);
-    rotations(B->a, sb, cb, LANES);
-    FOR_LANES {
+    rotations(A->a, sa, ca, WORLDS);
+    rotations(B->a, sb, cb, WORLDS);
+    FOR_WORLDS {
         const float rax = ca[t] * ax - sa[t] * ay, ray = sa[t] * ax + ca[t] * ay;
         const float rbx = cb[t] * bx - sb[t] * by, rby = sb[t] * bx + cb[t] * by;
         const float k11 = ma + mb + ray * ray * ia + rby * rby * ib, k12 = -ray * rax * ia - rby * rbx * ib;
@@ -196,7 +197,7 @@ INLINE void solve_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
 {
     const float ma = m->hulls[k->a].inverse_mass, ia = m->hulls[k->a].inverse_inertia;
     const float mb = m->hulls[k->b].inverse_mass, ib = m->hulls[k->b].inverse_inertia, motor_mass = k->motor_mass;
-    FOR_LANES {
+    FOR_WORLDS {
         const float old = j->motor[t], most = j->most[t], vax = A->vx[t], vay = A->vy[t], vbx = B->vx[t], vby = B->vy[t];
         const float rax = j->rax[t], ray = j->ray[t], rbx = j->rbx[t], rby = j->rby[t];
         float wa = A->w[t], wb = B->w[t], motor = old + -motor_mass * (wb - wa - j->speed[t]);
@@ -258,7 +259,7 @@ INLINE void solve_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
 INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h, const int two)
 {
     const float mass = h->inverse_mass, inertia = h->inverse_inertia;
-    FOR_LANES {
+    FOR_WORLDS {
         float vx = B->vx[t], vy = B->vy[t], w = B->w[t];
         const float nx = c->nx[t], ny = c->ny[t], tx = ny, ty = -nx, friction = c->friction[t];
         const float rx = c->rx[0][t], ry = c->ry[0][t], a1 = c->n[0][t], mass1 = c->normal_mass[0][t];
@@ -309,7 +310,7 @@ INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, cons
 
 INLINE void move_bodies(body_rows *RESTRICT B)
 {
-    FOR_LANES {
+    FOR_WORLDS {
         const float mx = TIME_STEP * B->vx[t], my = TIME_STEP * B->vy[t], far = mx * mx + my * my, ratio = 2.0f / sqrtf(far);
         const float vx = far > 4.0f ? ratio * B->vx[t] : B->vx[t], vy = far > 4.0f ? ratio * B->vy[t] : B->vy[t];
         const float turn = TIME_STEP * B->w[t];
@@ -425,14 +426,14 @@ INLINE int position_iteration(island *s, const model *m, const int width)
     return left;
 }
 
-#if LANES > 1
+#if WORLDS > 1
 /* Most lanes are done after two iterations, the others need many: those go on in half the lanes, with the same bits. */
-#define HALF (LANES / 2)
+#define HALF (WORLDS / 2)
 
 INLINE int pack(const island *s, const model *m, island *half, int *from)
 {
     int n = 0;
-    for (int t = 0; t < LANES; t++)
+    for (int t = 0; t < WORLDS; t++)
         if (s->open[t])
             from[n++] = t;
     for (int i = n; i < HALF; i++)
@@ -483,7 +484,7 @@ INLINE void unpack(island *s, const model *m, const island *half, const int *fro
 }
 #endif
 
-/* Solve the rows of a tile; lanes that are closed from the first are left out. */
+/* Solve the rows; lanes that are closed from the first are left out. */
 INLINE void solve_island(island *s, island *half, const model *m, int left)
 {
     int tries = 0;
@@ -515,11 +516,11 @@ INLINE void solve_island(island *s, island *half, const model *m, int left)
     }
     for (int32_t b = 0; b < m->num_bodies; b++)
         move_bodies(&s->bodies[b]);
-#if LANES > 1
+#if WORLDS > 1
     for (; tries < POSITION_ITERATIONS && left && (left > HALF || tries < 2); tries++)
-        left = position_iteration(s, m, LANES);
+        left = position_iteration(s, m, WORLDS);
     if (left && tries < POSITION_ITERATIONS) {
-        int from[LANES];
+        int from[WORLDS];
         const int n = pack(s, m, half, from);
         for (; tries < POSITION_ITERATIONS && left; tries++)
             left = position_iteration(half, m, HALF);
@@ -527,6 +528,6 @@ INLINE void solve_island(island *s, island *half, const model *m, int left)
     }
 #else
     for (; tries < POSITION_ITERATIONS && left; tries++)
-        left = position_iteration(s, m, LANES);
+        left = position_iteration(s, m, WORLDS);
 #endif
 }

@@ -166,11 +166,11 @@ ONE_WORLD void lunar_lander_look(const world *w, float *seen)
         seen[i * WIDTH] = (float)s[i];
 }
 
-INLINE void lunar_lander_observe(const task *at, int64_t first, const uint8_t *active, float *rows)
+INLINE void lunar_lander_observe(const task *at, int64_t first, const uint8_t *active)
 {
-    for (int t = 0; t < LANES; t++)
+    for (int t = 0; t < WORLDS; t++)
         if (active[t])
-            lunar_lander_look(WORLD(at, first + t), &SEEN(0));
+            lunar_lander_look(WORLD(at, first + t), SLOT_ROWS(at->observations, at->num_observations, first + t));
 }
 
 WORLD_TASK(lunar_lander)

@@ -96,7 +96,7 @@ INLINE void step_worlds(const task *at, int64_t first, const uint8_t *active)
     memset(s.bodies, 0, sizeof s.bodies);
     memset(s.joints, 0, sizeof s.joints);
     memset(s.num_rows, 0, sizeof s.num_rows);
-    for (int t = 0; t < LANES; t++) {
+    for (int t = 0; t < WORLDS; t++) {
         s.open[t] = active[t] ? -1 : 0;
         left += active[t] != 0;
         if (active[t])
@@ -105,42 +105,47 @@ INLINE void step_worlds(const task *at, int64_t first, const uint8_t *active)
     if (!left)
         return;
     solve_island(&s, &half, m, left);
-    for (int t = 0; t < LANES; t++)
+    for (int t = 0; t < WORLDS; t++)
         if (active[t])
             close_world(WORLD(at, first + t), m, &s, t);
 }
 
 /* Both leave what is seen in the observations: begin the episode of a slot, whose seed is set; and advance the active slots
- * of a tile by one step. Gymnasium begins with a step without actions, which counts for nothing. */
+ * of a group of WORLDS by one step. Gymnasium begins with a step without actions, which counts for nothing. */
 #define WORLD_TILE(name)                                                                                               \
     INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
     {                                                                                                                  \
-        const int64_t tile = slot / WIDTH, first = tile * WIDTH + LANE;                                                \
-        uint8_t active[LANES];                                                                                         \
+        const int64_t first = WORLDS > 1 ? slot - slot % WORLDS : slot;                                                \
+        uint8_t active[WORLDS];                                                                                        \
         at->steps[slot] = 0;                                                                                           \
-        for (int t = 0; t < LANES; t++)                                                                                \
+        for (int t = 0; t < WORLDS; t++)                                                                               \
             active[t] = first + t == slot;                                                                             \
         name##_begin(at, slot);                                                                                        \
         step_worlds(at, first, active);                                                                                \
         name##_begun(at, slot);                                                                                        \
-        name##_observe(at, first, active, at->observations + TILE(tile, at->num_observations));                        \
+        name##_observe(at, first, active);                                                                             \
     }                                                                                                                  \
-    INLINE void name##_step_tile(const task *at, int64_t tile)                                                         \
+    INLINE void name##_step_tile(const task *at, int64_t group)                                                        \
     {                                                                                                                  \
-        const int64_t first = tile * WIDTH + LANE;                                                                     \
-        const float *outputs = at->outputs + TILE(tile, at->num_actions);                                              \
+        const int64_t first = FIRST_WORLD(group);                                                                      \
         const uint8_t *active = at->active + first;                                                                    \
-        for (int t = 0; t < LANES; t++)                                                                                \
+        for (int t = 0; t < WORLDS; t++)                                                                               \
             if (active[t])                                                                                             \
-                name##_act(at, first + t, outputs + t);                                                                \
+                name##_act(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                         \
         step_worlds(at, first, active);                                                                                \
-        for (int t = 0; t < LANES; t++)                                                                                \
+        for (int t = 0; t < WORLDS; t++)                                                                               \
             if (active[t])                                                                                             \
-                name##_judge(at, first + t, outputs + t);                                                              \
-        name##_observe(at, first, active, at->observations + TILE(tile, at->num_observations));                        \
-        for (int t = 0; t < LANES; t++) {                                                                              \
+                name##_judge(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                       \
+        name##_observe(at, first, active);                                                                             \
+        for (int t = 0; t < WORLDS; t++) {                                                                             \
             at->steps[first + t] = at->steps[first + t] + 1;                                                           \
             at->ended[first + t] = at->ended[first + t] | (at->steps[first + t] >= at->limit);                         \
         }                                                                                                              \
     }
+#ifdef __CUDACC__
+#define WORLD_TASK(name) WORLD_TILE(name)
+#else
+/* How many slots are stepped together. */
+int evolve_worlds(void) { return WORLDS; }
 #define WORLD_TASK(name) WORLD_TILE(name) TASK_FUNCTIONS(name)
+#endif

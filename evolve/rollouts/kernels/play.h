@@ -1,4 +1,5 @@
-/* Whole episodes in one call: a tile of slots plays until its episodes are over or the steps asked for are done.
+/* Whole episodes in one call: slots play until their episodes are over or the steps asked for are done. Slots are one tile,
+ * or as many tiles as the task steps together.
  *
  * Any network plays any exact task: both are given by their functions. Episodes wait in a feed and begin in whichever slot
  * is free; the results come in the order in which episodes end. rollouts/play.py says what the arrays hold. What belongs
@@ -16,7 +17,7 @@ typedef struct {
     task_begin *begin;
     const task *at;
     const uint64_t *coefficients; /* of fingerprints */
-    int64_t room, normalize;
+    int64_t room, normalize, tiles;
 
     /* The feed: `next` is the first of `fed` episodes that has not begun. */
     int64_t next, fed, num_columns;
@@ -27,17 +28,17 @@ typedef struct {
 
     /* The slots. */
     uint8_t *live;
-    uint8_t *slot_masks; /* [WIDTH, T] */
+    uint8_t *slot_masks; /* [slots, T] */
     int64_t *slot_keys;
     double *returns;
-    uint64_t *prints;        /* [2, WIDTH] */
-    uint8_t *step_hashes;    /* [WIDTH, room, 2] */
-    float *slot_normalizers; /* [2 O, WIDTH] */
-    double *moments;         /* [2 O, WIDTH] */
+    uint64_t *prints;        /* [tiles, 2, WIDTH] */
+    uint8_t *step_hashes;    /* [slots, room, 2] */
+    float *slot_normalizers; /* [tiles, 2 O, WIDTH] */
+    double *moments;         /* [tiles, 2 O, WIDTH] */
 
     /* The results: `over` episodes. */
     int64_t over, hashed, num_traces;
-    const float *traces; /* [T, WIDTH] */
+    const float *traces; /* [tiles, T, WIDTH] */
     int64_t *result_keys;
     double *result_returns, *result_moments;
     int32_t *result_lengths;
@@ -46,16 +47,22 @@ typedef struct {
     int64_t *result_traces; /* [over, T], in units of 2^-20 */
 } play;
 
+/* The first number of a slot in an array of tiles, of `rows` rows each. */
+#define OF_SLOT(array, rows, slot) ((array) + (slot) / WIDTH * (rows) * WIDTH + (slot) % WIDTH)
+
 /* Begin the next episode of the feed in a slot. */
 INLINE void begin_slot(play *p, int64_t slot)
 {
     const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
     begin_columns(p->columns, p->num_columns, slot, episode);
+    float *normalizers = OF_SLOT(p->slot_normalizers, numbers, slot);
+    double *moments = OF_SLOT(p->moments, numbers, slot);
+    uint64_t *prints = OF_SLOT(p->prints, 2, slot);
     for (int64_t i = 0; i < numbers; i++) {
-        p->slot_normalizers[i * WIDTH + slot] = p->normalizers[episode * numbers + i];
-        p->moments[i * WIDTH + slot] = 0.0;
+        normalizers[i * WIDTH] = p->normalizers[episode * numbers + i];
+        moments[i * WIDTH] = 0.0;
     }
-    p->prints[slot] = p->prints[WIDTH + slot] = 0;
+    prints[0] = prints[WIDTH] = 0;
     memcpy(p->slot_masks + slot * T, p->masks + episode * T, T);
     p->slot_keys[slot] = p->keys[episode];
     p->at->seeds[slot] = p->seeds[episode];
@@ -76,67 +83,79 @@ INLINE void end_slot(play *p, int64_t slot)
 {
     const int64_t n = p->over++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
     const int64_t length = p->at->steps[slot], kept = length < p->room ? length : p->room;
+    const uint64_t *prints = OF_SLOT(p->prints, 2, slot);
+    const double *moments = OF_SLOT(p->moments, numbers, slot);
+    const float *traces = OF_SLOT(p->traces, T, slot);
     p->live[slot] = 0;
     p->result_keys[n] = p->slot_keys[slot];
     p->result_returns[n] = p->returns[slot];
     p->result_lengths[n] = (int32_t)length;
-    p->result_prints[2 * n] = p->prints[slot];
-    p->result_prints[2 * n + 1] = p->prints[WIDTH + slot];
+    p->result_prints[2 * n] = prints[0];
+    p->result_prints[2 * n + 1] = prints[WIDTH];
     memcpy(p->result_hashes + 2 * p->hashed, p->step_hashes + 2 * slot * p->room, 2 * kept);
     p->hashed += kept;
     for (int64_t i = 0; i < numbers; i++)
-        p->result_moments[n * numbers + i] = p->moments[i * WIDTH + slot];
+        p->result_moments[n * numbers + i] = moments[i * WIDTH];
     for (int64_t i = 0; i < T; i++)
-        p->result_traces[n * T + i] = p->slot_masks[slot * T + i] ? in_units(p->traces[i * WIDTH + slot]) : 0;
+        p->result_traces[n * T + i] = p->slot_masks[slot * T + i] ? in_units(traces[i * WIDTH]) : 0;
 }
 
-/* A byte of both fingerprints of each slot. */
-INLINE void keep_step_hashes(const play *p)
+/* A byte of both fingerprints of each slot of a tile. */
+INLINE void keep_step_hashes(const play *p, int64_t tile)
 {
+    const uint64_t *prints = p->prints + 2 * tile * WIDTH;
     for (int t = 0; t < LANES; t++) {
-        const int64_t step = p->at->steps[t];
-        uint8_t *pair = p->step_hashes + 2 * (t * p->room + (step < p->room ? step : 0));
+        const int64_t slot = tile * WIDTH + t, step = p->at->steps[slot];
+        uint8_t *pair = p->step_hashes + 2 * (slot * p->room + (step < p->room ? step : 0));
         if (step < p->room) {
-            pair[0] = p->prints[t] >> 56;
-            pair[1] = p->prints[WIDTH + t] >> 56;
+            pair[0] = prints[t] >> 56;
+            pair[1] = prints[WIDTH + t] >> 56;
         }
     }
 }
 
-/* One step of all slots. */
-INLINE void advance_tile(play *p)
+/* Let the networks of a tile answer to what its slots see. */
+INLINE void answer_tile(play *p, int64_t tile)
 {
     const task *at = p->at;
     const int64_t O = at->num_observations, A = at->num_actions;
-    float *input, *output;
-    p->places(p->network, 0, &input, &output);
+    const float *seen = at->observations + tile * O * WIDTH;
+    float *input, *output, *outputs = at->outputs + tile * A * WIDTH;
+    uint64_t *prints = p->prints + 2 * tile * WIDTH;
+    p->places(p->network, tile, &input, &output);
     if (p->normalize)
-        normalize_rows(at->observations, p->slot_normalizers, p->moments, input, O);
+        normalize_rows(seen, p->slot_normalizers + 2 * tile * O * WIDTH, p->moments + 2 * tile * O * WIDTH, input, O);
     else
-        memcpy(input, at->observations, O * WIDTH * sizeof(float));
-    fingerprint_rows(p->coefficients, at->observations, p->prints, O);
-    p->advance(p->network, 0);
-    memcpy(at->outputs, output, A * WIDTH * sizeof(float));
-    fingerprint_rows(p->coefficients, at->outputs, p->prints + WIDTH, A);
-    keep_step_hashes(p);
-    p->step(at, 0);
-    for (int t = 0; t < LANES; t++)
-        p->returns[t] = p->returns[t] + at->rewards[t];
+        memcpy(input, seen, O * WIDTH * sizeof(float));
+    fingerprint_rows(p->coefficients, seen, prints, O);
+    p->advance(p->network, tile);
+    memcpy(outputs, output, A * WIDTH * sizeof(float));
+    fingerprint_rows(p->coefficients, outputs, prints + WIDTH, A);
+    keep_step_hashes(p, tile);
 }
 
-/* Make the updates that wait, since a slot of the tile begins or ends an episode. */
-INLINE void settle_first_tile(const play *p)
+/* One step of all slots. */
+INLINE void advance_slots(play *p)
 {
-    const int64_t tile = 0;
-    if (p->settle)
+    for (int64_t tile = 0; tile < p->tiles; tile++)
+        answer_tile(p, tile);
+    p->step(p->at, 0);
+    for (int64_t slot = 0; slot < p->tiles * WIDTH; slot++)
+        p->returns[slot] = p->returns[slot] + p->at->rewards[slot];
+}
+
+/* Make the updates that wait, since a slot begins or ends an episode. */
+INLINE void settle_tiles(const play *p)
+{
+    for (int64_t tile = 0; p->settle && tile < p->tiles; tile++)
         p->settle(p->network, &tile, 1);
 }
 
 /* Begin episodes of the feed in the free slots; return how many slots are live. */
 INLINE int64_t fill_slots(play *p, int64_t live)
 {
-    settle_first_tile(p);
-    for (int64_t slot = 0; slot < WIDTH && p->next < p->fed; slot++)
+    settle_tiles(p);
+    for (int64_t slot = 0; slot < p->tiles * WIDTH && p->next < p->fed; slot++)
         if (!p->live[slot]) {
             begin_slot(p, slot);
             live++;
@@ -148,11 +167,11 @@ INLINE int64_t fill_slots(play *p, int64_t live)
 INLINE int64_t collect_slots(play *p, int64_t live)
 {
     int any = 0;
-    for (int t = 0; t < LANES; t++)
-        any |= p->live[t] & p->at->ended[t];
+    for (int64_t slot = 0; slot < p->tiles * WIDTH; slot++)
+        any |= p->live[slot] & p->at->ended[slot];
     if (any && p->num_traces)
-        settle_first_tile(p);
-    for (int64_t slot = 0; any && slot < WIDTH; slot++)
+        settle_tiles(p);
+    for (int64_t slot = 0; any && slot < p->tiles * WIDTH; slot++)
         if (p->live[slot] & p->at->ended[slot]) {
             end_slot(p, slot);
             live--;
@@ -164,15 +183,16 @@ INLINE int64_t collect_slots(play *p, int64_t live)
  * runs, or when a slot is free while `more` episodes wait elsewhere. */
 DISPATCH int64_t evolve_play(play *p, int64_t steps, int64_t more)
 {
+    const int64_t slots = p->tiles * WIDTH;
     int64_t made = 0, live = 0;
-    for (int64_t slot = 0; slot < WIDTH; slot++)
+    for (int64_t slot = 0; slot < slots; slot++)
         live += p->live[slot];
     for (int64_t step = 0; step < steps; step++) {
-        if (live < WIDTH && p->next < p->fed)
+        if (live < slots && p->next < p->fed)
             live = fill_slots(p, live);
-        if (!live || (live < WIDTH && more))
+        if (!live || (live < slots && more))
             break;
-        advance_tile(p);
+        advance_slots(p);
         made += live;
         live = collect_slots(p, live);
     }
