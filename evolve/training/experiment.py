@@ -62,7 +62,7 @@ class Experiment:
 
     @property
     def _least_chunk(self) -> int:
-        """How many episodes take hardly longer than one: slots that are stepped together, if that is most of the work."""
+        """How many episodes take hardly longer than one: slots that are stepped together, if that is the work."""
         if self.backend == "native" and self.config.env.engine == "exact":
             task = environments.exact_task(self.config.env)
             if task.has_world:

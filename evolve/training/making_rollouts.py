@@ -7,7 +7,7 @@ from evolve import environments, networks
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import Backend, backend, native
+from evolve.numerics import Backend, backend
 from evolve.numerics.device import WIDTH, DeviceMemoryError, device
 from evolve.numerics.device_arrays import MOST_STAGING
 from evolve.rollouts import AnyRollout, EpisodeQueue, ExactRollout, Rollout, RolloutInHalves

@@ -1,17 +1,17 @@
 """LunarLander: a lander with a main engine and two at its sides is to come down on its legs, between two flags.
 
-Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto, zlib
-licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has Gymnasium's
-observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is a tanh of two sines, which
-are ours; Gymnasium's are libm's, and may differ in the last of 53 bits, of which the physics keeps 24.
+Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
+zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
+Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is a tanh of
+two sines. Ours are not libm's, as Gymnasium's are, and may differ in the last of 53 bits; the physics keeps 24 of them.
 
 Four outputs, of which the largest counts: nothing, the left engine, the main engine, the right engine. Or two: the main
 engine above 0, at 50 % to 100 %, and the side engines beyond ±0.5. A step is rewarded with the change of
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
-less 0.3 for the main engine and 0.03 for a side engine at full power. The episode ends with -100 when the lander touches
-the ground or leaves the picture, and with 100 when it rests.
+less 0.3 for the main engine and 0.03 for a side engine at full power. The episode ends with -100 when the lander
+touches the ground or leaves the picture, and with 100 when it rests.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Rigid bodies in exact arithmetic: the physics of Box2D 2.3, to the bit, for tasks whose bodies collide with ground only."""
+"""Rigid bodies in exact arithmetic: Box2D 2.3 to the bit, for bodies that collide with the ground only."""

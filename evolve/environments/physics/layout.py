@@ -1,7 +1,7 @@
 """The records that describe a rigid-body world and its model, shared by the array reference and the kernels.
 
-A world is one structured record per slot, a model one record per task; `kernels/bodies.h` declares the same structures in
-C. All numbers have 4 bytes, except the generator and the shaping, which come first.
+A world is one structured record per slot, a model one record per task; `kernels/bodies.h` declares the same structures
+in C. All numbers have 4 bytes, except the generator and the shaping, which come first.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ BODY = np.dtype([
     ("rested", _F),                      # seconds without motion
     ("awake", _I), ("moved", _I), ("grounded", _I),
 ])  # fmt: skip
-"""`moved`: whether the broad phase looks for new contacts. `grounded`: the last begin or end of a contact was a begin."""
+"""`moved`: the broad phase has to look for new contacts. `grounded`: the last begin or end of a contact was a begin."""
 
 JOINT = np.dtype([
     ("impulse", _F, 2), ("limit_impulse", _F), ("motor_impulse", _F), ("speed", _F), ("torque", _F),

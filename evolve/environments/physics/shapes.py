@@ -1,4 +1,4 @@
-"""Convex polygons: corners, normals, centroid, mass and moment of inertia, in float32 and in Box2D's order of operations.
+"""Convex polygons: corners, normals, centroid, mass and moment of inertia, in float32 and in Box2D's order.
 
 The formulas are those of Box2D 2.3 (b2PolygonShape, b2Body::ResetMassData; Erin Catto, zlib licence).
 """
