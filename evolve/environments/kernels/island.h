@@ -140,11 +140,11 @@ INLINE void rotations(const float *RESTRICT a, float *RESTRICT s, float *RESTRIC
 }
 
 /* Begin with the impulses of the step before: first those of contacts, then those of joints. */
-INLINE void warm_start_contact(const contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h)
+INLINE void warm_start_contact(const contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h, const int width)
 {
     const float mass = h->inverse_mass, inertia = h->inverse_inertia;
     for (int i = 0; i < 2; i++)
-        FOR_WORLDS {
+        FOR_WIDTH {
             const float nx = c->nx[t], ny = c->ny[t], n = c->n[i][t], side = c->t[i][t];
             const float px = n * nx + side * ny, py = n * ny + side * -nx;
             B->w[t] = B->w[t] + inertia * (c->rx[i][t] * py - c->ry[i][t] * px);
@@ -153,7 +153,8 @@ INLINE void warm_start_contact(const contact_rows *RESTRICT c, body_rows *RESTRI
         }
 }
 
-INLINE void start_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows *RESTRICT B, const model *m, const hinge *k)
+INLINE void start_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows *RESTRICT B, const model *m, const hinge *k,
+                        const int width)
 {
     const float ma = m->hulls[k->a].inverse_mass, ia = m->hulls[k->a].inverse_inertia;
     const float mb = m->hulls[k->b].inverse_mass, ib = m->hulls[k->b].inverse_inertia;
@@ -161,9 +162,9 @@ INLINE void start_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
     const float lower = k->lower, upper = k->upper, reference = k->reference;
     float_row sa, ca, sb, cb;
     int limited = 0;
-    rotations(A->a, sa, ca, WORLDS);
-    rotations(B->a, sb, cb, WORLDS);
-    FOR_WORLDS {
+    rotations(A->a, sa, ca, width);
+    rotations(B->a, sb, cb, width);
+    FOR_WIDTH {
         const float rax = ca[t] * ax - sa[t] * ay, ray = sa[t] * ax + ca[t] * ay;
         const float rbx = cb[t] * bx - sb[t] * by, rby = sb[t] * bx + cb[t] * by;
         const float k11 = ma + mb + ray * ray * ia + rby * rby * ib, k12 = -ray * rax * ia - rby * rbx * ib;
@@ -193,11 +194,11 @@ INLINE void start_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
 
 /* One iteration of a joint: its motor, then its limit (where some lane is `limited`) and its point. */
 INLINE void solve_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows *RESTRICT B, const model *m, const hinge *k,
-                        const int limited)
+                        const int limited, const int width)
 {
     const float ma = m->hulls[k->a].inverse_mass, ia = m->hulls[k->a].inverse_inertia;
     const float mb = m->hulls[k->b].inverse_mass, ib = m->hulls[k->b].inverse_inertia, motor_mass = k->motor_mass;
-    FOR_WORLDS {
+    FOR_WIDTH {
         const float old = j->motor[t], most = j->most[t], vax = A->vx[t], vay = A->vy[t], vbx = B->vx[t], vby = B->vy[t];
         const float rax = j->rax[t], ray = j->ray[t], rbx = j->rbx[t], rby = j->rby[t];
         float wa = A->w[t], wb = B->w[t], motor = old + -motor_mass * (wb - wa - j->speed[t]);
@@ -256,10 +257,10 @@ INLINE void solve_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
     }
 
 /* One iteration of a row of contacts, `two` of whose points may be there. */
-INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h, const int two)
+INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, const hull *h, const int two, const int width)
 {
     const float mass = h->inverse_mass, inertia = h->inverse_inertia;
-    FOR_WORLDS {
+    FOR_WIDTH {
         float vx = B->vx[t], vy = B->vy[t], w = B->w[t];
         const float nx = c->nx[t], ny = c->ny[t], tx = ny, ty = -nx, friction = c->friction[t];
         const float rx = c->rx[0][t], ry = c->ry[0][t], a1 = c->n[0][t], mass1 = c->normal_mass[0][t];
@@ -308,9 +309,9 @@ INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, cons
     }
 }
 
-INLINE void move_bodies(body_rows *RESTRICT B)
+INLINE void move_bodies(body_rows *RESTRICT B, const int width)
 {
-    FOR_WORLDS {
+    FOR_WIDTH {
         const float mx = TIME_STEP * B->vx[t], my = TIME_STEP * B->vy[t], far = mx * mx + my * my, ratio = 2.0f / sqrtf(far);
         const float vx = far > 4.0f ? ratio * B->vx[t] : B->vx[t], vy = far > 4.0f ? ratio * B->vy[t] : B->vy[t];
         const float turn = TIME_STEP * B->w[t];
@@ -428,12 +429,12 @@ INLINE int position_iteration(island *s, const model *m, const int width)
 
 #if WORLDS > 1
 /* Most lanes are done after two iterations, the others need many: those go on in half the lanes, with the same bits. */
-#define HALF (WORLDS / 2)
+#define HALF LANES
 
-INLINE int pack(const island *s, const model *m, island *half, int *from)
+INLINE int pack(const island *s, const model *m, island *half, int *from, const int width)
 {
     int n = 0;
-    for (int t = 0; t < WORLDS; t++)
+    for (int t = 0; t < width; t++)
         if (s->open[t])
             from[n++] = t;
     for (int i = n; i < HALF; i++)
@@ -484,50 +485,67 @@ INLINE void unpack(island *s, const model *m, const island *half, const int *fro
 }
 #endif
 
-/* Solve the rows; lanes that are closed from the first are left out. */
-INLINE void solve_island(island *s, island *half, const model *m, int left)
+/* Solve the first `width` rows; lanes that are closed from the first are left out. */
+INLINE void solve_rows(island *s, island *half, const model *m, int left, const int width)
 {
     int tries = 0;
     for (int32_t b = 0; b < m->num_bodies; b++)
         for (int32_t r = 0; r < s->num_rows[b]; r++)
-            warm_start_contact(&s->contacts[b][r], &s->bodies[b], &m->hulls[b]);
+            warm_start_contact(&s->contacts[b][r], &s->bodies[b], &m->hulls[b], width);
     for (int32_t j = 0; j < m->num_joints; j++) {
         const int32_t n = m->joint_order[j];
         const hinge *k = &m->hinges[n];
-        start_joint(&s->joints[n], &s->bodies[k->a], &s->bodies[k->b], m, k);
+        start_joint(&s->joints[n], &s->bodies[k->a], &s->bodies[k->b], m, k, width);
     }
     for (int turn = 0; turn < VELOCITY_ITERATIONS; turn++) {
         for (int32_t j = 0; j < m->num_joints; j++) {
             const int32_t n = m->joint_order[j];
             const hinge *k = &m->hinges[n];
             if (s->joints[n].limited)
-                solve_joint(&s->joints[n], &s->bodies[k->a], &s->bodies[k->b], m, k, 1);
+                solve_joint(&s->joints[n], &s->bodies[k->a], &s->bodies[k->b], m, k, 1, width);
             else
-                solve_joint(&s->joints[n], &s->bodies[k->a], &s->bodies[k->b], m, k, 0);
+                solve_joint(&s->joints[n], &s->bodies[k->a], &s->bodies[k->b], m, k, 0, width);
         }
         for (int32_t b = 0; b < m->num_bodies; b++)
             for (int32_t r = 0; r < s->num_rows[b]; r++) {
                 contact_rows *c = &s->contacts[b][r];
                 if (c->any_two)
-                    solve_contacts(c, &s->bodies[b], &m->hulls[b], 1);
+                    solve_contacts(c, &s->bodies[b], &m->hulls[b], 1, width);
                 else
-                    solve_contacts(c, &s->bodies[b], &m->hulls[b], 0);
+                    solve_contacts(c, &s->bodies[b], &m->hulls[b], 0, width);
             }
     }
     for (int32_t b = 0; b < m->num_bodies; b++)
-        move_bodies(&s->bodies[b]);
+        move_bodies(&s->bodies[b], width);
 #if WORLDS > 1
     for (; tries < POSITION_ITERATIONS && left && (left > HALF || tries < 2); tries++)
-        left = position_iteration(s, m, WORLDS);
+        left = position_iteration(s, m, width);
     if (left && tries < POSITION_ITERATIONS) {
         int from[WORLDS];
-        const int n = pack(s, m, half, from);
+        const int n = pack(s, m, half, from, width);
         for (; tries < POSITION_ITERATIONS && left; tries++)
             left = position_iteration(half, m, HALF);
         unpack(s, m, half, from, n);
     }
 #else
     for (; tries < POSITION_ITERATIONS && left; tries++)
-        left = position_iteration(s, m, WORLDS);
+        left = position_iteration(s, m, width);
 #endif
+}
+
+/* Solve n worlds, which lie in the first rows. One function serves all tasks: it is large. */
+#ifdef __CUDACC__
+INLINE
+#else
+DISPATCH
+#endif
+void evolve_solve_island(island *s, island *half, const model *m, int n)
+{
+#if WORLDS > 1
+    if (n <= LANES) {
+        solve_rows(s, half, m, n, LANES);
+        return;
+    }
+#endif
+    solve_rows(s, half, m, n, WORLDS);
 }

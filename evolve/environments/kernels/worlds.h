@@ -30,7 +30,7 @@ INLINE void reset_bodies(world *w, const model *m)
     w->crashed = w->num_contacts = 0;
 }
 
-/* Begin a step of one world: look what touches, apply forces, and take its numbers into the rows of lane t. */
+/* Begin a step of one world: look what touches, apply forces, and take its numbers into row t. */
 ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
 {
     for (int32_t i = 0; i < m->num_bodies; i++)
@@ -87,27 +87,26 @@ ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
     }
 }
 
-/* Step the worlds of the slots from `first` on that are `active`. */
+/* Step the worlds of the slots from `first` on that are `active`: they are packed into the first rows. */
 INLINE void step_worlds(const task *at, int64_t first, const uint8_t *active)
 {
     island s, half;
     const model *m = MODEL(at);
-    int left = 0;
+    int rows[WORLDS], n = 0;
     memset(s.bodies, 0, sizeof s.bodies);
     memset(s.joints, 0, sizeof s.joints);
     memset(s.num_rows, 0, sizeof s.num_rows);
-    for (int t = 0; t < WORLDS; t++) {
-        s.open[t] = active[t] ? -1 : 0;
-        left += active[t] != 0;
-        if (active[t])
-            open_world(WORLD(at, first + t), m, &s, t);
-    }
-    if (!left)
-        return;
-    solve_island(&s, &half, m, left);
+    memset(s.open, 0, sizeof s.open);
     for (int t = 0; t < WORLDS; t++)
-        if (active[t])
-            close_world(WORLD(at, first + t), m, &s, t);
+        if (active[t]) {
+            open_world(WORLD(at, first + t), m, &s, n);
+            s.open[n] = -1;
+            rows[n++] = t;
+        }
+    if (n)
+        evolve_solve_island(&s, &half, m, n);
+    for (int row = 0; row < n; row++)
+        close_world(WORLD(at, first + rows[row]), m, &s, row);
 }
 
 /* Both leave what is seen in the observations: begin the episode of a slot, whose seed is set; and advance the active slots
