@@ -106,7 +106,7 @@ typedef void task_step(const task *at, int64_t tile);
 
 /* The functions of a task on a CPU. */
 #define TASK_FUNCTIONS(name)                                                                                           \
-    DISPATCH void evolve_##name##_begin(const task *at, int64_t slot) { name##_begin_slot(at, slot); }                 \
+    void evolve_##name##_begin(const task *at, int64_t slot) { name##_begin_slot(at, slot); }                          \
     DISPATCH void evolve_##name##_step(const task *at, int64_t tile) { name##_step_tile(at, tile); }
 #endif
 #define TASK(name) TASK_TILE(name) TASK_FUNCTIONS(name)
