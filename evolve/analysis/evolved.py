@@ -30,7 +30,15 @@ from evolve.training import (
     restore,
 )
 from evolve.training.policy import Policy
-from evolve.verification import Verdict, choose, environment_seed, reevaluate, reevaluate_champion, tolerant
+from evolve.verification import (
+    Verdict,
+    choose,
+    environment_seed,
+    name_engines,
+    reevaluate,
+    reevaluate_champion,
+    tolerant,
+)
 
 
 def script_ranks() -> Collective:
@@ -69,7 +77,9 @@ class _Evolved:
         kept = self._stored.held_out
         return None if kept is None else Evaluation(kept.returns, kept.seeds)
 
-    def evaluate(self, episodes: int = 100, network: Mapping[str, Any] | None = None) -> Evaluation:
+    def evaluate(
+        self, episodes: int = 100, network: Mapping[str, Any] | None = None, engine: str | None = None
+    ) -> Evaluation:
         """Return an evaluation of the final champion on held-out episodes, which training never meets.
 
         The same episodes come first, however many are asked for; nothing is written.
@@ -78,10 +88,11 @@ class _Evolved:
             episodes: How many.
             network: Other settings of the network than those it has evolved with: {"plasticity": 0.0} takes learning
                 from a hebbian-dag. They have to leave it its connections.
+            engine: Another environment engine than its own: "gymnasium", "envpool" or "exact".
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
-        experiment = reload(self._stored, network=network) if network else self.experiment
+        experiment = reload(self._stored, network=network, engine=engine) if network or engine else self.experiment
 
         def work(coordinator: Coordinator) -> bytes:
             found = evaluate_champion(self._stored, experiment, coordinator, episodes)
@@ -89,14 +100,20 @@ class _Evolved:
 
         return Evaluation(**unpack(script_ranks().call(work)))
 
-    def verify(self) -> Verdict:
+    def verify(self, engine: str | None = None) -> Verdict:
         """Evaluate here again what is known of the champions; return whether all is equal, to the bit.
 
         Those of a run are the best candidates of every generation; of a champion file it is the final champion.
+
+        Args:
+            engine: Another environment engine than its own: "gymnasium", "envpool" or "exact".
+
+        Raises:
+            InputError: That engine cannot play the environment.
         """
         self._check_champion()
         ranks = script_ranks()
-        experiment = tolerant(self.experiment)
+        experiment = tolerant(reload(self._stored, engine=engine) if engine else self.experiment)
 
         def work(coordinator: Coordinator) -> bytes:
             config = experiment.config
@@ -106,7 +123,7 @@ class _Evolved:
                 verdict = reevaluate(stored, experiment, coordinator, here)
             else:
                 verdict = reevaluate_champion(stored, experiment, coordinator, here)
-            return json.dumps(verdict.to_json()).encode()
+            return json.dumps(name_engines(verdict, stored, experiment).to_json()).encode()
 
         return Verdict.from_json(json.loads(ranks.call(work)))
 

@@ -20,7 +20,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NAMES = {
     "network.name": tuple(NETWORKS),
     "strategy.name": tuple(STRATEGIES),
-    "env.engine": ("gymnasium", "envpool", "exact"),
+    **dict.fromkeys(("engine", "env.engine"), ("gymnasium", "envpool", "exact")),
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     "workers": ("auto", "2", "4", "8"),
 }

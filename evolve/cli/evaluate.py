@@ -48,10 +48,14 @@ def _parser() -> Parser:
 
 @dataclass(frozen=True)
 class _Changes:
-    """How a champion is to be evaluated otherwise: in another environment, or with other settings of its network."""
+    """How a champion is to be evaluated otherwise: in another environment, or with other settings of its network.
+
+    engine: another one for the champion's own environment; it need not have its own engine here then.
+    """
 
     env: EnvOptions | None
     network: Table
+    engine: str | None
 
     def __bool__(self) -> bool:
         return self.env is not None or bool(self.network)
@@ -59,6 +63,7 @@ class _Changes:
     def describe(self) -> str:
         """Return them in words."""
         where = f" in another environment, {self.env.id}" if self.env else ""
+        where += f" (engine {self.engine})" if self.engine else ""
         settings = ", ".join(f"network.{key}={value}" for key, value in self.network.items())
         return where + (f" with {settings}" if settings else "")
 
@@ -75,13 +80,16 @@ def _changes(options: argparse.Namespace, own: EnvOptions) -> _Changes:
             raise InputError("--set", "a key of env or of network", key, cure)
         set_key(table, key, value)
     elsewhere = any(key.startswith("env.") for key, _ in given)
-    return _Changes(parse(EnvOptions, table["env"], "env") if elsewhere else None, table["network"])
+    env = parse(EnvOptions, table["env"], "env") if elsewhere else None
+    other = env is not None and env.id == own.id and env.engine != own.engine
+    return _Changes(env, table["network"], env.engine if env is not None and other else None)
 
 
 def _evaluate(app: App, run: Stored, episodes: int, changes: _Changes) -> HeldOut:
     """Evaluate the champion; keep its returns in the run file, unless they are those of changes. Raises InputError."""
     if changes or isinstance(run, StoredChampion):
-        return evaluate_champion(run, reload(run, changes.env, changes.network), app.coordinator(), episodes)
+        experiment = reload(run, changes.env, changes.network, changes.engine)
+        return evaluate_champion(run, experiment, app.coordinator(), episodes)
     with closing(store.reopen(run.path)) as file:
         evaluated = evaluate_champion(run, reload(run), app.coordinator(), episodes)
         if run.held_out is None or len(run.held_out.returns) <= episodes:

@@ -22,7 +22,7 @@ from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
 from evolve.store import Stored, StoredChampion
-from evolve.training import Experiment, reload
+from evolve.training import Experiment, load_config, reload
 from evolve.verification import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
 
 
@@ -54,6 +54,7 @@ def _parser() -> Parser:
     seen = parser.add_mutually_exclusive_group()
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
+    add("--engine", metavar="NAME", help="play it by another environment engine")
     add("--seconds", type=float, metavar="S", help="with --video: film so many seconds of each episode (all of it)")
     return parser
 
@@ -112,7 +113,9 @@ def _compare(
     """Print the return of an episode; return how it differs from the log, None for not."""
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
-    print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed})")
+    here, kept = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine
+    by = f", engine {here}" if here != kept else ""
+    print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{by})")
     if instead:
         print(f"not compared with the log: {instead}")
         return None
@@ -120,7 +123,8 @@ def _compare(
         print(_unlogged(run, chosen))
         return None
     if returned != chosen.logged and not (np.isnan(returned) and np.isnan(chosen.logged)):
-        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title})"
+        by = f", engine {kept}" if by else ""
+        return f"{run.path} has a return of {chosen.logged!r} for this episode ({chosen.title}{by})"
     print("equal to the log, to the bit")
     return None
 
@@ -143,7 +147,7 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     mode = _check(options)
     run = store.read_any(one_run_file(options.file))
-    experiment = reload(run)
+    experiment = reload(run, engine=options.engine)
     episodes = _chosen(options, run, experiment)
     options.stop = app.stop
     shown, instead = (experiment, "") if mode is None else video.drawable(experiment, mode)

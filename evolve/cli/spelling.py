@@ -11,7 +11,10 @@ FLAGS = {
         "compute.backend": "--backend", "output.directory": "-o/--output", "compute.time_limit": "--time-limit",
     },
     "evaluate": {"env.id": "-e/--env", "env.engine": "--engine"},
-    "replay": {"generation": "--generation", "candidate": "--candidate", "episode": "--episode"},
+    "verify": {"env.engine": "--engine"},
+    "replay": {
+        "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
+    },
     "plot": {"generation": "--generation"},
     "bench": {
         "env.id": "-e/--env", "env.engine": "--engine", "population": "-p/--population", "episodes": "-r/--episodes",

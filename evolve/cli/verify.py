@@ -2,7 +2,8 @@
 
 Two files are compared in all that they hold. One file, which may have been made anywhere, is checked by evaluating the
 champion of each of its generations again, on the very episodes it was selected by, over however many ranks there are;
-or, with --full, by running all of it again. The first difference and its cause are named: see `evolve.verification`.
+or, with --full, by running all of it again. With --engine another environment engine plays it. The first difference and
+its cause are named: see `evolve.verification`.
 """
 
 import argparse
@@ -18,8 +19,17 @@ from evolve.cli.workers import Work, add_workers_option
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
 from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.training import is_portable, manifest, reload
-from evolve.verification import Verdict, compare, reevaluate, reevaluate_champion, rerun, rerun_champion, tolerant
+from evolve.training import Experiment, is_portable, manifest, reload
+from evolve.verification import (
+    Verdict,
+    compare,
+    name_engines,
+    reevaluate,
+    reevaluate_champion,
+    rerun,
+    rerun_champion,
+    tolerant,
+)
 
 
 def _parser() -> Parser:
@@ -30,6 +40,7 @@ def _parser() -> Parser:
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
+        "python -m evolve.verify their.h5 --engine exact   # are its episodes those of another engine?",
     )
     add = parser.add_argument
     files = (
@@ -39,14 +50,21 @@ def _parser() -> Parser:
     add("files", type=file_argument, nargs="+", metavar="FILE", help=files)
     full = "with one run file, or champion files: run all of it again and compare everything"
     add("--full", action="store_true", help=full)
+    add(
+        "--engine", metavar="NAME", help="with one run file, or champion files: play them by another environment engine"
+    )
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     add_workers_option(parser)
     return parser
 
 
-def _check(app: App, run: Stored, full: bool, quiet: bool) -> Verdict:
-    """Evaluate a run, or a champion, again on this machine."""
-    experiment = tolerant(reload(run))
+def _check(app: App, run: Stored, arguments: argparse.Namespace) -> Verdict:
+    """Evaluate a run, or a champion, again on this machine. Raises InputError where the engine cannot play it."""
+    experiment = tolerant(reload(run, engine=arguments.engine))
+    return name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
+
+
+def _play(app: App, run: Stored, experiment: Experiment, full: bool, quiet: bool) -> Verdict:
     config = experiment.config
     here = manifest(app.transport, backend(config.compute.backend), is_portable(config))
     coordinator = app.coordinator()
@@ -65,7 +83,7 @@ def _check_champions(app: App, champions: Sequence[StoredChampion], arguments: a
     """Print the verdict on each champion file; return 0 if all are equal."""
     verdicts = {}
     for champion in champions:
-        found = verdicts[str(champion.path)] = _check(app, champion, arguments.full, arguments.json)
+        found = verdicts[str(champion.path)] = _check(app, champion, arguments)
         if not arguments.json:
             print(f"{champion.path}: {found.to_text(width())}", flush=True)
     if arguments.json:
@@ -84,12 +102,14 @@ def _body(app: App, argv: list[str]) -> int:
     if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):
         expected = "one run file with --full" if arguments.full else "one run file, or two"
         raise InputError("FILE", expected, f"{len(arguments.files)} of them")
+    if len(arguments.files) > 1 and arguments.engine is not None:
+        raise InputError("--engine", "one run file, or champion files, with it", f"{len(arguments.files)} run files")
     run, *others = (file for file in files if isinstance(file, StoredRun))
     other = others[0] if others else None
     if not run.records and (other is None or not other.records):
         what = "verify" if other is None else "compare"
         raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to {what}")
-    found = compare(run, other) if other is not None else _check(app, run, arguments.full, arguments.json)
+    found = compare(run, other) if other is not None else _check(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1
 

@@ -9,7 +9,7 @@ import tomli_w
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo
 
 from evolve.config.choice import Choice
-from evolve.config.options import Options, flatten
+from evolve.config.options import Options, flatten, parse
 from evolve.config.registry import registry_of
 from evolve.config.sections import ComputeOptions, EarlyStopOptions, EnvOptions, OutputOptions, RacingOptions
 from evolve.config.values import Seeds
@@ -113,6 +113,11 @@ class Config(Options):
     def with_env(self, env: EnvOptions) -> "Config":
         """Return this experiment with all its episodes in another environment."""
         return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None})
+
+    def with_engine(self, engine: str) -> "Config":
+        """Return this experiment with its environment played by another engine. Raises InputError if there is none."""
+        table = self.env.model_dump(mode="json", exclude_none=True)
+        return self.model_copy(update={"env": parse(EnvOptions, table | {"engine": engine}, "env")})
 
     def directory(self) -> Path:
         """Return the directory of this experiment's run files."""

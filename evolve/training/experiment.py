@@ -180,21 +180,32 @@ def memory() -> float:
         return math.inf
 
 
-def reload(run: store.Stored, env: EnvOptions | None = None, network: Mapping[str, Any] | None = None) -> Experiment:
+def reload(
+    run: store.Stored,
+    env: EnvOptions | None = None,
+    network: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+) -> Experiment:
     """Return the experiment of a run file or a champion file, to be computed in whatever way suits this machine.
 
     Args:
         run: The file.
         env: Another environment in place of its own.
         network: Other settings of its network, such as {"plasticity": 0.0}, which leave genomes what they are.
+        engine: Another engine in place of its own, which then need not be installed.
 
     Raises:
         InputError: The configuration cannot be used here, or does not fit what was recorded.
     """
     config = load_config(run.header.config, str(run.path))
+    if engine is not None:
+        config = config.with_engine(engine)
     compute = ComputeOptions(check=config.compute.check)
     experiment = prepare(config.model_copy(update={"compute": compute}))
     if not _fits(run, experiment):
+        if engine is not None:
+            expected = f"an engine whose {config.env.id} has the observations and actions of {run.path}"
+            raise InputError("env.engine", expected, engine)
         raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
     if network:
         experiment = _with_network(experiment, network)

@@ -8,7 +8,8 @@ has no log, is compared by its held-out episodes, and by the digest of its run.
 
 from dataclasses import replace
 
-from evolve.training import Experiment
+from evolve.store import Stored
+from evolve.training import Experiment, load_config
 from evolve.verification.champion_check import reevaluate_champion, rerun_champion
 from evolve.verification.file_comparison import compare
 from evolve.verification.playing import EachStep, environment_seed, make_engine, play
@@ -16,7 +17,7 @@ from evolve.verification.reevaluation import reevaluate
 from evolve.verification.rerun import rerun
 from evolve.verification.selection import Episode, choose, choose_champions
 from evolve.verification.spot_check import spot_check
-from evolve.verification.verdict import Verdict
+from evolve.verification.verdict import ENGINE, Verdict
 
 __all__ = [
     "EachStep",
@@ -27,6 +28,7 @@ __all__ = [
     "compare",
     "environment_seed",
     "make_engine",
+    "name_engines",
     "play",
     "reevaluate",
     "reevaluate_champion",
@@ -41,3 +43,9 @@ def tolerant(experiment: Experiment) -> Experiment:
     """Return an experiment whose episodes may fail: one that fails on this machine only is a difference."""
     env = experiment.config.env.model_copy(update={"on_failure": "worst"})
     return replace(experiment, config=experiment.config.model_copy(update={"env": env}))
+
+
+def name_engines(verdict: Verdict, run: Stored, experiment: Experiment) -> Verdict:
+    """Return a verdict that names the engine of a file and the one that has played here, if these are two."""
+    kept, here = load_config(run.header.config, str(run.path)).env.engine, experiment.config.env.engine
+    return verdict if kept == here else replace(verdict, configuration=((ENGINE, kept, here),))

@@ -40,8 +40,9 @@ def reevaluate_champion(
             champion, here, "the environment seeds of its held-out episodes are not those of its seed", "log"
         )
     episode = int(np.argmax(different))
-    summary = f"{np.count_nonzero(different)} of {episodes} have other returns, the first is episode {episode}"
     returns = float(kept.returns[episode]), float(made.returns[episode])
+    summary = f"{np.count_nonzero(different)} of {episodes} have other returns, the first is episode {episode}: "
+    summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
     return replace(_different(champion, here, summary, "held-out", returns), episode=episode)
 
 

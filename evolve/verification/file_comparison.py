@@ -21,13 +21,14 @@ from evolve.verification.logs import (
 )
 from evolve.verification.recorded_episode import PlayedEpisode, play_recorded
 from evolve.verification.selection import genome_of
-from evolve.verification.verdict import Side, Verdict, as_texts
+from evolve.verification.verdict import ENGINE, Side, Verdict, as_texts
 
 
 def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     """Return whether two runs are equal in all that they hold; if not, where they differ first, and why.
 
     Times, ranks and manifests may differ, and one may know more of held-out episodes, or of genomes, than the other.
+    The engines may differ, too, if they have played the same episodes.
     play: whether the first episode that differs may be played here.
     """
     both = Verdict(
@@ -41,8 +42,8 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     place = next((found for g, pair in pairs if (found := first_difference(g, *pair))), None)
     if place is not None:
         return _explain_difference(a, b, place, both, play)
-    if both.configuration:
-        keys = ", ".join(key for key, _, _ in both.configuration)
+    keys = _keys(both)
+    if keys:
         summary = f"equal in every generation, but set to something else: {keys}"
         return replace(both, summary=summary, cause="configuration", why=f"{keys}, or one of the files was changed")
     if a.num_generations != b.num_generations:
@@ -51,7 +52,8 @@ def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
     if beyond is not None:
         return replace(both, summary=beyond, cause="log", why=explain("log", None)[1], what="log")
     digest = a.digest if a.records else "none"
-    return Verdict(True, f"{pluralize(a.num_generations, 'generation')}, digest {digest}")
+    summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
+    return Verdict(True, summary, configuration=both.configuration)
 
 
 def _lengths(a: StoredRun, b: StoredRun) -> str:
@@ -75,14 +77,14 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
 
 def _evaluated_alike(a: StoredRun, b: StoredRun) -> bool:
     one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
-    return one.evaluates_like(other)
+    return one.evaluates_like(other.with_engine(one.env.engine))
 
 
 def _explain_difference(a: StoredRun, b: StoredRun, place: FirstDifference, both: Verdict, play: bool) -> Verdict:
     step, what, sides = _look_closer(a, b, place, play)
     known = genome_cause(place.generation, both.manifests) if what == "genome" else what
     cause, why = explain(known, step)
-    keys = ", ".join(key for key, _, _ in both.configuration)
+    keys = _keys(both)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
     at: dict[str, Any] = {
@@ -98,6 +100,11 @@ def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, objec
     configs = (load_config(run.header.config, str(run.path)) for run in (a, b))
     seeds = a.header.seed, b.header.seed
     return (*((("seed", *seeds),) if len(set(seeds)) == 2 else ()), *differences(*configs))
+
+
+def _keys(both: Verdict) -> str:
+    """Return the settings that differ, in words, but for the engine: its episodes show whether that matters."""
+    return ", ".join(key for key, _, _ in both.configuration if key != ENGINE)
 
 
 def _look_closer(

@@ -9,6 +9,9 @@ from evolve.verification.manifest_table import fitted, side_by_side
 
 Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
 
+ENGINE = "env.engine"
+"""The setting in which two runs may differ and be equal: where two engines play the same episodes."""
+
 
 @dataclass(frozen=True)
 class Side:
@@ -29,7 +32,8 @@ class Verdict:
     """Equal or not; if not: where they differ first, the cause, and what differs there.
 
     what: genome, observations, actions, end, return, traces, or what of the log. step: 0 is what reset gives.
-    configuration: (key, of one, of the other) for what differs. manifests: of the two, nested tables laid out.
+    configuration: (key, of one, of the other) for what differs; of equal ones that can be the engine alone. manifests:
+    of the two, nested tables laid out.
     """
 
     equal: bool
@@ -65,7 +69,7 @@ class Verdict:
     def to_text(self, width: int | None = None) -> str:
         """Return it as lines for people; width: how many characters a line should have at most."""
         if self.equal:
-            return "\n".join(fitted([f"equal: {self.summary}"], width))
+            return "\n".join(fitted([f"equal: {self.summary}", *self._engines()], width))
         lines = [f"different: {self.summary}"]
         if self.cause:
             lines.append(f"{self.cause}: {self.why}")
@@ -74,13 +78,18 @@ class Verdict:
             one, other = self.sides
             lines += _positions("observations", one.step_observation, other.step_observation)
             lines += _positions("actions", one.step_action, other.step_action)
-        if self.configuration:
-            keys = ", ".join(f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration)
-            lines.append(f"configurations differ in {keys}")
-        elif len(self.manifests) == 2:
+        lines += self._engines()
+        others = [f"{key} ({a!r} against {b!r})" for key, a, b in self.configuration if key != ENGINE]
+        if others:
+            lines.append(f"configurations differ in {', '.join(others)}")
+        elif not self.configuration and len(self.manifests) == 2:
             lines.append("configurations are the same")
         table = side_by_side([side.name for side in self.sides], self.manifests, width)
         return "\n".join(fitted([*lines, *table], width))
+
+    def _engines(self) -> list[str]:
+        """Return the line that names the engines, if these are two."""
+        return [f"engines: {one} against {other}" for key, one, other in self.configuration if key == ENGINE]
 
 
 def _positions(name: str, a: tuple[float, ...] | None, b: tuple[float, ...] | None) -> list[str]:

@@ -49,7 +49,7 @@ def test_elsewhere_nothing_is_kept(call, command, tmp_path):
     assert "env: expected an environment of the champion's 4 observations and 2 actions" in other.err
     assert "got toys:Faulty-v0, of 3 and 2" in other.err
     same = call("evaluate", FILE, "--episodes", 5, "--engine", "envpool")
-    assert "in another environment, CartPole-v1: not kept" in same.out
+    assert "in another environment, CartPole-v1 (engine envpool): not kept" in same.out
     assert (tmp_path / FILE).read_bytes() == before
     own = call("evaluate", FILE, "--episodes", 5, "--json")
     assert json.loads(own.out)["returns"] == kept(tmp_path).held_out.returns.tolist()

@@ -1,0 +1,145 @@
+"""Runs that one engine has made and another one plays: an exact walker's episodes are Gymnasium's, to the bit."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import evolve
+from evolve import store
+from evolve.errors import InputError
+
+WALKER = ("BipedalWalker-v3", "--set", "env.max_episode_steps=60", "--set", "output.genomes=all")
+OTHER = {"exact": "gymnasium", "gymnasium": "exact"}
+
+
+@pytest.fixture
+def walker(record):
+    """Return a function that gives the run file of a walker, by its engine."""
+    return lambda engine: record(*WALKER, "--engine", engine)
+
+
+def test_both_engines_give_a_walker_the_same_digests(call, walker, tmp_path):
+    exact, theirs = (store.read(walker(engine)) for engine in OTHER)
+    assert [record.digest for record in exact.records] == [record.digest for record in theirs.records]
+    done = call("verify", exact.path, theirs.path)
+    assert (done.code, done.out) == (
+        0,
+        f"equal: 2 generations, digest {exact.digest}\nengines: exact against gymnasium\n",
+    )
+    found = json.loads(call("verify", exact.path, theirs.path, "--json").out)
+    assert (found["equal"], found["configuration"]) == (True, [["env.engine", "exact", "gymnasium"]])
+    changed = tmp_path / "changed.h5"
+    shutil.copy(theirs.path, changed)
+    with h5py.File(changed, "r+") as file:
+        file["evaluation/returns"][0] += 1.0
+    done = call("verify", exact.path, changed)
+    assert (done.code, "the returns of the held-out evaluation differ" in done.out) == (1, True)
+
+
+@pytest.mark.parametrize("env", ["BipedalWalkerHardcore-v3", "LunarLander-v3", "LunarLanderContinuous-v3"])
+def test_the_other_worlds_are_equal_by_both_engines(call, record, env):
+    exact, theirs = (record(env, *WALKER[1:3], "--engine", engine) for engine in OTHER)
+    done = call("verify", exact, theirs)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "engines: exact against gymnasium")
+    done = call("verify", theirs, "--engine", "exact", "--full")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "engines: gymnasium against exact")
+
+
+@pytest.mark.parametrize("engine", OTHER)
+def test_a_run_is_verified_by_another_engine(call, command, walker, engine):
+    path, names = walker(engine), f"engines: {engine} against {OTHER[engine]}\n"
+    done = call("verify", path, "--engine", OTHER[engine])
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith(
+        f"equal: the champions of 2 generations, 2 episodes evaluated again, and 1 held-out ones\n{names}"
+    )
+    many = command("verify", path, "--engine", OTHER[engine], "--full", ranks=3)
+    assert many.code == 0, many.err
+    assert many.out.endswith(f"equal: 2 generations, digest {store.read(path).digest}\n{names}")
+    own = call("verify", path, "--engine", engine, "--full")
+    assert (own.code, "engines" in own.out) == (0, False)
+
+
+@pytest.mark.parametrize("engine", OTHER)
+def test_runs_on_three_ranks_have_the_digest_of_either_engine(command, walker, engine):
+    done = command(
+        "run", "-e", *WALKER[:3], "--engine", engine, "-p", 4, "-g", 2, "-r", 1, "-d", 2, "-o", "out", ranks=3
+    )
+    assert done.code == 0, done.err
+    assert f"digest {store.read(walker(OTHER[engine])).digest}" in done.out
+
+
+def test_engines_that_play_other_episodes_are_named(call, record, walker):
+    pool, exact = record(*WALKER, "--engine", "envpool"), walker("exact")
+    for words in ((pool, "--engine", "exact"), (pool, "--engine", "exact", "--full"), (pool, exact)):
+        done = call("verify", *words)
+        assert done.code == 1
+        assert "different: generation 0: candidate " in done.out
+        assert "environment: the observations of reset differ already" in done.out
+        assert "\nengines: envpool against exact\n" in done.out
+        assert "configurations" not in done.out
+    other = record("CartPole-v1", "--engine", "exact"), record("CartPole-v1", "--set", "env.action_scale=0.5")
+    assert "configurations differ in env.action_scale (1.0 against 0.5)" in call("verify", *other).out
+
+
+def test_a_champion_is_verified_by_another_engine(call, walker, tmp_path):
+    file = tmp_path / "walker.champion"
+    assert call("export", walker("exact"), "-o", file).code == 0
+    for how in ((), ("--full",)):
+        done = call("verify", file, "--engine", "gymnasium", *how)
+        assert (done.code, "walker.champion: equal: " in done.out, "engines: exact" in done.out) == (0, True, True)
+    pool = ROOT / "zoo" / "walker-es.champion"
+    done = call("verify", pool, "--engine", "exact")
+    assert done.code == 1
+    assert "100 of 100 held-out episodes have other returns, the first is episode 0: 3" in done.out
+    assert "\nengines: envpool against exact\n" in done.out
+
+
+def test_the_engine_of_the_file_need_not_be_installed(call, record, absent):
+    path = record("CartPole-v1", "--engine", "envpool")
+    absent("envpool")
+    assert "Install it" in call("verify", path).err
+    assert "engines: envpool against exact" in call("verify", path, "--engine", "exact").out
+    assert "engine exact" in call("replay", path, "--engine", "exact").out
+    assert "CartPole-v1 (engine exact): not kept" in call("evaluate", path, "--engine", "exact", "--episodes", 3).out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("mujoco",), "env.engine (--engine): expected 'gymnasium', 'envpool' or 'exact', got mujoco."),
+        (("exact",), "env.id: expected an environment of the exact engine, got InvertedPendulum-v5. "),
+        (("exact", "there.h5"), "--engine: expected one run file, or champion files, with it, got 2 run files."),
+    ],
+)
+def test_an_engine_that_cannot_play_is_refused(call, record, words, message, tmp_path):
+    path = record("InvertedPendulum-v5", "--set", "env.max_episode_steps=20")
+    shutil.copy(path, tmp_path / "there.h5")
+    done = call("verify", path, "--engine", *words)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
+    if len(words) == 1:
+        assert call("replay", path, "--engine", *words).err == done.err.replace("evolve.verify", "evolve.replay")
+
+
+def test_an_episode_is_replayed_by_another_engine(call, record, walker):
+    done = call("replay", walker("exact"), "--engine", "gymnasium")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "equal to the log, to the bit")
+    assert ", engine gymnasium)" in done.out
+    done = call("replay", record(*WALKER, "--engine", "envpool"), "--engine", "exact")
+    assert (done.code, ", engine exact)" in done.out, ", engine envpool)" in done.err) == (1, True, True)
+
+
+def test_python_verifies_and_evaluates_by_another_engine(walker):
+    run = evolve.load(walker("exact"))
+    verdict = run.verify(engine="gymnasium")
+    assert (verdict.equal, str(verdict).splitlines()[-1]) == (True, "engines: exact against gymnasium")
+    assert str(run.verify()) == f"equal: {verdict.summary}"
+    ours, theirs = run.evaluate(5), run.evaluate(5, engine="gymnasium")
+    assert np.array_equal(ours.returns, theirs.returns)
+    with pytest.raises(InputError, match=r"env\.engine: expected 'gymnasium', 'envpool' or 'exact', got none"):
+        run.verify(engine="none")
