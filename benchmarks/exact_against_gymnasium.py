@@ -60,7 +60,8 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--episodes", type=int, default=10_000)
-    parser.add_argument("--env", nargs="*", default=[name for name in environments.TASKS if has_picture(name)])
+    classical = [name for name, task in environments.TASKS.items() if has_picture(name) and not task.has_world]
+    parser.add_argument("--env", nargs="*", default=classical)
     arguments = parser.parse_args()
     print(f"| task | episodes equal of {arguments.episodes:,} | lengths equal | largest difference in an observation |")
     print("|---|---|---|---|")

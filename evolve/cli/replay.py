@@ -151,7 +151,7 @@ def _body(app: App, argv: list[str]) -> int:
     episodes = _chosen(options, run, experiment)
     options.stop = app.stop
     shown, instead = (experiment, "") if mode is None else video.drawable(experiment, mode)
-    options.where = ", in Gymnasium" if instead else ""
+    options.where = ", in Gymnasium" if instead else f", {options.engine} engine" if options.engine else ""
     differences = []
     for chosen, results in zip(episodes, _play_all(run, shown, episodes, mode, options), strict=True):
         if len(episodes) > 1:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evolve.environments.factory import extra_cure
 from evolve.errors import FAILURES, InputError, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
@@ -113,7 +114,7 @@ def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
     Args:
         env_id: The environment, for the error.
         render: Renders it.
-        cure: What may help where rendering raises.
+        cure: What may help where rendering raises; by default how to install what is missing.
 
     Raises:
         InputError: It raises, or returns what is no frame.
@@ -122,7 +123,7 @@ def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
     try:
         seen = np.asarray(render())
     except FAILURES as error:  # libraries that are missing, mostly
-        raise InputError("env.id", expected, f"{env_id} ({one_line(error)})", cure) from error
+        raise InputError("env.id", expected, f"{env_id} ({one_line(error)})", cure or extra_cure(error)) from error
     if seen.dtype != np.uint8 or seen.ndim != 3 or seen.shape[2] != 3:
         raise InputError("env.id", expected, f"{env_id}, which draws {seen.dtype}{list(seen.shape)}")
     return seen

@@ -82,7 +82,7 @@ class ExactEngine:
 
     def frame(self, slot: int) -> UInt8:
         """Return what a slot looks like, [H, W, 3], in Gymnasium's picture. Raises InputError where there is none."""
-        return picture(self.id, self.slots.state(slot))
+        return picture(self.id, self.task, self.slots.state(slot), *self.slots.episode(slot))
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Let slots `targets` go on with the episodes of slots `sources`."""

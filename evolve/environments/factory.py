@@ -109,10 +109,8 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     try:
         return make()
     except DependencyNotInstalled as error:
-        extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
-        cure = how_to_install(extra) if extra else ""
         expected = "an environment whose packages are installed"
-        raise InputError(argument, expected, f"{options.id} ({error})", cure) from None
+        raise InputError(argument, expected, f"{options.id} ({error})", extra_cure(error)) from None
     except (UnregisteredEnv, DeprecatedEnv):
         cure = f"{nearest(options.id, gymnasium.registry)} {_module_cure(options.id)}".strip()
         if options.id in TASKS:
@@ -131,6 +129,14 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             expected = f"arguments that {options.id} takes"
             raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from error
         raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+
+
+def extra_cure(error: BaseException) -> str:
+    """Return how to install the library that an error of Gymnasium's misses; nothing if the error is another one."""
+    if not isinstance(error, DependencyNotInstalled):
+        return ""
+    extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
+    return how_to_install(extra) if extra else ""
 
 
 def _is_path(env_id: str) -> bool:

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve.config import EnvOptions
+from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import can_draw
+from evolve.environments.exact_engine import ExactEngine
 from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.pictures import has_picture
@@ -76,13 +78,17 @@ def check_drawable(options: EnvOptions) -> bool:
     if options.engine == "envpool":
         return can_draw(options.id)
     if options.engine == "exact":
-        return has_picture(options.id)
+        return has_picture(options.id) and _draws(ExactEngine(options, slots=1))
     env = make_or_explain(options, maker(options))
     modes = env.unwrapped.metadata.get("render_modes") or []
     env.close()
     if "rgb_array" not in modes:
         return False
-    engine = GymnasiumEngine(drawn(options, "rgb_array"), slots=1)
+    return _draws(GymnasiumEngine(drawn(options, "rgb_array"), slots=1))
+
+
+def _draws(engine: Engine) -> bool:
+    """Return True once an engine has drawn a frame. Raises InputError if it cannot."""
     try:
         slots = np.zeros(1, np.int64)
         engine.reset(slots, slots, np.zeros((1, engine.observation_size), np.float32))

@@ -28,6 +28,9 @@ class TaskSlots(Protocol):
     def state(self, slot: int) -> Any:
         """Return [S], the state of a slot, or its world."""
 
+    def episode(self, slot: int) -> tuple[int, int]:
+        """Return the seed of a slot's episode, and how many steps it has had."""
+
 
 def task_slots(task: AnyTask, slots: int, compiled: bool) -> "TaskSlots":
     """Return B = `slots` slots of a task."""
@@ -134,6 +137,10 @@ class CompiledSlots:
             return self._worlds[slot].copy()
         return self._states[slot // self._lanes, :, slot % self._lanes].copy()
 
+    def episode(self, slot: int) -> tuple[int, int]:
+        """Return the seed of a slot's episode, and how many steps it has had."""
+        return int(self._seeds[slot]), int(self._steps[slot])
+
     def _restore(self, slots: Slots, states: Float64, steps: Int64) -> None:
         tile, lane = np.divmod(slots, self._lanes)
         self._states[tile, :, lane] = states[tile, :, lane]
@@ -173,6 +180,9 @@ class _ArraySlots:
 
     def state(self, slot: int) -> Any:
         return self._states[..., slot].copy()
+
+    def episode(self, slot: int) -> tuple[int, int]:
+        return int(self._seeds[slot]), int(self._steps[slot])
 
     def _draws(self, slots: Slots) -> Draws:
         return Draws(self._seeds[slots], self._steps[slots])

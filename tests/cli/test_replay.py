@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import LONG, ROOT, as_a_process, environment
+from conftest import LONG, ROOT, as_a_process, environment, without
 
 from evolve import environments, store
 from evolve.analysis.video import twins
@@ -71,6 +71,20 @@ def test_a_walker_is_filmed_and_the_episode_is_that_of_the_log(call, record, tmp
     assert (np.abs(pictures[-END::8, 42:].astype(int) - pictures[-1, 42:]) < 30).mean() > 0.999
     assert [p.name for p in tmp_path.glob("*walk*")] == ["walk.mp4"]
     assert not list(tmp_path.glob(".*partial*"))
+
+
+@pytest.mark.parametrize("env", ["BipedalWalker-v3", "LunarLander-v3"])
+def test_an_exact_world_is_filmed_without_a_display(command, record, tmp_path, env):
+    path = record(env, "--engine", "exact", *SHORT)
+    done = command("replay", path, "--video", "exact.mp4", **HEADLESS)
+    assert (done.code, done.err) == (0, "")
+    assert "equal to the log, to the bit" in done.out
+    pictures, _ = read(tmp_path / "exact.mp4")
+    assert pictures.shape == (TITLE + length(path, 1) + 1 + END, 442, 1000, 3)
+    assert np.abs(pictures[TITLE, 42:, :600].astype(int) - pictures[-1, 42:, :600]).max() > 100
+    none = command("replay", path, "--video", "none.mp4", **HEADLESS | without("Box2D"))
+    assert (none.code, "[box2d]" in none.err) == (2, True)
+    assert command("replay", path, **without("Box2D", "pygame")).code == 0
 
 
 def test_the_champions_of_several_generations_make_one_film(call, record, tmp_path):

@@ -43,6 +43,17 @@ def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path, monkeypat
     assert made == [([Path("out/seed-0.h5")], Path("out/report.html"))]
 
 
+def test_an_exact_walker_is_filmed_for_the_page(call, absent, tmp_path):
+    walker = (*TINY, "-e", "BipedalWalker-v3", "--engine", "exact", "--report")
+    done = call("run", *walker)
+    assert (done.code, done.err) == (0, "")
+    assert "Report with film: out/report.html" in done.out.splitlines()
+    assert "data:video/mp4;base64," in (tmp_path / "out" / "report.html").read_text()
+    absent("pygame")
+    done = call("run", *walker, "-o", "other")
+    assert (done.code, "[box2d]" in done.err, (tmp_path / "other").exists()) == (2, True, False)
+
+
 def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
     done = call("run", *TINY, "--set", "sweep.strategy.survivors=[1, 2]", "-e", "toys:Switches-v0", "--report")
     assert done.code == 0, done.err
