@@ -9,7 +9,6 @@ each meter forward, less 5 for each radian that the hull leans more than before,
 An episode ends when the hull touches the ground (-100), or at the end of the terrain.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from evolve.config import Options
 from evolve.environments.exact.task import ExactTask, bounded
 from evolve.environments.physics import layout, shapes
+from evolve.numerics.trigonometry import sincos
 from evolve.shapes import Float32, Float64, UInt8
 
 SCALE = 30.0
@@ -92,9 +92,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     @cached_property
     def rays(self) -> Float64:
         """Where the ends of the lidar's rays are, forward and down from the hull: [10, 2]."""
-        return np.array(
-            [(math.sin(1.5 * i / 10.0) * LIDAR_RANGE, math.cos(1.5 * i / 10.0) * LIDAR_RANGE) for i in range(LIDAR)]
-        )
+        sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(LIDAR)]))
+        return np.stack([sine * LIDAR_RANGE, cosine * LIDAR_RANGE], axis=1)
 
     def kernel_constants(self) -> UInt8:
         """Return the model and the rays, as the kernel takes them."""

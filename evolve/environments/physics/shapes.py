@@ -113,7 +113,8 @@ def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
     record["inverse_mass"] = inverse
     record["center"] = balanced
     record["inverse_inertia"] = _F(1.0) / (inertia - mass * dot(balanced, balanced))
-    record["reach"] = np.sqrt(((corners - balanced) ** 2).sum(axis=1)).max() * _F(1.001)
+    arms = corners - balanced
+    record["reach"] = np.sqrt(arms[:, 0] * arms[:, 0] + arms[:, 1] * arms[:, 1]).max() * _F(1.001)
     return record
 
 
