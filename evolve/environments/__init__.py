@@ -9,7 +9,7 @@ from evolve.environments.bare import replay
 from evolve.environments.engine import Engine
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask
-from evolve.environments.exact_engine import ExactEngine, exact_task
+from evolve.environments.exact_engine import ExactEngine, GymnasiumInPlace, box2d_is_installed, exact_task
 from evolve.environments.factory import is_quick, registered_ids, registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
@@ -17,6 +17,7 @@ from evolve.environments.recorder import Recorder, Recording
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.environments.repeatable import check
 from evolve.environments.task_slots import CompiledSlots, lanes_of, step_limit, task_on_device
+from evolve.numerics import native
 
 __all__ = [
     "ENGINES",
@@ -25,6 +26,7 @@ __all__ = [
     "CompiledSlots",
     "Engine",
     "ExactEngine",
+    "GymnasiumInPlace",
     "Mode",
     "Recorder",
     "Recording",
@@ -74,10 +76,13 @@ def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
         options: Of the environment.
         slots: B.
         compiled: Whether exact tasks are stepped by the native kernels, where they were built. The bits are the same.
+            Without kernels Gymnasium plays the tasks that have rigid bodies, if Box2D is installed.
 
     Raises:
         InputError: The environment cannot be made.
     """
     if options.engine == "exact":
+        if exact_task(options).has_world and not native.available() and box2d_is_installed():
+            return GymnasiumInPlace(options, slots)
         return ExactEngine(options, slots, compiled)
     return ENGINES[options.engine](options, slots)

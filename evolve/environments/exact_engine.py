@@ -1,6 +1,7 @@
 """The exact engine: tasks of our own, with the same bits on every processor, see `evolve.environments.exact`."""
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from evolve.config import EnvOptions, nearest, parse
 from evolve.environments.engine import Transition, do_nothing
 from evolve.environments.exact import TASKS, AnyTask
+from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.pictures import picture
 from evolve.environments.task_slots import task_slots
 from evolve.errors import InputError
@@ -90,6 +92,27 @@ class ExactEngine:
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+class GymnasiumInPlace(GymnasiumEngine):
+    """B slots of a rigid-body task that Gymnasium plays, with the same bits, if the kernels were not built.
+
+    Array operations would take a hundred times as long.
+
+    Raises:
+        InputError: Box2D is not installed, or the options do not fit the task.
+    """
+
+    def __init__(self, options: EnvOptions, slots: int) -> None:
+        task = exact_task(options)
+        super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
+        # A NaN counts as in the task. Gymnasium's environments would fail on it.
+        self._decode = task.actions
+
+
+def box2d_is_installed() -> bool:
+    """Return whether Gymnasium can play walkers and landers here."""
+    return find_spec("Box2D") is not None
 
 
 def exact_task(options: EnvOptions) -> AnyTask:

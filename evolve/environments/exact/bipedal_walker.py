@@ -101,7 +101,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
 
     def actions(self, outputs: Float32) -> Any:
         """Return the torques [k, 4] as shares of the largest; 0 for NaN."""
-        return bounded(outputs * min(self.action_scale, 1.0)).astype(np.float32)
+        return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
 
 
 class HardcoreOptions(BipedalWalkerOptions):

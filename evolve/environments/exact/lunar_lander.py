@@ -109,7 +109,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         """Return the numbers of engines [k], or the shares of their power [k, 2]; 0 for NaN."""
         if self.discrete:
             return largest(outputs)
-        return bounded(outputs * min(self.action_scale, 1.0)).astype(np.float32)
+        return bounded(outputs * np.float64(min(self.action_scale, 1.0))).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def largest(outputs: Float32) -> Int64:
     return best
 
 
-def bounded(outputs: Float32) -> Float64:
+def bounded(outputs: Float32 | Float64) -> Float64:
     """Return outputs within [-1, 1] as float64; 0 for NaN."""
     return np.where(np.isnan(outputs), 0.0, clipped(outputs.astype(np.float64), -1.0, 1.0))
 

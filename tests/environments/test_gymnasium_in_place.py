@@ -1,0 +1,42 @@
+"""Without kernels Gymnasium plays the tasks that have rigid bodies, with the same bits."""
+
+import numpy as np
+import pytest
+
+from evolve import environments
+from evolve.config import EnvOptions
+from evolve.numerics import native
+
+WORLDS = [name for name, task in environments.TASKS.items() if task.has_world]
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+@pytest.mark.parametrize("name", WORLDS)
+def test_gymnasium_plays_the_same_episodes(name, monkeypatch):
+    pytest.importorskip("Box2D")
+    options = EnvOptions(id=name, engine="exact", action_scale=0.7)
+    kernels = environments.make(options, 2)
+    monkeypatch.setattr(native, "available", lambda: False)
+    in_place = environments.make(options, 2)
+    assert isinstance(in_place, environments.GymnasiumInPlace)
+    engines, slots = (kernels, in_place), np.arange(2)
+    seen = [np.zeros((2, engine.observation_size), np.float32) for engine in engines]
+    for engine, observations in zip(engines, seen, strict=True):
+        engine.reset(slots, np.array([3, 4]), observations)
+    random = np.random.Generator(np.random.Philox(5))
+    for step in range(30):
+        outputs = random.uniform(-2, 2, (2, kernels.action_size)).astype(np.float32)
+        outputs[step % 2, 0] = [np.nan, np.inf, -0.0][step % 3]
+        found = [engine.step(slots, outputs, observations) for engine, observations in zip(engines, seen, strict=True)]
+        for ours, theirs in (*zip(*found, strict=True), seen):
+            assert ours.tobytes() == theirs.tobytes(), step
+    assert not in_place.faults
+    in_place.close()
+
+
+def test_without_box2d_arrays_play(monkeypatch):
+    monkeypatch.setattr(native, "available", lambda: False)
+    monkeypatch.setattr(environments, "box2d_is_installed", lambda: False)
+    engine = environments.make(EnvOptions(id="LunarLander-v3", engine="exact"), 1)
+    assert isinstance(engine, environments.ExactEngine)
+    assert not engine.compiled
