@@ -179,7 +179,7 @@ def test_experiments_in_pages_are_valid(page, code):
 
 def test_the_readme_is_short_and_has_the_two_commands():
     assert len(TEXTS["README.md"].splitlines()) <= 120
-    for mark, end in (("run", "lander.toml -s 3 --workers auto --report"), ("test", "&& pytest")):
+    for mark, end in (("run", "walker-quick.toml -s 1 --workers auto --report"), ("test", "&& pytest")):
         (code,) = (code for found, _, code in blocks("README.md", "sh") if found == mark)
         assert code.count("\n") == 1
         assert code.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install -e ")
