@@ -8,30 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from evolve.environments.physics.frames import cross, dot, right_of, unit
 from evolve.environments.physics.layout import BLOCK, HULL
 from evolve.shapes import Float32
 
-EPSILON = np.finfo(np.float32).eps
 _F = np.float32
 _HALF, _THIRD, _QUARTER = _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
-
-
-def cross(a: Float32, b: Float32) -> np.float32:
-    """Return the cross product of two vectors [2]."""
-    product: np.float32 = a[0] * b[1] - a[1] * b[0]
-    return product
-
-
-def dot(a: Float32, b: Float32) -> np.float32:
-    """Return the scalar product of two vectors [2]."""
-    product: np.float32 = a[0] * b[0] + a[1] * b[1]
-    return product
-
-
-def unit(a: Float32) -> Float32:
-    """Return a vector [2] of length 1; one that is too short stays as it is."""
-    length = np.sqrt(dot(a, a))
-    return a if length < EPSILON else a * (_F(1.0) / length)
 
 
 def convex(points: Float32) -> Float32:
@@ -56,7 +38,7 @@ def convex(points: Float32) -> Float32:
 def normals(corners: Float32) -> Float32:
     """Return the outer normals [n, 2] of the edges of a polygon."""
     edges = np.roll(corners, -1, axis=0) - corners
-    return np.array([unit(np.array([edge[1], -edge[0]])) for edge in edges])
+    return np.array([unit(right_of(edge)) for edge in edges])
 
 
 def centroid(corners: Float32) -> Float32:
