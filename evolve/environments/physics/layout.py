@@ -24,7 +24,7 @@ GENERATOR = np.dtype(
     [("high", np.uint64), ("low", np.uint64), ("increment_high", np.uint64), ("increment_low", np.uint64),
      ("has_half", np.uint32), ("half", np.uint32)]
 )  # fmt: skip
-"""NumPy's PCG64, see `draws.py`."""
+"""NumPy's PCG64, see `pcg64.py`."""
 
 BODY = np.dtype([
     ("c", _F, 2), ("c0", _F, 2),         # center of mass: now, and at `alpha0`
