@@ -1,0 +1,237 @@
+"""Contacts as constraints on the velocity and the position of one body: b2ContactSolver of Box2D 2.3.
+
+The solver applies sequential impulses (Catto, 2006; zlib licence): friction at each point, then the normal impulses,
+of two points at once. The ground cannot move, so a constraint concerns one body only.
+
+A row holds constraints side by side, in arrays of one shape, or it is one constraint of scalars. A place without a
+constraint holds zeros. Its impulses are zero, too, so its body keeps its bits.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolve.environments.physics.constants import MOST_CORRECTION, SKIN, SLOP
+from evolve.environments.physics.frames import (
+    Frame,
+    Number,
+    choose,
+    cross,
+    dot,
+    frame_around,
+    greater,
+    placed,
+    right_of,
+    turned,
+    within,
+)
+from evolve.environments.physics.polygons import vectors
+from evolve.shapes import Float32
+
+_F = np.float32
+_ZERO, _HALF, _ONE, _CONDITION = _F(0.0), _F(0.5), _F(1.0), _F(1000.0)
+
+CONSTRAINT = np.dtype([
+    ("two", np.bool_),                   # two points are solved at once
+    ("friction", _F), ("normal", _F, 2),
+    ("arm", _F, (2, 2)),                 # of each point, from the center of mass
+    ("normal_mass", _F, 2), ("tangent_mass", _F, 2), ("normal_impulse", _F, 2), ("tangent_impulse", _F, 2),
+    ("k", _F, 3), ("inverse", _F, 3),    # two points: 11, 12, 22 of a symmetric matrix, and of its inverse
+])  # fmt: skip
+"""A constraint on velocities."""
+
+
+def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32, warm: bool) -> Any:
+    """Return constraints, records of CONSTRAINT [N].
+
+    Args:
+        contacts: Records of `layout.CONTACT` [N], which touch.
+        hulls: Records of `layout.HULL` [N], their bodies.
+        c: [2, N], the centers of mass.
+        a: [N], the angles.
+        friction: [N].
+        warm: Whether to begin with the impulses of the step before.
+    """
+    mass, inertia = hulls["inverse_mass"], hulls["inverse_inertia"]
+    plane = Plane(contacts)
+    frame = frame_around(c, a, vectors(hulls["center"]))
+    face, origin = plane.face(frame)
+    constraints = np.zeros(len(contacts), CONSTRAINT)
+    normal = np.where(plane.by_body, -face, face)
+    tangent = right_of(normal)
+    turns = []
+    for i, there in enumerate((plane.count > 0, plane.count > 1)):
+        at = plane.point(i, frame)
+        on_plane, on_point = at + (SKIN - dot(at - origin, face)) * face, at - SKIN * face
+        arm = _HALF * (on_plane + on_point) - c
+        turn, side = cross(arm, normal), cross(arm, tangent)
+        turns.append(turn)
+        constraints["arm"][there, i] = arm.T[there]
+        constraints["normal_mass"][there, i] = _inverse(mass + inertia * turn * turn)[there]
+        constraints["tangent_mass"][there, i] = _inverse(mass + inertia * side * side)[there]
+        if warm:
+            for name in ("normal_impulse", "tangent_impulse"):
+                constraints[name][there, i] = contacts["points"][name][there, i]
+    one, other = turns
+    k11, k12, k22 = (mass + inertia * a * b for a, b in ((one, one), (one, other), (other, other)))
+    determinant = k11 * k22 - k12 * k12
+    inverse = _inverse(determinant)
+    # Two points that nearly coincide make a matrix that cannot be inverted. Then only the first point counts.
+    two = (plane.count > 1) & (k11 * k11 < _CONDITION * determinant)
+    for name in ("arm", "normal_mass", "tangent_mass", "normal_impulse", "tangent_impulse"):
+        constraints[name][~two, 1] = 0
+    constraints["two"], constraints["friction"], constraints["normal"] = two, friction, normal.T
+    constraints["k"][two] = np.array((k11, k12, k22)).T[two]
+    constraints["inverse"][two] = np.array((inverse * k22, -inverse * k12, inverse * k11)).T[two]
+    return constraints
+
+
+def _inverse(x: Float32) -> Float32:
+    return np.where(x != 0, _ONE / x, x)
+
+
+class Plane:
+    """A row of contacts as constraints on positions.
+
+    Args:
+        contacts: Records of `layout.CONTACT`, in an array of any shape, or one.
+
+    Attributes:
+        count: Points.
+        by_body: Whether the reference face is the body's.
+    """
+
+    def __init__(self, contacts: Any) -> None:
+        self.count = contacts["count"]
+        self.by_body = contacts["by_body"] != 0
+        self._normal, self._local = (vectors(contacts[name]).copy() for name in ("normal", "local"))
+        self._points = [vectors(contacts["points"]["local"][..., i, :]).copy() for i in range(2)]
+
+    def face(self, frame: Frame) -> tuple[Float32, Float32]:
+        """Return the normal of the reference face, and a point on it, for bodies in frames."""
+        normal = choose(self.by_body, turned(frame.q, self._normal), self._normal)
+        return normal, choose(self.by_body, placed(frame, self._local), self._local)
+
+    def point(self, number: int, frame: Frame) -> Float32:
+        """Return the position of a point, for bodies in frames."""
+        local = self._points[number]
+        at: Float32 = choose(self.by_body, local, placed(frame, local))
+        return at
+
+
+class Row:
+    """A row of contacts as constraints on velocities. Its impulses change.
+
+    Args:
+        constraints: Records of CONSTRAINT, in an array of any shape, or one.
+
+    Attributes:
+        normal_impulse: Of both points.
+        tangent_impulse: Of both points.
+    """
+
+    def __init__(self, constraints: Any) -> None:
+        self.two = constraints["two"]
+        self.any_two = bool(np.any(self.two))
+        self.friction = _number(constraints["friction"])
+        self.nx, self.ny = self._numbers(constraints["normal"])
+        self.arms = [self._numbers(constraints["arm"][..., i, :]) for i in range(2)]
+        self.normal_mass, self.tangent_mass, self.normal_impulse, self.tangent_impulse, self.k, self.inverse = (
+            self._numbers(constraints[name])
+            for name in ("normal_mass", "tangent_mass", "normal_impulse", "tangent_impulse", "k", "inverse")
+        )
+
+    @staticmethod
+    def _numbers(field: Any) -> list[Number]:
+        return [_number(field[..., i]) for i in range(field.shape[-1])]
+
+    def start(self, mass: Number, inertia: Number, motion: Sequence[Number]) -> list[Number]:
+        """Return the motion vx, vy, w of the bodies after the impulses of the step before."""
+        vx, vy, w = motion
+        for (rx, ry), n, side in zip(self.arms, self.normal_impulse, self.tangent_impulse, strict=True):
+            px, py = n * self.nx + side * self.ny, n * self.ny + side * -self.nx
+            w = w + inertia * (rx * py - ry * px)
+            vx, vy = vx + mass * px, vy + mass * py
+        return [vx, vy, w]
+
+    def solve(self, mass: Number, inertia: Number, motion: Sequence[Number]) -> list[Number]:
+        """Return the motion vx, vy, w of the bodies after one iteration."""
+        vx, vy, w = motion
+        nx, ny, tx, ty = self.nx, self.ny, self.ny, -self.nx
+        for i in range(1 + self.any_two):  # friction, by the normal impulses of the iteration before
+            rx, ry = self.arms[i]
+            side, most = self.tangent_impulse[i], self.friction * self.normal_impulse[i]
+            along = (vx - w * ry) * tx + (vy + w * rx) * ty
+            now = within(side - self.tangent_mass[i] * along, -most, most)
+            px, py = (now - side) * tx, (now - side) * ty
+            self.tangent_impulse[i] = now
+            vx, vy, w = vx + mass * px, vy + mass * py, w + inertia * (rx * py - ry * px)
+        (rx, ry), (sx, sy) = self.arms
+        a1, a2 = self.normal_impulse
+        v1 = (vx - w * ry) * nx + (vy + w * rx) * ny
+        n1 = greater(a1 - self.normal_mass[0] * v1, _ZERO)
+        if not self.any_two:
+            self.normal_impulse[0] = n1
+            px, py = (n1 - a1) * nx, (n1 - a1) * ny
+            return [vx + mass * px, vy + mass * py, w + inertia * (rx * py - ry * px)]
+        v2 = (vx - w * sy) * nx + (vy + w * sx) * ny
+        both = self._two_points(v1, v2)
+        n1, n2 = choose(self.two, both[0], n1), choose(self.two, both[1], a2)
+        self.normal_impulse = [n1, n2]
+        px, py, qx, qy = (n1 - a1) * nx, (n1 - a1) * ny, (n2 - a2) * nx, (n2 - a2) * ny
+        turn = (rx * py - ry * px) + (sx * qy - sy * qx)
+        return [vx + mass * (px + qx), vy + mass * (py + qy), w + inertia * turn]
+
+    def _two_points(self, v1: Number, v2: Number) -> tuple[Number, Number]:
+        """Return the normal impulses of two points whose normal velocities are v1 and v2.
+
+        They solve a linear complementarity problem: no impulse and no velocity is negative, and a point has only one
+        of the two. The first of the four cases that is a solution is taken. If no case is, impulses stay as they were.
+        """
+        a1, a2 = self.normal_impulse
+        k11, k12, k22 = self.k
+        i11, i12, i22 = self.inverse
+        b1, b2 = v1 - (k11 * a1 + k12 * a2), v2 - (k12 * a1 + k22 * a2)
+        x1, x2 = -(i11 * b1 + i12 * b2), -(i12 * b1 + i22 * b2)
+        y1, z2 = -self.normal_mass[0] * b1, -self.normal_mass[1] * b2
+        both, neither = (x1 >= 0) & (x2 >= 0), (b1 >= 0) & (b2 >= 0)
+        first, second = (y1 >= 0) & (k12 * y1 + b2 >= 0), (z2 >= 0) & (k12 * z2 + b1 >= 0)
+        n1, n2 = choose(neither, _ZERO, a1), choose(neither, _ZERO, a2)
+        n1, n2 = choose(second, _ZERO, n1), choose(second, z2, n2)
+        n1, n2 = choose(first, y1, n1), choose(first, _ZERO, n2)
+        return choose(both, x1, n1), choose(both, x2, n2)
+
+
+def _number(field: Any) -> Number:
+    """Return a field of records as an array of its own, or as a scalar."""
+    return field.copy()[()]
+
+
+def push_out(
+    plane: Plane, point: int, c: Float32, a: Number, mass: Number, inertia: Number, center: Float32, share: np.float32
+) -> tuple[Float32, Number, Number]:
+    """Push bodies out of the ground by one point of each contact.
+
+    Args:
+        plane: A row of contacts.
+        point: Which point.
+        c: [2, ...], the centers of mass.
+        a: The angles.
+        mass: Inverse masses.
+        inertia: Inverse moments of inertia.
+        center: [2, ...], the centers of mass in the frames of the bodies.
+        share: The share of the error that is corrected.
+
+    Returns:
+        The new centers of mass and angles, and the distances of the points from the ground before.
+    """
+    frame = frame_around(c, a, center)
+    face, origin = plane.face(frame)
+    at = plane.point(point, frame)
+    separation = dot(at - origin, face) - SKIN - SKIN
+    normal, arm = choose(plane.by_body, -face, face), at - c
+    error = within(share * (separation + SLOP), -MOST_CORRECTION, _ZERO)
+    turn = cross(arm, normal)
+    p = (-error / (mass + inertia * turn * turn)) * normal
+    return c + mass * p, a + inertia * cross(arm, p), separation
