@@ -20,13 +20,22 @@ NEHALEM = ("qemu-x86_64", "-cpu", "Nehalem")
 """What executes a program as a processor of 2008 would, without AVX and FMA."""
 
 
+MODULE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
+FLAGS = ("-shared", "-fPIC", *MODULE["extra-compile-args"])
+"""What compiles the native kernels."""
+
+
+def build_kernels(library, compiler, more=()):
+    """Build the native kernels by a compiler. more: flags behind those of the package."""
+    subprocess.run([compiler, *FLAGS, *more, *MODULE["sources"], "-o", library], cwd=ROOT, check=True)
+
+
 def build_package(folder, compiler, suffix, more=()):
     """Copy the package into a folder, with native kernels of another compiler, for a Python with such extensions.
 
-    more: flags behind those of the package.
+    Returns the path of the library. more: flags behind those of the package.
     """
     shutil.copytree(ROOT / "evolve", folder / "evolve", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    module = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
     library = folder / "evolve" / "numerics" / f"_kernels{suffix}"
-    words = [compiler, "-shared", "-fPIC", *module["extra-compile-args"], *more, *module["sources"], "-o", library]
-    subprocess.run(words, cwd=ROOT, check=True)
+    build_kernels(library, compiler, more)
+    return library

@@ -5,14 +5,18 @@
  * worlds move as Gymnasium's do, to the bit. Bodies collide with the ground only, which lies still in its own frame.
  *
  * What happens to one world alone is written for one world, without lanes. On a CPU such functions are built for the
- * plain instruction set: gcc's vectorizer would turn rotations into fused multiply-adds where there is AVX-512, whatever
- * -ffp-contract says. */
+ * baseline instruction set, and without gcc's vectorizer. In spite of -ffp-contract=off, the vectorizer turns rotations
+ * into fused multiply-adds if the processor has them: vfmaddsub (gcc 12.2, x86-64), fcmla (gcc 12 to 14, ARM64). */
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
 #define WORLDS 1 /* that are stepped together */
 #define FIRST_WORLD(group) ((group) * WIDTH + LANE)
 #else
+#ifdef __clang__
 #define ONE_WORLD static __attribute__((noinline))
+#else
+#define ONE_WORLD static __attribute__((noinline, optimize("no-tree-vectorize")))
+#endif
 #define WORLDS (2 * LANES)
 #define FIRST_WORLD(group) ((group) * WORLDS)
 #endif
