@@ -107,12 +107,8 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     observation_size = 24
     action_size = 4
     state_size = 0
+    limit = 1600  # that of the name, whether there are obstacles or not
     discrete = False
-
-    @property
-    def limit(self) -> int:
-        """The steps of an episode at most."""
-        return 2000 if self.options.hardcore else 1600
 
     @cached_property
     def model(self) -> Any:
@@ -206,3 +202,4 @@ class BipedalWalkerHardcore(BipedalWalker):
     """The walker with obstacles."""
 
     settings = HardcoreOptions
+    limit = 2000
