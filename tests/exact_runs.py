@@ -12,10 +12,14 @@ from evolve.cli.run import main
 
 CLASSICAL = ["Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
 LIFELONG = ["Bandit-v0", "Cues-v0", "Reversal-v0", "TMaze-v0"]
+WALKERS = ["BipedalWalker-v3", "BipedalWalkerHardcore-v3"]
+LANDERS = ["LunarLander-v3", "LunarLanderContinuous-v3"]
 SHORT = ("-p", 10, "-r", 2, "-g", 2, "-d", 4, "-s", 17, "--set", "env.max_episode_steps=50",
          "--set", "held_out_episodes=0", "--set", "compute.check=false")  # fmt: skip
 NORMALIZED = ("--set", "normalize_observations=true")
 PLASTIC = ("--set", "network.plasticity=0.2", "--set", "network.neuromodulated=true")
+BODIES = ("--set", "env.max_episode_steps=120")  # a lander takes 70 to the ground, a walker 12
+WIND = ("--set", "env.kwargs={enable_wind=true}")
 GROWING = ("-g", 4, "--set", "least_population=4", "--set", "num_interactions=150", "--set", "episode_cap=1.1")
 SETS = {
     "dag": (CLASSICAL[::2], ("-a", "dag")),
@@ -28,14 +32,27 @@ SETS = {
     "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
     "growing": (["CartPole-v1"], ("-a", "mlp", "--strategy", "pgpe", *GROWING)),
     "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", "--strategy", "umda")),
+    "plastic-bodies": ([*WALKERS, *LANDERS], (*PLASTIC, *NORMALIZED, *BODIES)),
+    "mlp-bodies": ([WALKERS[0], LANDERS[1]], ("-a", "mlp", "--strategy", "openai-es", *NORMALIZED, *BODIES)),
+    "lstm-bodies": ([WALKERS[1], LANDERS[0]], ("-a", "hebbian-lstm", *NORMALIZED, *BODIES)),
+    "wind-bodies": (LANDERS[:1], ("-a", "elman", *BODIES, *WIND)),
 }
+WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))
+"""The sets of tasks with rigid bodies."""
+WITHOUT_BODIES = ("numpy", "cupy")
+"""The back ends that cannot play rigid bodies yet."""
 
 
-def words(name, tasks=None):
+def sets(backend):
+    """Return the names of the sets that a back end can play."""
+    return tuple(name for name in SETS if name not in WITH_BODIES or backend not in WITHOUT_BODIES)
+
+
+def words(name, tasks=None, engine="exact"):
     """Return the arguments of `evolve run` for a set of runs, a sweep over tasks, by default all of the set."""
     every, more = SETS[name]
     tasks = tasks or every
-    return [str(word) for word in ("--engine", "exact", *SHORT, "--set", f"sweep.env.id={json.dumps(tasks)}", *more)]
+    return [str(word) for word in ("--engine", engine, *SHORT, "--set", f"sweep.env.id={json.dumps(tasks)}", *more)]
 
 
 def digests(directory, name):
@@ -53,15 +70,15 @@ def digests(directory, name):
     return found
 
 
-def all_digests(backend, names=tuple(SETS)):
-    """Return the digests of the runs of sets, played by a back end."""
+def all_digests(backend, names=(), engine="exact"):
+    """Return the digests of the runs of sets, by default all that the back end can play."""
     found = {}
-    for name in names:
+    for name in names or sets(backend):
         with tempfile.TemporaryDirectory() as directory:
-            assert main([*words(name), "--backend", backend, "-o", directory]) == 0
+            assert main([*words(name, engine=engine), "--backend", backend, "-o", directory]) == 0
             found |= digests(directory, name)
     return found
 
 
 if __name__ == "__main__":
-    print(json.dumps([all_digests(backend, sys.argv[2:] or tuple(SETS)) for backend in sys.argv[1].split(",")]))
+    print(json.dumps([all_digests(backend, sys.argv[2:]) for backend in sys.argv[1].split(",")]))

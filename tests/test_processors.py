@@ -15,10 +15,19 @@ from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
 from evolve.numerics import native
 
+bodies = pytest.mark.skipif(
+    not native.available() and "numpy" in exact_runs.WITHOUT_BODIES, reason="the native kernels were not built"
+)
+
 
 def only(golden, *sets):
     """Return the golden digests of some sets of runs."""
     return {run: digest for run, digest in golden["exact_digests"].items() if run.split()[0] in sets}
+
+
+def all_of(golden, *backends):
+    """Return for each back end the golden digests of all that it can play."""
+    return [only(golden, *exact_runs.sets(backend)) for backend in backends]
 
 
 def said(done):
@@ -31,7 +40,7 @@ def said(done):
 def test_golden_digests_of_exact_tasks(golden, backend):
     if backend == "native" and not native.available():
         pytest.skip("the native kernels were not built")
-    names = tuple(exact_runs.SETS) if backend == "native" else ("dag", "hebbian-lstm", "elman", "plastic-mlp")
+    names = exact_runs.sets("native") if backend == "native" else ("dag", "hebbian-lstm", "elman", "plastic-mlp")
     with as_a_process():
         assert exact_runs.all_digests(backend, names) == only(golden, *names)
 
@@ -39,7 +48,7 @@ def test_golden_digests_of_exact_tasks(golden, backend):
 @pytest.mark.slow
 def test_golden_digests_of_all_exact_tasks_by_arrays(golden):
     with as_a_process():
-        assert exact_runs.all_digests("numpy") == golden["exact_digests"]
+        assert [exact_runs.all_digests("numpy")] == all_of(golden, "numpy")
 
 
 def test_a_device_agrees(call, golden, emulated_device, tmp_path):
@@ -53,13 +62,38 @@ def test_a_device_agrees(call, golden, emulated_device, tmp_path):
 @pytest.mark.slow
 def test_a_device_agrees_on_all_tasks(golden, emulated_device):
     with as_a_process():
-        assert exact_runs.all_digests("cupy") == golden["exact_digests"]
+        assert [exact_runs.all_digests("cupy")] == all_of(golden, "cupy")
 
 
-def test_ranks_do_not_matter(command, golden, tmp_path):
-    done = command("run", *exact_runs.words("hebbian-lstm"), "-o", "run", ranks=3)
+@pytest.mark.parametrize("name", exact_runs.WITH_BODIES)
+def test_gymnasium_has_the_same_digests(golden, name):
+    """Rigid bodies move as Gymnasium's do: not only generations are equal, but all that networks saw and did."""
+    with as_a_process():
+        assert exact_runs.all_digests("auto", [name], "gymnasium") == only(golden, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "ranks"),
+    [
+        ("hebbian-lstm", "exact", 3),
+        pytest.param("lstm-bodies", "exact", 1, marks=bodies),
+        pytest.param("lstm-bodies", "exact", 3, marks=bodies),
+        ("lstm-bodies", "gymnasium", 3),
+    ],
+)
+def test_ranks_do_not_matter(command, golden, tmp_path, name, engine, ranks):
+    done = command("run", *exact_runs.words(name, engine=engine), "-o", "run", ranks=ranks)
     assert done.code == 0, done.err
-    assert exact_runs.digests(tmp_path / "run", "hebbian-lstm") == only(golden, "hebbian-lstm")
+    assert exact_runs.digests(tmp_path / "run", name) == only(golden, name)
+
+
+@bodies
+@pytest.mark.parametrize("slots", [3, 17])
+def test_slots_do_not_matter(call, golden, tmp_path, slots):
+    """The kernels solve few worlds, and many, in other ways."""
+    done = call("run", *exact_runs.words("lstm-bodies"), "--set", f"compute.slots={slots}", "-o", "run")
+    assert done.code == 0, done.err
+    assert exact_runs.digests(tmp_path / "run", "lstm-bodies") == only(golden, "lstm-bodies")
 
 
 @x86
@@ -82,7 +116,7 @@ def play(words, folder, *path, **env):
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang: apt-get install clang")
 def test_another_compiler_agrees(golden, tmp_path):
     build_package(tmp_path, "clang", sysconfig.get_config_var("EXT_SUFFIX"))
-    assert play([sys.executable], tmp_path, tmp_path) == [golden["exact_digests"]] * 2
+    assert play([sys.executable], tmp_path, tmp_path) == all_of(golden, "native", "numpy")
 
 
 @pytest.mark.slow
@@ -92,7 +126,7 @@ def test_another_compiler_agrees(golden, tmp_path):
 def test_an_emulated_old_processor_agrees(golden, tmp_path):
     # OpenBLAS, which nothing of ours uses, takes an emulated processor for another and dies.
     found = play([*NEHALEM, sys.executable], tmp_path, ROOT, OPENBLAS_CORETYPE="Nehalem")
-    assert found == [golden["exact_digests"]] * 2
+    assert found == all_of(golden, "native", "numpy")
 
 
 @pytest.mark.slow
@@ -104,4 +138,4 @@ def test_an_emulated_arm64_agrees(golden, tmp_path):
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no Python for ARM64 could be made here: {error}\n{error.output[-1000:]}")
     build_package(tmp_path, arm64.COMPILER, arm64.suffix(root))
-    assert play(arm64.python(root), tmp_path, tmp_path, root / "site") == [golden["exact_digests"]] * 2
+    assert play(arm64.python(root), tmp_path, tmp_path, root / "site") == all_of(golden, "native", "numpy")
