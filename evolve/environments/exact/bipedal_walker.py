@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from evolve.config import Options
-from evolve.environments.exact.task import Draws, ExactTask, Moved
+from evolve.environments.exact.task import Draws, ExactTask, Moved, bounded
 from evolve.environments.exact.walker_terrain import (
     GRASS,
     SCALE,
