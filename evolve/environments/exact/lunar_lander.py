@@ -14,17 +14,24 @@ less 0.3 for the main engine and 0.03 for a side engine at full power. The episo
 touches the ground or leaves the picture, and with 100 when it rests.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.environments.exact.task import ExactTask, bounded, largest
+from evolve.environments.exact.task import Draws, ExactTask, Moved, bounded, largest
 from evolve.environments.physics import layout, shapes
-from evolve.shapes import Float32, UInt8
+from evolve.environments.physics.frames import cross
+from evolve.environments.physics.pcg64 import Pcg64
+from evolve.environments.physics.polygons import vectors
+from evolve.environments.physics.world import reset_bodies, step_worlds
+from evolve.numerics.portable import ROUND
+from evolve.numerics.trigonometry import sincos
+from evolve.shapes import Float32, Float64, UInt8
 
 SCALE = 30.0
 WIDTH, HEIGHT = 600 / SCALE, 400 / SCALE
@@ -34,6 +41,9 @@ LEG_W, LEG_H = 2 / SCALE, 8 / SCALE
 LEG_SPRING_TORQUE = 40
 CHUNKS = 11
 MOON_FRICTION, BOTTOM_FRICTION = 0.1, 0.2
+INITIAL_RANDOM = 1000.0
+MAIN_ENGINE_POWER, SIDE_ENGINE_POWER = 13.0, 0.6
+_LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")
 
 
 class LunarLanderOptions(Options):
@@ -50,6 +60,58 @@ class LunarLanderContinuousOptions(LunarLanderOptions):
     """The same settings; the engines are continuous by default."""
 
     continuous: bool = True
+
+
+class _Engines(NamedTuple):
+    """Power of the main engine, and power and direction of the side engines: [k]."""
+
+    main: Float64
+    side: Float64
+    direction: Float64
+
+
+def _numbers(states: Any) -> Float64:
+    """Return what is seen of states [k], before it is rounded: [8, k]."""
+    bodies = states["body"]
+    lander = bodies[:, 0]
+    (x, y), (vx, vy) = lander["p"].astype(np.float64).T, lander["v"].astype(np.float64).T
+    return np.array([
+        (x - WIDTH / 2) / (WIDTH / 2),
+        (y - (HEIGHT / 4 + LEG_DOWN)) / (HEIGHT / 2),
+        vx * (WIDTH / 2) / 50,
+        vy * (HEIGHT / 2) / 50,
+        lander["a"],
+        20.0 * lander["w"].astype(np.float64) / 50,
+        bodies["grounded"][:, 1] != 0,
+        bodies["grounded"][:, 2] != 0,
+    ])  # fmt: skip
+
+
+def _shaping(s: Float64) -> Float64:
+    """Return how good states are, of what is seen of them [8, k]."""
+    near, slow = np.sqrt(s[0] * s[0] + s[1] * s[1]), np.sqrt(s[2] * s[2] + s[3] * s[3])
+    shaping: Float64 = -100 * near - 100 * slow - 100 * np.abs(s[4]) + 10 * s[6] + 10 * s[7]
+    return shaping
+
+
+def _gust(place: Any) -> Float64:
+    """Return the wind at places [k] of its pattern, in (-1, 1)."""
+    at = place.astype(np.float64)
+    return _tanh(sincos(0.02 * at)[0] + sincos(math.pi * 0.01 * at)[0])
+
+
+def _tanh(x: Float64) -> Float64:
+    """Return tanh(x) in float64, within 3 ulp, for |x| < 20: exp(2 |x|) - 1 by its series."""
+    twice = 2.0 * np.abs(x)
+    n = (twice * (1.0 / 0.69314718055994530942) + ROUND) - ROUND
+    r = (twice - n * _LN2_HIGH) - n * _LN2_LOW
+    p = np.ones_like(r)
+    for i in range(14, 1, -1):
+        p = 1.0 + p * r / i
+    power = ((n.astype(np.int64) + 1023) << 52).view(np.float64)
+    e = power * (p * r) + (power - 1.0)
+    y = e / (e + 2.0)
+    return np.where(x < 0, -y, y)
 
 
 @dataclass(frozen=True)
@@ -104,6 +166,100 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def kernel_constants(self) -> UInt8:
         """Return the model, as the kernel takes it."""
         return np.frombuffer(self.model.tobytes(), np.uint8)
+
+    def begin(self, draws: Draws) -> Any:
+        """Return the states, records of `layout.WORLD` [k], after a first step, which Gymnasium does not count."""
+        states = self.blank(len(draws.seeds))
+        reset_bodies(states, self.model)
+        for state, seed in zip(states, draws.seeds.tolist(), strict=True):
+            self._draw_episode(state, seed)
+        nothing = np.zeros(len(states))
+        self._apply_forces(states, _Engines(nothing, nothing, nothing))
+        step_worlds(states, self.model)
+        states["shaping"] = _shaping(_numbers(states))
+        return states
+
+    def _draw_episode(self, state: Any, seed: int) -> None:
+        """Draw the moon, the first push and the place in the wind of an episode into a record of `layout.WORLD`."""
+        generator = Pcg64.seeded(seed)
+        height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
+        height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5
+        smooth = [0.33 * (height[i - 1] + height[i] + height[i + 1]) for i in range(CHUNKS)]
+        state["height"][: CHUNKS + 2] = 0, 0, *smooth
+        state["body"]["force"][0] = [generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM) for _ in range(2)]
+        if self.options.enable_wind:
+            state["wind"], state["turbulence"] = generator.integer(-9999, 9999), generator.integer(-9999, 9999)
+        state["generator"] = generator.record()
+
+    def observe(self, states: Any) -> Float64:
+        """Return what is seen [8, k]: position, velocity, angle, angular speed, and whether either leg is grounded."""
+        return _numbers(states)
+
+    def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
+        """Fire engines."""
+        states = states.copy()
+        engines = self._engines(outputs)
+        self._apply_forces(states, engines)
+        step_worlds(states, self.model)
+        numbers = _numbers(states)
+        shaping = _shaping(numbers)
+        reward = shaping - states["shaping"] - engines.main * 0.30 - engines.side * 0.03
+        states["shaping"] = shaping
+        lost = (states["crashed"] != 0) | (np.abs(numbers[0]) >= 1.0)
+        landed = states["body"]["awake"][:, 0] == 0
+        return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
+
+    def _engines(self, outputs: Float32) -> "_Engines":
+        """Return what outputs [k, A] do."""
+        if self.discrete:
+            action = largest(outputs).astype(np.float64)
+            return _Engines(np.where(action == 2, 1.0, 0.0), np.where(action % 2 == 1, 1.0, 0.0), action - 2)
+        up, side = self.actions(outputs).astype(np.float64).T
+        fires = np.abs(side) > 0.5
+        main = np.where(up > 0, (up + 1.0) * 0.5, 0.0)
+        return _Engines(main, np.where(fires, np.abs(side), 0.0), np.where(side > 0, 1.0, -1.0))
+
+    def _apply_forces(self, states: Any, engines: "_Engines") -> None:
+        """Let wind and engines act on landers before a step."""
+        lander = states["body"][:, 0]
+        if self.options.enable_wind:
+            blows = (states["body"]["grounded"][:, 1:3] == 0).all(axis=1)
+            force = (_gust(states["wind"]) * self.options.wind_power).astype(np.float32)
+            torque = (_gust(states["turbulence"]) * self.options.turbulence_power).astype(np.float32)
+            lander["force"][:, 0] = np.where(blows, lander["force"][:, 0] + force, lander["force"][:, 0])
+            lander["torque"] = np.where(blows, lander["torque"] + torque, lander["torque"])
+            states["wind"] += blows
+            states["turbulence"] += blows
+        one, two = self._dispersion(states)
+        sine, cosine = sincos(lander["a"].astype(np.float64))
+        x, y = lander["p"].astype(np.float64).T
+        main, side = engines.main, engines.side
+        ox, oy = sine * (4 / SCALE + 2 * one) + -cosine * two, -cosine * (4 / SCALE + 2 * one) - sine * two
+        impulse = -ox * MAIN_ENGINE_POWER * main, -oy * MAIN_ENGINE_POWER * main
+        self._push(lander, main > 0, impulse, (x + ox, y + oy))
+        away = 3 * two + engines.direction * 12 / SCALE
+        ox, oy = sine * one + -cosine * away, -cosine * one - sine * away
+        impulse = -ox * SIDE_ENGINE_POWER * side, -oy * SIDE_ENGINE_POWER * side
+        self._push(lander, side > 0, impulse, (x + ox - sine * 17 / SCALE, y + oy + cosine * 14 / SCALE))
+
+    def _dispersion(self, states: Any) -> tuple[Float64, Float64]:
+        """Draw how far the engines miss, two numbers [k] for each step."""
+        drawn = []
+        for state in states:
+            generator = Pcg64.of(state["generator"])
+            drawn.append([generator.uniform(-1.0, 1.0) / SCALE for _ in range(2)])
+            state["generator"] = generator.record()
+        one, two = np.array(drawn).T
+        return one, two
+
+    def _push(self, lander: Any, where: Any, impulse: tuple[Float64, Float64], place: tuple[Float64, Float64]) -> None:
+        """Give landers [k] impulses at places, those of `where`."""
+        hull = self.model["hull"][0]
+        push, point = np.array(impulse, np.float32), np.array(place, np.float32)
+        v = vectors(lander["v"]) + hull["inverse_mass"] * push
+        w = lander["w"] + hull["inverse_inertia"] * cross(point - vectors(lander["c"]), push)
+        lander["v"] = np.where(where, v, vectors(lander["v"])).T
+        lander["w"] = np.where(where, w, lander["w"])
 
     def actions(self, outputs: Float32) -> Any:
         """Return the numbers of engines [k], or the shares of their power [k, 2]; 0 for NaN."""
