@@ -105,6 +105,7 @@ def test_the_native_kernels_call_no_libm_and_contract_nothing():
         "k",
         "return",
         "aligned",
+        "optimize",
     }
     assert called - written_here - syntax == {
         "fabsf",
