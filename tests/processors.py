@@ -18,6 +18,8 @@ x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="masks x86 featu
 nehalem = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user: apt-get install qemu-user")
 NEHALEM = ("qemu-x86_64", "-cpu", "Nehalem")
 """What executes a program as a processor of 2008 would, without AVX and FMA."""
+HASWELL = ("qemu-x86_64", "-cpu", "Haswell")
+"""The same of 2013, with AVX2 and FMA, and without AVX-512. It needs qemu 7.2."""
 
 
 MODULE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]

@@ -11,7 +11,8 @@ import arm64
 import exact_runs
 import pytest
 from conftest import HERE, ROOT, Process, as_a_process, environment
-from processors import MASKED, NEHALEM, build_package, nehalem, x86
+from disassembly import fused
+from processors import HASWELL, MASKED, NEHALEM, build_package, nehalem, x86
 
 from evolve.numerics import native
 
@@ -102,10 +103,10 @@ def test_an_older_processor_agrees(command, golden):
     assert said(done) == [only(golden, "dag")]
 
 
-def play(words, folder, *path, **env):
+def play(words, folder, *path, backends="native,numpy", **env):
     """Return what a Python, started by words, finds natively and by arrays, importing from folders."""
     env["PYTHONPATH"] = os.pathsep.join(map(str, [*path, HERE]))
-    process = Process([*words, "-m", "exact_runs", "native,numpy"], environment(**env), folder)
+    process = Process([*words, "-m", "exact_runs", backends], environment(**env), folder)
     try:
         return said(process.wait(3400))
     finally:
@@ -115,7 +116,7 @@ def play(words, folder, *path, **env):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang: apt-get install clang")
 def test_another_compiler_agrees(golden, tmp_path):
-    build_package(tmp_path, "clang", sysconfig.get_config_var("EXT_SUFFIX"))
+    assert fused(build_package(tmp_path, "clang", sysconfig.get_config_var("EXT_SUFFIX"))) == []
     assert play([sys.executable], tmp_path, tmp_path) == all_of(golden, "native", "numpy")
 
 
@@ -130,6 +131,16 @@ def test_an_emulated_old_processor_agrees(golden, tmp_path):
 
 
 @pytest.mark.slow
+@nehalem
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_each_clone_of_the_kernels_agrees(golden, tmp_path):
+    """Nehalem above takes the clones for SSE2, this processor those for AVX-512 if it has it, and Haswell AVX2."""
+    found = play([*HASWELL, sys.executable], tmp_path, ROOT, backends="native", OPENBLAS_CORETYPE="Nehalem")
+    assert found == all_of(golden, "native")
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(bool(arm64.lacking()), reason=arm64.lacking())
 def test_an_emulated_arm64_agrees(golden, tmp_path):
@@ -137,5 +148,5 @@ def test_an_emulated_arm64_agrees(golden, tmp_path):
         root = arm64.root()
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no Python for ARM64 could be made here: {error}\n{error.output[-1000:]}")
-    build_package(tmp_path, arm64.COMPILER, arm64.suffix(root))
+    assert fused(build_package(tmp_path, arm64.COMPILER, arm64.suffix(root))) == []
     assert play(arm64.python(root), tmp_path, tmp_path, root / "site") == all_of(golden, "native", "numpy")
