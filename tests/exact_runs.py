@@ -40,7 +40,7 @@ SETS = {
 WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))
 """The sets of tasks with rigid bodies."""
 WITHOUT_BODIES = ("numpy", "cupy")
-"""The back ends that cannot play rigid bodies yet."""
+"""The back ends that play no rigid bodies here: arrays and emulated devices are too slow for whole episodes."""
 
 
 def sets(backend):
