@@ -86,7 +86,7 @@ INLINE vec placed(frame f, vec v)
 INLINE vec placed_back(frame f, vec v) { return turned_back(f.q, minus(v, f.p)); }
 
 /* Sine and cosine as the C library of GNU has computed sinf and cosf since 2.28: short polynomials in double, rounded once.
- * For |a| < 200. */
+ * For |a| < 187: beyond it, the number of quarter turns has no room in 31 bits. */
 INLINE rotation rotation_of(float a)
 {
     const double x = a, units = x * 0x1.45f306dc9c883p+23, above = units < -2e9 ? -2e9 : units;

@@ -138,7 +138,7 @@ def frame_around(c: Float32, a: Number, center: Float32) -> Frame:
 
 
 def rotation_of(a: Number) -> Rotation:
-    """Return the sine and the cosine of an angle, for |a| < 200.
+    """Return the sine and the cosine of an angle, for |a| < 187.
 
     Box2D calls sinf and cosf. The result has their bits in the GNU C library since version 2.28, which computes short
     polynomials in float64 and rounds once.
