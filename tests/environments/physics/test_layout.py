@@ -1,0 +1,54 @@
+"""The records have the sizes and the offsets of the structures in C."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+from evolve.environments.physics import layout
+
+COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+STRUCTURES = {
+    "pcg64": layout.GENERATOR, "body": layout.BODY, "joint": layout.JOINT, "contact_point": layout.POINT,
+    "contact": layout.CONTACT, "block": layout.BLOCK, "world": layout.WORLD, "hull": layout.HULL, "hinge": layout.HINGE,
+    "model": layout.MODEL,
+}  # fmt: skip
+PLURALS = {"body": "bodies", "joint": "joints", "contact": "contacts", "block": "blocks", "hull": "hulls",
+           "hinge": "hinges"}  # fmt: skip
+UNIT = ROOT / "evolve" / "rollouts" / "kernels.c"
+OTHERS = {("body", "sine"): "q.s", ("body", "cosine"): "q.c"}
+
+
+def in_c(structure, field):
+    plural = PLURALS.get(field) if structure in ("world", "model") else None
+    return OTHERS.get((structure, field), plural or field)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_records_are_structures_of_c(tmp_path):
+    expected, lines = [], []
+    for structure, dtype in STRUCTURES.items():
+        expected.append(dtype.itemsize)
+        lines.append(f"sizeof({structure})")
+        for field, (_, offset) in dtype.fields.items():
+            expected.append(offset)
+            lines.append(f"offsetof({structure}, {in_c(structure, field)})")
+    source = tmp_path / "layout.c"
+    headers = re.findall(r'#include "(.*)"', UNIT.read_text())
+    program = [
+        *(
+            f'#include "{UNIT.parent / path}"'
+            for path in headers[: headers.index("../environments/kernels/bodies.h") + 1]
+        ),
+        "#include <stddef.h>",
+        "#include <stdio.h>",
+        "int main(void) {",
+        *(f'    printf("%zu\\n", {line});' for line in lines),
+        "}",
+    ]
+    source.write_text("\n".join(program))
+    subprocess.run([COMPILER, "-w", source, "-o", tmp_path / "layout", "-lm"], check=True)
+    printed = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
+    assert dict(zip(lines, map(int, printed.split()), strict=True)) == dict(zip(lines, expected, strict=True))
