@@ -2,8 +2,9 @@
 
 All of them give the same bits on every device and on the host. What rounds twice or not at all (fma, .approx), flushes
 denormals (.ftz), treats NaN in a way of its own (min, max), saturates (from floats to integers) or has no order
-(atomics) is missing here, and so is refused. But doubles may become integers that can hold them, which `runtime.c`
-looks after; and `ptx.py` lets threads count together in integers, whose sums no order changes.
+(atomics) is missing here, and so is refused. But floats may become integers that can hold them, which `runtime.c`
+looks after; they may be limited by a constant, see `BOUNDS`; and `ptx.py` lets threads count together in integers,
+whose sums no order changes.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ class Form:
 
     Attributes:
         result: The type of its result.
-        sources: The types of its sources, which are called a, b, c.
+        sources: The types of its sources, which are called a, b, c, d.
         expression: The result, in C.
     """
 
@@ -81,6 +82,8 @@ def _integer_forms() -> Iterator[tuple[str, Form]]:
         for t in (b, u):
             yield f"shr.{t}", Form(t, (t, "u32"), f"b < {bits} ? a >> b : 0")
         yield f"shr.s{bits}", Form(f"s{bits}", (f"s{bits}", "u32"), f"a >> (b < {bits} ? b : {bits - 1})")
+    yield "bfi.b64", Form("b64", ("b64", "b64", "u32", "u32"), "with_bits(a, b, c, d)")
+    yield "shf.l.wrap.b32", Form("b32", ("b32", "b32", "u32"), "((uint64_t)b << 32 | a) << (c & 31) >> 32")
     yield "prmt.b32", Form("b32", ("b32", "b32", "b32"), "chosen_bytes(a, b, c)")
 
 
@@ -108,13 +111,20 @@ def _conversions() -> Iterator[tuple[str, Form]]:
             yield f"cvt.{t}.{source}", Form(t, (source,), "a")
         for result in _FLOATS:
             yield f"cvt.rn.{result}.{t}", Form(result, (t,), "a")
-    yield "cvt.rzi.s64.f64", Form("s64", ("f64",), "whole_part(a)")  # where it fits
+    for t in _FLOATS:
+        for bits in (32, 64):
+            yield f"cvt.rzi.s{bits}.{t}", Form(f"s{bits}", (t,), f"whole_part(a, {bits})")  # where it fits
+    yield "cvt.rmi.f32.f32", Form("f32", ("f32",), "floorf(a)")
     yield "cvt.f64.f32", Form("f64", ("f32",), "a")
     yield "cvt.rn.f32.f64", Form("f32", ("f64",), "a")
 
 
 EXACT = dict([*_float_forms(), *_integer_forms(), *_choices(), *_conversions()])
 """The forms of exact instructions, by opcode."""
+BOUNDS = {
+    f"{name}.f32": Form("f32", ("f32", "f32"), f"limit(a, b, {sign})") for name, sign in {"min": -1, "max": 1}.items()
+}
+"""The same for a minimum or maximum with a constant c, which compilers make of `x < c ? x : c`. Of a NaN it is c."""
 FUSED = {f"{name}.{t}": EXACT[f"{name}.rn.{t}"] for name in ("add", "sub", "mul") for t in _FLOATS} | {
     f"fma.rn.{t}": Form(t, (t, t, t), f"{name}(a, b, c)") for t, name in (("f32", "fmaf"), ("f64", "fma"))
 }

@@ -5,15 +5,18 @@ with a wrong option, or from an inexact function, is refused. See https://docs.n
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from emulation.instructions import C_TYPES, EXACT, Form
+from emulation.instructions import BOUNDS, C_TYPES, EXACT, Form
 
 _ENTRY = re.compile(r"\.entry\s+(\w+)\(([^)]*)\)[^{]*\{\n(.*?)\n\}", re.DOTALL)
+_CALLED = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?(\w+)\s*\(([^)]*)\)\s*\{\n(.*?)\n\}", re.DOTALL)
+_NAME = re.compile(r"(\w+)(?:\[\d+\])?\s*(?:,|$)")
 _PARAMETER = re.compile(r"\.param\s+\.[ub]64\b.*?(\w+)\s*(?:,|$)", re.MULTILINE)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
-_LOCAL = re.compile(r"\.local\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\]")
+_LOCAL = re.compile(r"\.(?:local|param)\s+(?:\.align\s+(\d+)\s+)?\.b(\d+)\s+(\w+)(?:\[(\d+)\])?")
+_CALL = re.compile(r"call(?:\.uni)?\s+(?:\(\s*(\w+)\s*\),\s*)?(\w+)(?:,\s*\(([^)]*)\))?")
 _GUARDED = re.compile(r"(?:@(!?)%(\w+)\s+)?(\S+)\s*(.*)")
 _OPERANDS = re.compile(r"\{[^}]*\}|\[[^]]*\]|[^,\s]+")
 _ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]")
@@ -28,7 +31,7 @@ class NotExactError(Exception):
 
 
 def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, str]:
-    """Return the C function of each kernel of PTX, by name; what they call is in `runtime.c`.
+    """Return each kernel of PTX in C, by name, after the functions of PTX; `runtime.c` has everything else they need.
 
     allow: Instructions to be executed beside those that are exact, such as `instructions.FUSED`.
 
@@ -36,27 +39,46 @@ def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, st
         NotExactError: An instruction is not known, for good reason or because nobody has needed it yet.
     """
     forms = {**EXACT, **(allow or {})}
-    entries = _ENTRY.findall(ptx)
-    if not entries or ".func" in ptx:
-        raise NotExactError("expected PTX that consists of kernels, without functions that they call")
-    return {name: _Kernel(name, _PARAMETER.findall(head), forms).function(body) for name, head, body in entries}
+    entries, called = _ENTRY.findall(ptx), _CALLED.findall(ptx)
+    if not entries:
+        raise NotExactError("expected PTX that has kernels")
+    heads = {name: _head(name, _NAME.findall(f"{result},{head}")) for result, name, head, _ in called}
+    functions = "".join(f"{head};\n" for head in heads.values())
+    for _, name, _, body in called:
+        functions += _Function(name, heads[name], forms, heads).definition(body)
+    kernels = {}
+    for name, head, body in entries:
+        parameters = _PARAMETER.findall(head)
+        kernel = _Function(name, f"void {name}(void)", forms, heads, parameters).definition(body)
+        kernels[name] = f"{functions}const int {name}_parameters = {len(parameters)};\n{kernel}"
+    return kernels
+
+
+def _head(name: str, parameters: list[str]) -> str:
+    """Return the head of a function that kernels call: it gets the places of its result, if any, and its arguments."""
+    return f"static void {name}({', '.join(f'char *{parameter}' for parameter in parameters) or 'void'})"
 
 
 @dataclass
-class _Kernel:
-    """A kernel that is being translated. Its registers become variables that hold bits, [name without %] -> type."""
+class _Function:
+    """A function of PTX that is being translated. Its registers become variables that hold bits.
+
+    head: Its head in C. called: The functions that it may call. parameters: Of a kernel; None for another function.
+    registers: [name without %] -> type.
+    """
 
     name: str
-    parameters: list[str]
+    head: str
     forms: Mapping[str, Form]
+    called: Collection[str]
+    parameters: list[str] | None = None
     registers: dict[str, str] = field(default_factory=dict)
     barriers: int = 0
 
-    def function(self, body: str) -> str:
-        """Return the function, and the number of its parameters."""
+    def definition(self, body: str) -> str:
+        """Return the function in C."""
         lines = "\n".join(line for statement in _statements(body) for line in self._lines(statement))
-        count = f"const int {self.name}_parameters = {len(self.parameters)};"
-        return f"{count}\nvoid {self.name}(void)\n{{\n{lines}\n}}\n"
+        return f"{self.head}\n{{\n{lines}\n}}\n"
 
     def _lines(self, statement: str) -> Iterator[str]:
         if statement in "{}":
@@ -66,7 +88,9 @@ class _Kernel:
         elif found := _REGISTERS.fullmatch(statement):
             yield from self._declarations(*found.groups())
         elif found := _LOCAL.fullmatch(statement):
-            yield "_Alignas({}) char {}[{}];".format(*found.groups())
+            alignment, bits, name, count = found.groups()
+            size = int(bits) // 8
+            yield f"_Alignas({alignment or size}) char {name}[{size * int(count or 1)}];"
         elif not statement.startswith((".pragma", ".loc ")):
             negation, guard, opcode, operands = _GUARDED.fullmatch(statement).groups()
             condition = f"if ({negation}v_{guard}) " if guard else ""
@@ -80,23 +104,24 @@ class _Kernel:
             yield f"{_held(kind)} {', '.join(f'v_{number} = 0' for number in numbers)};"
 
     def _instruction(self, statement: str, opcode: str, operands: list[str]) -> str:
-        if form := self.forms.get(opcode):
+        if form := self.forms.get(opcode) or (BOUNDS.get(opcode) if operands and _is_number(operands[-1]) else None):
             packed = next((i for i, operand in enumerate(operands) if operand[0] == "{"), None)
             return self._compute(form, operands) if packed is None else self._pack(form, operands, packed)
         if found := _MEMORY.fullmatch(opcode):
             return self._move(statement, operands, *found.groups())
-        if found := _BARRIER.fullmatch(opcode):
+        if self.parameters is not None and _BARRIER.fullmatch(opcode):
             return self._barrier(operands)
+        if (found := _CALL.search(statement)) and found[2] in self.called:
+            result, name, arguments = found.groups("")
+            return f"{name}({', '.join(_OPERANDS.findall(f'{result},{arguments}'))});"
         if _COUNT.fullmatch(opcode):
             return self._count(statement, *operands)
-        if opcode in ("bra", "bra.uni"):
-            return f"goto {_label(operands[0])};"
-        if opcode == "ret":
-            return "return;"
+        if opcode in ("bra", "bra.uni", "ret"):
+            return f"goto {_label(operands[0])};" if operands else "return;"
         raise NotExactError(f"{self.name}: `{statement}` is not known to give the same bits everywhere")
 
     def _compute(self, form: Form, operands: list[str]) -> str:
-        sources = zip("abc", form.sources, operands[1:], strict=False)
+        sources = zip("abcd", form.sources, operands[1:], strict=False)
         named = " ".join(f"const {C_TYPES[t]} {name} = {self._value(source, t)};" for name, t, source in sources)
         return f"{named} {self._set(operands[0], form.result, form.expression)}"
 
@@ -114,7 +139,7 @@ class _Kernel:
         several = _OPERANDS.findall(numbers.strip("{}"))
         size = int(vector or 1) * int(t[1:]) // 8
         place = self._address(address)
-        if space != "local" and place[0] != "&":
+        if space not in ("local", "param"):
             place = f'ACCESS({place}, {size}, {int(way == "st")}, "{statement}")'
         if way == "st":
             moves = (f"m[{i}] = {self._value(number, t)};" for i, number in enumerate(several))
@@ -137,7 +162,7 @@ class _Kernel:
 
     def _address(self, operand: str) -> str:
         base, offset = _ADDRESS.fullmatch(operand).groups()
-        if base in self.parameters:
+        if base in (self.parameters or ()):
             return f"&arguments[{self.parameters.index(base)}]"
         return f"{self._value(base, 'u64')} + {offset or 0}ll"
 
@@ -148,11 +173,11 @@ class _Kernel:
         """Return an operand as a C expression of type t."""
         if operand in _PLACES:
             return _PLACES[operand]
-        if operand[:2] in ("0f", "0d"):
+        if _is_number(operand):
             bits = f"0x{operand[2:]}ull"
             return f"as_{t}({bits})" if t[0] == "f" else bits
         if operand.lstrip("-")[0].isdigit():
-            return f"({C_TYPES[t]}){operand}{'ll' if operand[0] == '-' else 'ull'}"
+            return f"({C_TYPES[t]}){operand.rstrip('U')}{'ll' if operand[0] == '-' else 'ull'}"
         if operand[0] == "!":
             return f"!{self._variable(operand[1:])}"
         if operand[0] != "%":
@@ -165,10 +190,18 @@ class _Kernel:
 
 
 def _statements(body: str) -> Iterator[str]:
-    """Yield instructions, declarations, labels and braces."""
+    """Yield instructions, declarations, labels and braces; a call may be several lines long."""
+    code = ""
     for line in body.splitlines():
-        code = " ".join(line.partition("//")[0].split())
-        yield from filter(None, (part.strip() for part in code.split(";")))
+        code = " ".join([*code.split(), *line.partition("//")[0].split()])
+        if not code.startswith(("call", "@")) or code.endswith(";"):
+            yield from filter(None, (part.strip() for part in code.split(";")))
+            code = ""
+
+
+def _is_number(operand: str) -> bool:
+    """Return whether an operand is a float that the instruction holds."""
+    return operand[:2] in ("0f", "0d")
 
 
 def _label(name: str) -> str:

@@ -47,11 +47,11 @@ static __attribute__((noreturn)) void fail(const char *what, const char *instruc
 
 static int undefined(void) { fail("a division by zero", ""); }
 
-/* A double without its fraction. */
-static inline int64_t whole_part(double x)
+/* A float without its fraction, as an integer of so many bits. */
+static inline int64_t whole_part(double x, int bits)
 {
-    if (!(fabs(x) < 9223372036854775808.0))
-        fail("a double that no integer holds", "");
+    if (!(fabs(x) < ldexp(1, bits - 1)))
+        fail("a float that no integer holds", "");
     return (int64_t)x;
 }
 
@@ -274,6 +274,23 @@ static inline uint64_t bits_of_f64(double x)
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
+}
+
+/* The larger of x and a number, or the smaller where `sign` is -1; the larger of two zeros is the positive one. */
+static inline float limit(float x, float number, int sign)
+{
+    const float zero = sign > 0 ? 0.0f : -0.0f;
+    if (x == 0 && number == 0)
+        return signbit(x) != signbit(number) ? zero : x;
+    return sign * x > sign * number ? x : number;
+}
+
+/* b with the `count` lowest bits of a in the place of those from `first` on. */
+static inline uint64_t with_bits(uint64_t a, uint64_t b, uint32_t first, uint32_t count)
+{
+    const uint32_t begin = first & 255, number = count & 255;
+    const uint64_t low = number < 64 ? ((uint64_t)1 << number) - 1 : ~(uint64_t)0;
+    return begin < 64 ? (b & ~(low << begin)) | (a & low) << begin : b;
 }
 
 /* Four of the eight bytes of b and a, each named by four bits: its number, and whether only its sign is wanted. */

@@ -136,7 +136,7 @@ def test_doubles_become_integers_that_can_hold_them(device):
         queue.launch("whole", 1, 1, memory.address, memory.address + 256)
         queue.download(memory.address + 256, y)
         if wrong is not None:
-            with pytest.raises(KernelError, match=r"thread \(5, 0\): a double that no integer holds"):
+            with pytest.raises(KernelError, match=r"thread \(5, 0\): a float that no integer holds"):
                 queue.wait()
         else:
             queue.wait()

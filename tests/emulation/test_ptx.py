@@ -24,6 +24,43 @@ HEAD = """.version 9.0
 \tld.param.u64 \t%rd1, [evolve_table_param_0];
 """
 MOST = 0x7FFFFFFF
+FUNCTIONS = """.func (.param .b64 func_retval0) product(
+\t.param .align 4 .b8 product_param_0[8],
+\t.param .b32 product_param_1
+)
+{
+\t.reg .b32 \t%r<4>;
+\t.reg .b64 \t%rd<2>;
+\tld.param.u32 \t%r1, [product_param_0+4];
+\tld.param.u32 \t%r2, [product_param_1];
+\tmul.wide.s32 \t%rd1, %r1, %r2;
+\tst.param.b64 \t[func_retval0+0], %rd1;
+\tret;
+
+}
+.func nothing()
+{
+\tret;
+
+}
+"""
+CALL = """mov.u32 %r1, -3;
+\t{ // callseq 0, 0
+\t.reg .b32 temp_param_reg;
+\t.param .align 4 .b8 param0[8];
+\tst.param.b32 \t[param0+4], %r1;
+\t.param .b32 param1;
+\tst.param.b32 \t[param1+0], 4;
+\t.param .b64 retval0;
+\tcall.uni (retval0),
+\tproduct,
+\t(
+\tparam0,
+\tparam1
+\t);
+\tld.param.b64 \t%rd2, [retval0+0];
+\t} // callseq 0
+"""
 TABLE = [  # instructions, the register that they leave a result in, and its bits
     ("add.s32 %r1, -1, 3;", "r1", 2),
     ("mov.u16 %rs1, -1; add.s16 %rs2, %rs1, %rs1; cvt.u32.u16 %r1, %rs2;", "r1", 0xFFFE),
@@ -50,8 +87,11 @@ TABLE = [  # instructions, the register that they leave a result in, and its bit
     ("shr.s32 %r1, -8, 1;", "r1", 2**32 - 4),
     ("shr.s32 %r1, -8, 99;", "r1", 2**32 - 1),
     ("shr.s64 %rd2, -8, 2;", "rd2", 2**64 - 2),
+    ("shf.l.wrap.b32 %r1, 0x80000001, 2, 33;", "r1", 5),
+    ("bfi.b64 %rd2, 0x1FF, 0x1000000, 4, 8;", "rd2", 0x1000FF0),
+    ("bfi.b64 %rd2, 7, 9, 32, 32;", "rd2", 7 << 32 | 9),
     ("prmt.b32 %r1, 0x33221100, 0x77665544, 0x7530;", "r1", 0x77553300),
-    ("prmt.b32 %r1, 0x00008000, 0, 0x9810;", "r1", 0xFF008000),
+    ("prmt.b32 %r1, 0x00008000, 0, 0x9810U;", "r1", 0xFF008000),
     ("mov.b64 %rd2, {1, 2};", None, None),
     ("mov.u32 %r2, 7; mov.u32 %r3, 9; mov.b64 %rd2, {%r2, %r3};", "rd2", 9 << 32 | 7),
     ("mov.u64 %rd2, 0x900000007; mov.b64 {_, %r1}, %rd2;", "r1", 9),
@@ -70,6 +110,16 @@ TABLE = [  # instructions, the register that they leave a result in, and its bit
     ("cvt.f64.f32 %fd1, 0f3F800001;", "fd1", 0x3FF0000020000000),
     ("cvt.rn.f32.s32 %f1, 16777217;", "f1", 0x4B800000),
     ("cvt.rzi.s64.f64 %rd2, 0dC00C000000000000;", "rd2", 2**64 - 3),  # of -3.5
+    ("cvt.rzi.s32.f32 %r1, 0fC0600000;", "r1", 2**32 - 3),  # of -3.5
+    ("cvt.rzi.s32.f64 %r1, 0d41DFFFFFFFDFFFFF;", "r1", MOST),
+    ("cvt.rmi.f32.f32 %f1, 0fC0600000;", "f1", 0xC0800000),
+    ("min.f32 %f1, 0f40000000, 0f3F800000;", "f1", 0x3F800000),
+    ("max.f32 %f1, 0f40000000, 0f3F800000;", "f1", 0x40000000),
+    ("max.f32 %f1, 0f7FC00000, 0f3F800000;", "f1", 0x3F800000),  # of a NaN and a number, the number
+    ("min.f32 %f1, 0fFFC00000, 0f3F800000;", "f1", 0x3F800000),
+    ("max.f32 %f1, 0f80000000, 0f00000000;", "f1", 0),  # -0 is less than 0
+    ("min.f32 %f1, 0f80000000, 0f00000000;", "f1", 0x80000000),
+    ("max.f32 %f1, 0f00000000, 0f80000000;", "f1", 0),
     ("setp.lt.s32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", "r1", 5),
     ("setp.lt.u32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", "r1", 6),
     ("setp.hs.u32 %p1, -1, 1; selp.b32 %r1, 5, 6, %p1;", "r1", 5),
@@ -93,12 +143,14 @@ TABLE = [  # instructions, the register that they leave a result in, and its bit
     ("st.local.u8 [%rd3+9], 0; ld.local.u32 %r1, [%rd3+8];", "r1", 0xFFFF00FE),
     ("mov.u32 %r1, %ntid.y;", "r1", 1),
     ("mov.u32 %r1, 1; bra $L__BB0_1;\n\tmov.u32 %r1, 2;\n$L__BB0_1:\n", "r1", 1),
+    (CALL, "rd2", 2**64 - 12),
+    ("call.uni nothing;", None, None),
     ("mov.u32 %r1, 4;\n\t{\n\t.reg .b32 %r1;\n\tmov.u32 %r1, 5;\n\t}\n", "r1", 4),  # another register of this name
 ]
 
 
 def kernel(*lines):
-    return HEAD + "".join(f"\t{line}\n" for line in lines) + "\tret;\n\n}\n"
+    return FUNCTIONS + HEAD + "".join(f"\t{line}\n" for line in lines) + "\tret;\n\n}\n"
 
 
 @pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
@@ -133,7 +185,7 @@ def test_what_instructions_do(monkeypatch):
         "sqrt.approx.f32 %f1, %f2;",
         "add.rz.f32 %f1, %f2, %f3;",
         "min.f32 %f1, %f2, %f3;",  # drops NaN
-        "cvt.rzi.s32.f32 %r1, %f2;",  # saturates
+        "cvt.rzi.u32.f32 %r1, %f2;",  # saturates
         "atom.global.add.f32 %f1, [%rd1], %f2;",
         "red.global.add.f32 [%rd1], %f2;",
         "shfl.sync.down.b32 %r1, %r2, 1, 31, -1;",
@@ -147,9 +199,15 @@ def test_what_is_refused(instruction):
 
 
 def test_what_is_no_kernel_is_refused():
-    for text in ("", ".visible .func f() { ret; }\n" + kernel("ret;")):
-        with pytest.raises(NotExactError, match="expected PTX that consists of kernels"):
+    for text in ("", FUNCTIONS):
+        with pytest.raises(NotExactError, match="expected PTX that has kernels"):
             translate(text)
+
+
+@pytest.mark.parametrize("instruction", ["bar.sync 0;", "fma.rn.f32 %f1, %f2, %f3, %f4;"])
+def test_what_functions_may_not_do(instruction):
+    with pytest.raises(NotExactError, match=f"^nothing: `{instruction[:-1]}` is not known"):
+        translate(kernel("ret;").replace(".func nothing()\n{\n", f".func nothing()\n{{\n\t{instruction}\n"))
 
 
 def test_fused_instructions_may_be_allowed():
