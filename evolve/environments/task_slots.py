@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from evolve.environments.exact import AnyTask, Draws
+from evolve.environments.physics.layout import WORLD
 from evolve.numerics import native
 from evolve.numerics.device import WIDTH
 from evolve.numerics.device_arrays import DeviceArrays
@@ -60,10 +61,14 @@ class TaskStructure(ctypes.Structure):
 def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
     """Return the address of a task's structure on a device, with its own arrays for the slots of `arrays`."""
     O, A, S = task.observation_size, task.action_size, task.state_size
+    slots = WIDTH * arrays.tiles
     sizes = {"states": 8 * S, "seeds": 8, "steps": 8, "outputs": 4 * A, "observations": 4 * O, "rewards": 8, "ended": 1}
-    places = (arrays.allocate(size * WIDTH * arrays.tiles).address for size in sizes.values())
-    options = arrays.constant(np.array([*task.constants, 0.0]))
-    return arrays.structure(TaskStructure(O, A, S, step_limit(task), *places, options))
+    places = [arrays.allocate(size * slots).address for size in sizes.values()]
+    options = arrays.constant(task.kernel_constants())
+    worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
+    # A thread steps its own world only, and only while an episode runs there.
+    active = arrays.constant(np.ones(slots, np.uint8))
+    return arrays.structure(TaskStructure(O, A, S, step_limit(task), *places, options, worlds, active))
 
 
 class CompiledSlots:

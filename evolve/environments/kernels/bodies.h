@@ -6,9 +6,14 @@
  *
  * What happens to one world alone is written for one world, without lanes. On a CPU such functions are built for the
  * baseline instruction set, and without gcc's vectorizer. In spite of -ffp-contract=off, the vectorizer turns rotations
- * into fused multiply-adds if the processor has them: vfmaddsub (gcc 12.2, x86-64), fcmla (gcc 12 to 14, ARM64). */
+ * into fused multiply-adds if the processor has them: vfmaddsub (gcc 12.2, x86-64), fcmla (gcc 12 to 14, ARM64).
+ *
+ * NVRTC needs seconds for every thousand lines. So a device has one copy of a long function with several callers, which is
+ * ONCE_ON_DEVICE, and its long loops are ROLLED; gcc decides for itself. */
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
+#define ONCE_ON_DEVICE ONE_WORLD
+#define ROLLED _Pragma("unroll 1")
 #define WORLDS 1 /* that are stepped together */
 #define FIRST_WORLD(group) ((group) * WIDTH + LANE)
 #else
@@ -17,6 +22,8 @@
 #else
 #define ONE_WORLD static __attribute__((noinline, optimize("no-tree-vectorize")))
 #endif
+#define ONCE_ON_DEVICE INLINE
+#define ROLLED
 #define WORLDS (2 * LANES)
 #define FIRST_WORLD(group) ((group) * WORLDS)
 #endif

@@ -207,7 +207,7 @@ INLINE void touch_block(contact *c, const ground *g, const hull *h, frame f)
 }
 
 /* Look again whether a contact touches; its points keep the impulses that points of the same features had. */
-INLINE void update_contact(world *w, const model *m, contact *c)
+ONCE_ON_DEVICE void update_contact(world *w, const model *m, contact *c)
 {
     contact_point old[2];
     const int32_t old_count = c->count;
@@ -270,7 +270,7 @@ INLINE void seek_contacts_with(world *w, const model *m, int32_t piece)
 }
 
 /* Make contacts of the bodies that have left their boxes: by pieces of ground, then by bodies, as Box2D sorts its pairs. */
-INLINE void seek_contacts(world *w, const model *m)
+ONCE_ON_DEVICE void seek_contacts(world *w, const model *m)
 {
     float low = LARGEST, high = -LARGEST;
     for (int32_t b = 0; b < m->num_bodies; b++)

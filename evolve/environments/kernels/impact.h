@@ -268,7 +268,7 @@ typedef struct {
 
 #define NEAR 0.00635f /* above TARGET + TOLERANCE */
 
-INLINE void find_bound(bound *s, const body *b, const hull *h)
+ONCE_ON_DEVICE void find_bound(bound *s, const body *b, const hull *h)
 {
     const frame f[2] = {frame_around(b->c0, b->a0, h->center), frame_around(b->c, b->a, h->center)};
     s->known = 1;
@@ -286,7 +286,7 @@ INLINE void find_bound(bound *s, const body *b, const hull *h)
         }
 }
 
-INLINE int is_clear(const bound *s, const body *b, const hull *h, const ground *g)
+ONCE_ON_DEVICE int is_clear(const bound *s, const body *b, const hull *h, const ground *g)
 {
     float left = g->corner[0].x, right = left, far = 0.0f;
     for (int32_t i = 0; i < g->count; i++) {

@@ -528,7 +528,7 @@ INLINE void solve_rows(island *s, island *half, const model *m, int left, const 
         unpack(s, m, half, from, n);
     }
 #else
-    for (; tries < POSITION_ITERATIONS && left; tries++)
+    ROLLED for (; tries < POSITION_ITERATIONS && left; tries++)
         left = position_iteration(s, m, width);
 #endif
 }

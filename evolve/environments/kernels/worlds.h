@@ -88,7 +88,7 @@ ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
 }
 
 /* Step the worlds of the slots from `first` on that are `active`: they are packed into the first rows. */
-INLINE void step_worlds(const task *at, int64_t first, const uint8_t *active)
+ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *active)
 {
     island s, half;
     const model *m = MODEL(at);
