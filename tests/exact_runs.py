@@ -39,8 +39,8 @@ SETS = {
 }
 WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))
 """The sets of tasks with rigid bodies."""
-WITHOUT_BODIES = ("numpy", "cupy")
-"""The back ends that play no rigid bodies here: arrays and emulated devices are too slow for whole episodes."""
+WITHOUT_BODIES = ("numpy",)
+"""The back ends that play no rigid bodies here: arrays are too slow for whole episodes."""
 
 
 def sets(backend):
