@@ -125,7 +125,7 @@ ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *out
 }
 
 /* What a step was worth, and whether it was the last. */
-ONE_WORLD void bipedal_walker_judge(const task *at, int64_t slot, const float *outputs)
+ONE_WORLD void bipedal_walker_reward(const task *at, int64_t slot, const float *outputs)
 {
     world *w = WORLD(at, slot);
     const model *m = MODEL(at);

@@ -145,7 +145,7 @@ ONE_WORLD void lunar_lander_act(const task *at, int64_t slot, const float *outpu
     lander_forces(WORLD(at, slot), MODEL(at), lander_engines(MODEL(at), outputs));
 }
 
-ONE_WORLD void lunar_lander_judge(const task *at, int64_t slot, const float *outputs)
+ONE_WORLD void lunar_lander_reward(const task *at, int64_t slot, const float *outputs)
 {
     world *w = WORLD(at, slot);
     const engines e = lander_engines(MODEL(at), outputs);

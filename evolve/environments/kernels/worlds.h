@@ -134,7 +134,7 @@ ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *ac
         step_worlds(at, first, active);                                                                                \
         for (int t = 0; t < WORLDS; t++)                                                                               \
             if (active[t])                                                                                             \
-                name##_judge(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                       \
+                name##_reward(at, first + t, SLOT_ROWS(at->outputs, at->num_actions, first + t));                       \
         name##_observe(at, first, active);                                                                             \
         for (int t = 0; t < WORLDS; t++) {                                                                             \
             at->steps[first + t] = at->steps[first + t] + 1;                                                           \
