@@ -40,11 +40,11 @@ SETS = {
 WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))
 """The sets of tasks with rigid bodies."""
 WITHOUT_BODIES = ("numpy",)
-"""The back ends that play no rigid bodies here: arrays are too slow for whole episodes."""
+"""The back ends that play no rigid bodies by default: arrays are slow at whole episodes."""
 
 
 def sets(backend):
-    """Return the names of the sets that a back end can play."""
+    """Return the names of the sets that a back end plays by default."""
     return tuple(name for name in SETS if name not in WITH_BODIES or backend not in WITHOUT_BODIES)
 
 
@@ -71,7 +71,7 @@ def digests(directory, name):
 
 
 def all_digests(backend, names=(), engine="exact"):
-    """Return the digests of the runs of sets, by default all that the back end can play."""
+    """Return the digests of the runs of sets, by default those of `sets`."""
     found = {}
     for name in names or sets(backend):
         with tempfile.TemporaryDirectory() as directory:
