@@ -1,13 +1,23 @@
-"""How near exact tasks are to Gymnasium's: from the same states, by the same random actions.
+"""How near exact tasks are to Gymnasium's.
 
-python benchmarks/exact_against_gymnasium.py
+    python benchmarks/exact_against_gymnasium.py
+    python benchmarks/exact_against_gymnasium.py --box2d 10000 --json box2d.json
+
+Classical tasks are compared from the same states, by the same random actions: how many episodes are equal, and how far
+the others go apart. Tasks with rigid bodies have to be equal: `--box2d N` plays N whole episodes in all, of the walker,
+the walker over obstacles and the lander, by random players and by champions, from the same seeds in fresh Gymnasium
+environments. It prints each difference, and then the exit code is 1. With `--json` it goes on where it was interrupted.
 """
 
 import argparse
 import itertools
+import os
+import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
+from exact_parts import box2d
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -56,22 +66,45 @@ def play(options: EnvOptions, seeds: range) -> tuple[Bool, Bool, Float64]:
     return equal, lengths, largest
 
 
-def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--episodes", type=int, default=10_000)
-    classical = [name for name, task in environments.TASKS.items() if has_picture(name) and not task.has_world]
-    parser.add_argument("--env", nargs="*", default=classical)
-    arguments = parser.parse_args()
-    print(f"| task | episodes equal of {arguments.episodes:,} | lengths equal | largest difference in an observation |")
+def compare_classical(names: list[str], episodes: int) -> None:
+    """Print a table, with a line for each task."""
+    print(f"| task | episodes equal of {episodes:,} | lengths equal | largest difference in an observation |")
     print("|---|---|---|---|")
-    for name in arguments.env:
+    for name in names:
         options = EnvOptions(id=name, engine="exact")
-        batches = itertools.pairwise([*range(0, arguments.episodes, BATCH), arguments.episodes])
+        batches = itertools.pairwise([*range(0, episodes, BATCH), episodes])
         played = [play(options, range(*batch)) for batch in batches]
         equal, lengths, largest = (np.concatenate(column) for column in zip(*played, strict=True))
         print(f"| {name} | {equal.sum():,} | {lengths.sum():,} | {largest.max():.1e} |", flush=True)
 
 
+def compare_box2d(episodes: int, workers: int, path: Path | None) -> int:
+    """Print the differences and a table; return the exit code."""
+
+    def say(found: box2d.Compared, left: int) -> None:
+        for one in found.differences:
+            print(f"{found.part.task}, {found.part.player}, seed {one.seed}, step {one.step}: {one.what}", flush=True)
+        print(f"{found.part.task}, {found.part.player}: done; {left} parts are left", file=sys.stderr, flush=True)
+
+    done = box2d.compare_all(episodes, workers, path, say)
+    print(box2d.table(done))
+    return 1 if any(found.differences for found in done) else 0
+
+
+def main() -> int:
+    """Compare, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=10_000, help="of each classical task")
+    parser.add_argument("--env", nargs="*", default=[name for name in environments.TASKS if has_picture(name)])
+    parser.add_argument("--box2d", type=int, metavar="N", help="compare N episodes of the tasks with rigid bodies")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="with --box2d: processes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="with --box2d: the parts that are done")
+    arguments = parser.parse_args()
+    if arguments.box2d is not None:
+        return compare_box2d(arguments.box2d, arguments.workers, arguments.json)
+    compare_classical(arguments.env, arguments.episodes)
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -16,6 +16,7 @@ from conftest import LONG, OPENMPI, ROOT, environment, without
 from emulation import emulation_available
 from hosts import why_not
 
+from evolve import environments
 from evolve.config import EnvOptions
 from evolve.errors import install_command
 from evolve.networks import NETWORKS
@@ -235,3 +236,52 @@ def test_exact_tasks_are_compared_with_gymnasium(monkeypatch, task, equal, most)
     assert lengths.all()
     assert (largest <= most).all()
     assert (largest > 0).all() != equal
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_box2d_episodes_are_compared(bench, tmp_path):
+    words = ("--box2d", 20, "--workers", 1, "--json", tmp_path / "found.json")
+    code, out, err = bench_process("exact_against_gymnasium", *words)
+    assert code == 0, out + err
+    assert err.count(": done; ") == 20
+    assert re.search(r"^\| all \|  \| 20 \| 20 \| ([\d,]+) \| \1 \|$", out, re.M)
+    found = json.loads((tmp_path / "found.json").read_text())
+    part = found["parts"][3]
+    part["differences"] = [{"seed": 7, "step": 5, "what": "the end"}]
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    code, out, err = bench("exact_against_gymnasium", *words)
+    assert code == 1
+    assert err == ""  # nothing was left to do
+    assert f"| walker | half-trained | 1 | 0 | {part['steps']:,} |" in out
+    found["software"]["kernels"] = "others"
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    code, _, err = bench("exact_against_gymnasium", *words)
+    assert code == 1
+    assert "Choose another file." in err
+
+
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_the_first_difference_from_gymnasium_is_named(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    box2d = importlib.import_module("exact_parts.box2d")
+    task = box2d.BOX2D_TASKS["lander"]
+    engine = environments.make(task.options, 1)
+
+    def differs(change):
+        (episode,) = box2d.play(task, "random", [3])
+        change(episode)
+        return box2d.first_difference(task, engine, episode)
+
+    assert differs(lambda _: None) is None
+
+    def last_bit(episode):
+        episode.observations[7].view(np.int32)[2] ^= 1
+
+    found = differs(last_bit)
+    assert (found.seed, found.step) == (3, 7)
+    assert found.what.startswith("observation 2: ")
+    assert differs(lambda episode: episode.observations[0].fill(0.0)).step == 0
+    found = differs(lambda episode: episode.rewards.__setitem__(9, np.nextafter(episode.rewards[9], 1)))
+    assert (found.step, found.what[:7]) == (10, "reward ")
+    found = differs(lambda episode: episode.rewards.pop())
+    assert found.what == "no end"
