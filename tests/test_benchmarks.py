@@ -97,6 +97,24 @@ def test_exact(bench):
     assert first["jax"] is None
 
 
+@pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+def test_walkers_beside_other_engines():
+    words = ("--walker", "--recorded", 2, "-p", 8, "-r", 1)
+    code, out, err = bench_process("exact", *words, "--json")
+    assert code == 0, out + err
+    found = json.loads(out)
+    assert [(row["task"], row["player"]) for row in found["steps"]] == [
+        ("walker", "champion"), ("walker", "random"), ("lander", "champion"), ("lander", "random")
+    ]  # fmt: skip
+    for row in found["steps"]:
+        assert 0 < row["exact"] < row["gymnasium"]
+        assert (row["envpool"] is not None) == (find_spec("envpool") is not None)
+    champions, random = found["generations"]
+    assert champions["length"] > 800
+    assert random["length"] < 800
+    assert all(0 < row["share"] < 1 for row in found["generations"])
+
+
 @pytest.mark.skipif(find_spec("gymnax") is not None, reason="gymnax is installed")
 def test_what_the_comparison_lacks_is_said(bench):
     code, _, err = bench("exact", "-p", 8, "-r", 1, "--generations", 0, "--jax")

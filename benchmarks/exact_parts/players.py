@@ -127,6 +127,23 @@ class ChampionPlayer:
         return np.stack([main - np.maximum(nothing, np.maximum(left, right)), right - left], axis=1)
 
 
+def champion_of(name: str) -> Float32:
+    """Return the weights of a champion that is an mlp with one hidden layer, with its normalizer worked into them.
+
+    So it acts on observations as they are, as candidates of an experiment without normalization do.
+    """
+    stored = store.read_any(ZOO / f"{name}.champion")
+    assert isinstance(stored, StoredChampion), "the zoo has champions only"
+    assert stored.normalizer is not None, "its observations are normalized"
+    mean, scale = stored.normalizer.astype(np.float64)
+    weights = stored.held_out.weights.astype(np.float64)
+    (hidden,) = reload(stored).config.network.options.hidden
+    first = weights[: (len(mean) + 1) * hidden].reshape(-1, hidden)
+    first[:-1] *= scale[:, None]
+    first[-1] -= mean @ first[:-1]
+    return weights.astype(np.float32)
+
+
 PLAYERS = ("random", "saturated", "champion", "half-trained")
 
 
