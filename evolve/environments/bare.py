@@ -1,32 +1,39 @@
 """The bare environment: what stepping costs when nothing else is done, for benchmarks to compare with."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from evolve.config import EnvOptions
 from evolve.environments.envpool_engine import EnvPoolEngine
-from evolve.environments.exact_engine import ExactEngine
+from evolve.environments.exact_engine import ExactEngine, exact_task
 from evolve.environments.factory import maker, may_reuse
 from evolve.environments.recorder import Recording
 from evolve.environments.spaces import action_decoder, separate
 
+_SLOTS = 1024
+_WORLDS = 64
+"""Slots in which exact tasks are stepped side by side; and worlds of rigid bodies, of which the last ones take long."""
 
-def replay(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
-    """Play recorded episodes; return (environment steps, seconds). The decoding of actions is not timed.
 
-    Exact tasks are stepped side by side, all of them until the last has ended. Gymnasium plays them one after another.
-    EnvPool plays them side by side in one pool of one thread, which starts an episode anew when it ends, until as many
-    steps are done as were recorded.
+def replay(
+    options: EnvOptions, episodes: list[Recording], clock: Callable[[], float] = time.perf_counter
+) -> tuple[int, float]:
+    """Play recorded episodes; return (environment steps, seconds by a clock). The decoding of actions is not timed.
+
+    Exact tasks are stepped side by side, and the next episode begins where one has ended. Gymnasium plays episodes one
+    after another. EnvPool plays them side by side in one pool of one thread, which starts an episode anew when it ends,
+    until as many steps are done as were recorded.
     """
     if options.engine == "envpool":
-        return _replay_pool(options, episodes)
+        return _replay_pool(options, episodes, clock)
     if options.engine == "exact":
-        return _replay_exact(options, episodes)
-    return _replay_objects(options, episodes)
+        return _replay_exact(options, episodes, clock)
+    return _replay_objects(options, episodes, clock)
 
 
-def _replay_pool(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
+def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     engine = EnvPoolEngine(options, len(episodes))
     pool = engine.pool([episode.seed for episode in episodes])
     total = sum(len(episode.outputs) for episode in episodes)
@@ -34,34 +41,47 @@ def _replay_pool(options: EnvOptions, episodes: list[Recording]) -> tuple[int, f
     outputs = (np.stack([episode.outputs[t % len(episode.outputs)] for episode in episodes]) for t in range(ticks))
     actions = [engine.decode(rows) for rows in outputs]
     pool.reset()
-    begin = time.perf_counter()
+    begin = clock()
     for row in actions:
         pool.step(row)
-    return ticks * len(episodes), time.perf_counter() - begin
+    return ticks * len(episodes), clock() - begin
 
 
-def _replay_exact(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
-    engine = ExactEngine(options, len(episodes))
-    slots = np.arange(len(episodes))
-    observations = np.zeros((len(episodes), engine.observation_size), np.float32)
-    longest = max(len(episode.outputs) for episode in episodes)
-    rows = [[episode.outputs[t % len(episode.outputs)] for episode in episodes] for t in range(longest)]
-    outputs = np.array(rows, np.float32)
-    begin = time.perf_counter()
-    engine.reset(slots, np.array([episode.seed for episode in episodes]), observations)
-    for row in outputs:
-        engine.step(slots, row, observations)
-    return longest * len(episodes), time.perf_counter() - begin
+def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
+    task = exact_task(options)
+    count = min(len(episodes), _WORLDS if task.has_world else _SLOTS)
+    engine = ExactEngine(options, count)
+    observations = np.zeros((count, engine.observation_size), np.float32)
+    outputs = np.concatenate([np.stack(episode.outputs) for episode in episodes])
+    lengths = np.array([len(episode.outputs) for episode in episodes])
+    first = lengths.cumsum() - lengths  # row of outputs, of each episode
+    seeds = np.array([episode.seed for episode in episodes])
+    rows, live = np.zeros(count, np.intp), np.zeros(count, np.bool_)
+    begun, ended = 0, np.arange(count)
+    begin = clock()
+    while live.any() or begun < len(episodes):
+        free = ended[: len(episodes) - begun]
+        if len(free):
+            beginning = np.arange(begun, begun + len(free))
+            engine.reset(free, seeds[beginning], observations)
+            rows[free], live[free] = first[beginning], True
+            begun += len(free)
+        slots = np.flatnonzero(live)
+        _, over = engine.step(slots, outputs[rows[slots]], observations)
+        rows[slots] += 1
+        ended = slots[over]
+        live[ended] = False
+    return int(lengths.sum()), clock() - begin
 
 
-def _replay_objects(options: EnvOptions, episodes: list[Recording]) -> tuple[int, float]:
+def _replay_objects(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     make = maker(options)
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
     played = [(episode.seed, separate(env.action_space, decode(np.stack(episode.outputs)))) for episode in episodes]
     reuse = may_reuse(env, options)
     steps = 0
-    begin = time.perf_counter()
+    begin = clock()
     for seed, actions in played:
         if not reuse:
             env = make()
@@ -69,4 +89,4 @@ def _replay_objects(options: EnvOptions, episodes: list[Recording]) -> tuple[int
         for action in actions:
             env.step(action)
         steps += len(actions)
-    return steps, time.perf_counter() - begin
+    return steps, clock() - begin

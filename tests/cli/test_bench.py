@@ -39,6 +39,10 @@ def test_the_bench_compares_the_same_work(call):
     assert len(three["idle"]) == 2
     assert min(three["ratio"], three["bytes"], three["cpu_seconds"], three["serial_seconds"]) > 0
     assert three["backend"] in figures["measured"]
+    engines = {row["engine"]: row["microseconds"] for row in figures["engines"]}
+    assert {"exact", "gymnasium"} <= set(engines)
+    assert list(engines.values()) == sorted(engines.values())
+    assert all(row["steps"] > 12 for row in figures["engines"])
 
 
 @pytest.mark.usefixtures("quick")
@@ -49,7 +53,15 @@ def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
     words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
     done = call("bench", *words, "--pairs", 1, "--ranks", 1, **environment())
     assert done.code == 0, done.err
-    for word in ("kernel", "first environment step", "nanoseconds per network step", "bare", "engine", "median ratio"):
+    for word in (
+        "kernel",
+        "first environment step",
+        "nanoseconds per network step",
+        "bare",
+        "engine",
+        "median ratio",
+        "CPU time per step",
+    ):
         assert word in done.out
 
 

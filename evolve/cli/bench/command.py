@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App, launch
-from evolve.cli.bench import network_speed, rollouts, scale_run, startup, tables
+from evolve.cli.bench import engines, network_speed, rollouts, scale_run, startup, tables
 from evolve.cli.bench.bench_options import check_options, parser
 from evolve.cli.bench.device_bench import BUDGET, draw, measure_devices
 from evolve.cli.bench.recording import population
@@ -17,6 +17,7 @@ from evolve.cli.signals import StopFlag
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.environments.sleeping import ID as SLEEP
 from evolve.errors import Stopped
+from evolve.genome import Genomes
 from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
@@ -44,11 +45,18 @@ def _words(experiment: Experiment) -> list[str]:
     return [*words, *(["-d", *hidden] if hidden else [])]
 
 
-def _sweep(experiment: Experiment, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any) -> Any:
+def _sweep(
+    experiment: Experiment,
+    genomes_asked: Genomes,
+    arguments: dict[str, Any],
+    argv: list[str],
+    stop: StopFlag,
+    show: Any,
+) -> Any:
     sweep: dict[int, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         genomes = Path(folder) / "genomes.npz"
-        rollouts.save(population(experiment, arguments["generation"]), genomes)
+        rollouts.save(genomes_asked, genomes)
         for ranks in arguments["ranks"] or _RANKS:
             if arguments["sleep"] is None:
                 sweep[ranks] = rollouts.compare(experiment, argv, genomes, ranks, arguments["pairs"], stop)
@@ -109,7 +117,11 @@ def _body(app: App, argv: list[str]) -> int:
         figures["inference"] = network_speed.table(experiment.network)
         show(tables.inference(figures["inference"]))
     if arguments["pairs"]:
-        figures["rollouts"] = _sweep(experiment, arguments, argv, app.stop, show)
+        genomes = population(experiment, arguments["generation"])
+        if arguments["sleep"] is None:
+            figures["engines"] = engines.rows(experiment, genomes)
+            show(tables.engines(figures["engines"]))
+        figures["rollouts"] = _sweep(experiment, genomes, arguments, argv, app.stop, show)
     if arguments["json"]:
         print(json.dumps(figures))
     return 0

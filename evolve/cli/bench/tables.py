@@ -36,6 +36,16 @@ def inference(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def engines(rows: list[Row]) -> str:
+    """Return microseconds per step of each engine's bare environments, and ratios to the fastest."""
+    fastest = rows[0]["microseconds"]
+    lines = ["", "microseconds of CPU time per step of bare environments, resets included"]
+    for row in rows:
+        ratio = "" if row is rows[0] else f"{row['microseconds'] / fastest:>8.1f} × {rows[0]['engine']}"
+        lines.append(f"{row['engine']:>12}{row['microseconds']:>10.2f}{ratio}")
+    return "\n".join(lines)
+
+
 def _cost(row: Row) -> str:
     idle = row["idle"]
     return (f"{row['ratio']:>8.3f}{row['cpu_seconds'] * 1e3:>9,.0f}{row['cpu_seconds'] / row['seconds']:>8.1%}"
