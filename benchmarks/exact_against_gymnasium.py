@@ -95,7 +95,8 @@ def main() -> int:
     """Compare, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=10_000, help="of each classical task")
-    parser.add_argument("--env", nargs="*", default=[name for name in environments.TASKS if has_picture(name)])
+    classical = [name for name, task in environments.TASKS.items() if has_picture(name) and not task.has_world]
+    parser.add_argument("--env", nargs="*", default=classical)
     parser.add_argument("--box2d", type=int, metavar="N", help="compare N episodes of the tasks with rigid bodies")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="with --box2d: processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="with --box2d: the parts that are done")
