@@ -1,7 +1,7 @@
 """The contest's page, from the files in benchmarks/results: `python benchmarks/contest.py`.
 
 It writes the table into docs/contest.md, between its markers, and the figure to docs/assets/contest.svg. Files of each
-size stand in a table of their own; the figure is of the largest size that there is.
+version and size have a table of their own; the figure is of the newest version and its largest size.
 
 `python benchmarks/contest.py --golden` plays the short runs by arrays, and makes evolve/analysis/contest/golden.json
 anew: only once the work of the contest has another version.
@@ -23,16 +23,19 @@ FIGURE = ROOT / "docs" / "assets" / "contest.svg"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->"
 
 
-def by_size(folder: Path = RESULTS) -> dict[str, list[Path]]:
-    """Return the files of each size, small ones first."""
-    sizes: dict[str, list[Path]] = {size: [] for size in contest.SIZES}
+def by_size(folder: Path = RESULTS) -> dict[tuple[int, str], list[Path]]:
+    """Return the files of each version and size, old versions and small sizes first."""
+    sizes: dict[tuple[int, str], list[Path]] = {
+        (version, size): [] for version in contest.LEGS_OF_VERSION for size in contest.SIZES
+    }
     for path in sorted(folder.glob("*.json")):
-        sizes[contest.read(path).size].append(path)
+        found = contest.read(path)
+        sizes[found.contest, found.size].append(path)
     return {size: paths for size, paths in sizes.items() if paths}
 
 
 def described(paths: Sequence[Path]) -> str:
-    """Return the table of files of one size, and a line on each."""
+    """Return the table of files of one version and size, and a line on each."""
     lines = []
     for path in paths:
         found = contest.read(path)
@@ -40,9 +43,12 @@ def described(paths: Sequence[Path]) -> str:
         busy = f"load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else "its load is not known"
         compiler = f"{system['kernel_compiler']}, {system['kernel_variant']}"
         machine = f"{system['cpu']}, {system['cores']} cores, {system['system_release']}"
+        whole = contest.benchmark_2020(found, found.best)
         lines.append(
             f"- {found.name} (`{path.name}`, {found.date[:10]}, {found.verdict}): {machine}; {compiler}; {busy}"
         )
+        if whole is not None:
+            lines.append(f"  {found.best.title}, {whole}")
     return f"{comparison(contest.rank(paths), markdown=True)}\n\n" + "\n".join(lines)
 
 
@@ -50,7 +56,8 @@ def page(text: str) -> str:
     """Return the page with the tables of all results."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    parts = [f"### Size {size}\n\n{described(paths)}" for size, paths in by_size().items()]
+    found = by_size()
+    parts = [f"### Contest {version}, size {size}\n\n{described(found[version, size])}" for version, size in found]
     return f"{before}{BEGIN}\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
 
 

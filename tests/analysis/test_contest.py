@@ -10,7 +10,7 @@ from conftest import ROOT, environment
 from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
 from evolve.analysis import contest
-from evolve.analysis.contest import contest_file, contest_play, contest_work, golden, repeats
+from evolve.analysis.contest import contest_file, contest_play, contest_work, golden, repeats, walker_benchmark
 from evolve.analysis.contest.contest_ranking import money
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import InputError
@@ -30,6 +30,24 @@ def test_another_work_needs_another_version():
     assert contest_work.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
     assert expected["contest"] == contest.VERSION
     assert list(expected["sizes"]) == list(contest.SIZES)
+    assert all(list(legs) == list(contest.LEGS) for legs in expected["sizes"].values())
+
+
+def test_the_walker_is_the_benchmark_of_2020():
+    from evolve.config import read_file
+
+    config = contest_work.scored("walker", contest.SIZES["large"], "auto").config
+    preset = read_file(ROOT / "experiments" / "script-2020.toml")
+    for section in ("population", "episodes", "generations", "env", "network", "strategy"):
+        expected = preset[section]
+        found = getattr(config, section)
+        if isinstance(expected, dict):
+            found = found.table() if hasattr(found, "table") else found.model_dump()
+            assert {name: found[name] for name in expected} == expected
+        else:
+            assert found == expected
+    small = contest_work.scored("walker", contest.SIZES["small"], "auto").config
+    assert (small.population, small.episodes, small.generations) == (138, 8, 5)
 
 
 @built
@@ -115,11 +133,12 @@ def test_when_times_agree():
 
 def leg(name):
     marks = [f"{name}-{n}" for n in range(4)]
-    return {"digest": f"{name}-digest", "marks": marks, "every": 2, "steps": 100, "episodes": 10}
+    return {"digest": f"{name}-digest", "marks": marks, "every": 2, "steps": 100, "timed_steps": 80, "episodes": 10}
 
 
-def contents(times, name="a", **changes):
+def contents(times, name="a", version=contest.VERSION, **changes):
     """Return what a file of a machine holds; times: of its repeats, by number of workers."""
+    legs = contest.LEGS_OF_VERSION[version]
     rows = [
         {
             "workers": workers,
@@ -127,14 +146,17 @@ def contents(times, name="a", **changes):
             "mpi": "none",
             "backend": "native",
             "device": "",
-            "known": dict(golden.known_digests("small")),
-            "legs": {each: leg(each) for each in contest.LEGS},
-            "repeats": [{"seconds": s, "passes": 1, "legs": {"pole": s}, "playing": workers} for s in seconds],
+            "known": dict(golden.known_digests("small", version)),
+            "legs": {each: leg(each) for each in legs},
+            "repeats": [
+                {"seconds": s, "passes": 1, "legs": {each: s / len(legs) for each in legs}, "playing": workers}
+                for s in seconds
+            ],
         }
         for workers, seconds in times.items()
     ]
     return {
-        "contest": contest.VERSION,
+        "contest": version,
         "size": "small",
         "name": name,
         "date": "2026-11-22T00:00:00+00:00",
@@ -198,7 +220,7 @@ def test_files_are_refused(tmp_path):
     assert contest.rank([path]).rows[0].verdict == "validated"
     path.write_text(path.read_text().replace("42", "32"))
     refused(path, "was edited")
-    refused(signed(path, good | {"contest": 0}), "expected a file of contest 1, got one of contest 0")
+    refused(signed(path, good | {"contest": 0}), "expected a file of contest 1 or 2, got one of contest 0")
     refused(signed(path, good | {"more": 1}), "more: Extra inputs")
     refused(signed(path, good | {"rows": []}), "a whole contest")
     refused(signed(path, good | {"size": "huge"}), "a whole contest")
@@ -230,6 +252,37 @@ def test_unequal_work_is_not_compared(tmp_path):
     medium["rows"][0]["known"] = {}
     with pytest.raises(InputError, match="expected size small"):
         contest.rank([first, signed(second, medium)])
+
+
+def test_versions_are_not_mixed(tmp_path):
+    old = contents({1: [40, 41, 42]}, version=1)
+    for leg_of_old in old["rows"][0]["legs"].values():
+        del leg_of_old["timed_steps"]
+    first = signed(tmp_path / "a.json", old)
+    ranking = contest.rank([first])
+    assert (ranking.version, ranking.rows[0].verdict) == (1, "validated")
+    assert contest.benchmark_2020(contest.read(first), ranking.rows[0].row) is None
+    second = signed(tmp_path / "b.json", contents({1: [40, 41, 42]}))
+    assert contest.rank([second]).version == 2
+    with pytest.raises(InputError, match=r"expected a file of contest 1, as .*a.json is, got one of contest 2"):
+        contest.rank([first, second])
+    refused(signed(second, contents({1: [40, 41, 42]}) | {"contest": 1}), "a whole contest")
+
+
+@pytest.mark.parametrize(("size", "said"), [("small", "would take about"), ("large", "took"), ("trial", None)])
+def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, tmp_path):
+    changed = contents({2: [60, 66, 72]}, size=size)
+    changed["rows"][0]["known"] = {}
+    found = contest.read(signed(tmp_path / "a.json", changed))
+    whole = contest.benchmark_2020(found, found.rows[0])
+    if said is None:
+        assert whole is None
+        return
+    steps = 100 if size == "large" else walker_benchmark.STEPS
+    assert whole.seconds == pytest.approx(11 / 80 * steps)
+    assert f"200 generations {said} {whole.seconds:,.0f} s here" in str(whole)
+    assert ("extrapolation from 4 generations" in str(whole)) == (size == "small")
+    assert "published in 2020: 3,491 s (24 cores), 6,666 s (64 vCPUs)" in str(whole)
 
 
 def test_what_nobody_looked_at_is_unverified(tmp_path):

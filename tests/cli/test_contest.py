@@ -45,7 +45,7 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
     assert "1 worker, 2 workers" in done.err
     *_, line, _, name = done.out.splitlines()
     assert name == "a.json"
-    assert line.startswith("evolve contest 1 trial: ")
+    assert line.startswith("evolve contest 2 trial: ")
     assert line.endswith("; validated")
     assert "toaster" in line
     found = json.loads((tmp_path / "a.json").read_text())
@@ -124,16 +124,16 @@ def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
 
 def test_repeats_that_differ_are_told(monkeypatch):
     names = iter(range(100))
-    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1))
+    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1, 1))
     with pytest.raises(contest.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
         contest.measure(*ranks(), contest.SIZES["trial"], "native", False, lambda _: None)
 
 
 def test_a_repeat_lasts_long_enough(monkeypatch):
-    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 5, 1))
+    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 4, 5, 1))
     row = contest.measure(*ranks(), contest.SIZES["small"], "native", False, lambda _: None)
-    assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 3.5 s
-    assert row.seconds == pytest.approx(3.5)
+    assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 4.2 s
+    assert row.seconds == pytest.approx(4.2)
     assert row.repeats[0].playing == pytest.approx(0.5)
     assert row.agrees
 

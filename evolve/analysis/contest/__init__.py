@@ -18,15 +18,17 @@ from evolve.analysis.contest.contest_result import (
     read_price,
 )
 from evolve.analysis.contest.contest_session import DifferentWorkError, measure, validate
-from evolve.analysis.contest.contest_work import LEGS, SIZES, VERSION, ContestSize
+from evolve.analysis.contest.contest_work import LEGS, LEGS_OF_VERSION, SIZES, VERSION, ContestSize
 from evolve.analysis.contest.machine_facts import machine_facts
 from evolve.analysis.contest.repeat_load import load_averages
 from evolve.analysis.contest.repeats import LEAST, MOST, WITHIN
+from evolve.analysis.contest.walker_benchmark import benchmark_2020
 
 __all__ = [
     "DIFFERENT",
     "LEAST",
     "LEGS",
+    "LEGS_OF_VERSION",
     "MOST",
     "SIZES",
     "UNVERIFIED",
@@ -40,6 +42,7 @@ __all__ = [
     "DifferentWorkError",
     "Price",
     "RankedRow",
+    "benchmark_2020",
     "check_new",
     "leg_difference",
     "load_averages",

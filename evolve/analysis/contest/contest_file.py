@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evolve.analysis.contest.contest_result import DIFFERENT, ContestFile
-from evolve.analysis.contest.contest_work import LEGS, SIZES, VERSION
+from evolve.analysis.contest.contest_work import LEGS_OF_VERSION, SIZES
 from evolve.errors import InputError
 from evolve.store.disk import atomic_write, check_writable, naming_output
 
@@ -44,12 +44,19 @@ def write(found: ContestFile, path: Path) -> None:
 
 
 def read(path: Path) -> ContestFile:
-    """Return what a file holds. Raises InputError for one that was edited, of another version, or of other work."""
+    """Return the contents of a file.
+
+    Files of earlier versions can be read: the legs that they have are played in this version, too.
+
+    Raises:
+        InputError: The file was edited, is of an unknown version, or is of other work.
+    """
     contents = _contents(path)
     version = contents.get("contest")
-    if version != VERSION:
-        cure = "Compare files of one version: run the contest again."
-        raise InputError(str(path), f"a file of contest {VERSION}", f"one of contest {version!r}", cure)
+    if version not in [*LEGS_OF_VERSION]:
+        known = " or ".join(str(number) for number in LEGS_OF_VERSION)
+        cure = "Run the contest again, or get another version of evolve."
+        raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)
     if contents.pop(_SIGNATURE, None) != signature(contents):
         raise InputError.plainly(
             str(path), f"{path} was edited: its signature does not match. Run the contest again, or get the original."
@@ -80,7 +87,8 @@ def _contents(path: Path) -> dict[str, Any]:
 
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
-    whole = found.size in SIZES and found.rows and all(row.repeats and set(row.legs) == set(LEGS) for row in found.rows)
+    legs = set(LEGS_OF_VERSION[found.contest])
+    whole = found.size in SIZES and found.rows and all(row.repeats and set(row.legs) == legs for row in found.rows)
     if not whole or any(row.workers < 1 or min(row.times) <= 0 for row in found.rows):
         raise InputError(str(path), "a whole contest", "parts of one")
     verdict, why = found.assess()

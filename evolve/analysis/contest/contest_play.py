@@ -27,6 +27,7 @@ class PlayedLeg:
         tags: [G] of TAG digits for each candidate; none unless they were asked for.
         seconds: How long all generations but the first took: in that one ranks make what they need.
         busy_seconds: How long those that play were at work in these, all together.
+        timed_steps: Of the environment, in these.
         steps: Of the environment, in all generations.
         episodes: Likewise.
     """
@@ -35,6 +36,7 @@ class PlayedLeg:
     tags: tuple[str, ...]
     seconds: float
     busy_seconds: float
+    timed_steps: int
     steps: int
     episodes: int
 
@@ -59,10 +61,11 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     """
     marks: list[str] = []
     tags: list[str] = []
-    steps = episodes = 0
+    timed_steps = steps = episodes = 0
     busy = begin = 0.0
     for record in iterate(experiment, coordinator, _Memory(experiment, seed)):
         if marks:
+            timed_steps += record.steps
             busy += float(record.busy_seconds[1 if coordinator.workers else 0 :].sum())
         else:
             begin = time.perf_counter()
@@ -71,7 +74,8 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
         episodes += record.lengths.size
         if tagged:
             tags.append(_tags(record))
-    return PlayedLeg(tuple(marks), tuple(tags), time.perf_counter() - begin, busy, steps, episodes)
+    seconds = time.perf_counter() - begin
+    return PlayedLeg(tuple(marks), tuple(tags), seconds, busy, timed_steps, steps, episodes)
 
 
 def _bits(record: Record) -> tuple[bytes, ...]:

@@ -40,8 +40,9 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class ContestRanking:
-    """Machines side by side, and the size of their contest."""
+    """Machines side by side, and the version and the size of their contest."""
 
+    version: int
     size: str
     rows: tuple[RankedRow, ...]
 
@@ -59,11 +60,14 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
     """Return what files say side by side.
 
     Raises:
-        InputError: One was edited, is of another version or size, or is of other work than the first.
+        InputError: One was edited, is of another version or size than the first, or is of other work.
     """
     files = [read(path) for path in paths]
     first = files[0]
     for path, other in zip(paths, files, strict=True):
+        if other.contest != first.contest:
+            expected = f"a file of contest {first.contest}, as {paths[0]} is"
+            raise InputError(str(path), expected, f"one of contest {other.contest}", "Compare files of one version.")
         if other.size != first.size:
             raise InputError(str(path), f"size {first.size}, that of {paths[0]}", other.size, "Compare one size.")
         found = leg_difference(first.legs, other.legs)
@@ -71,7 +75,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
             raise InputError(str(path), f"the work of {paths[0]}", f"different work ({found})")
     names = _distinct([found.name for found in files])
     rows = [row for name, found in zip(names, files, strict=True) for row in _rows(name, found, first.best)]
-    return ContestRanking(first.size, tuple(rows))
+    return ContestRanking(first.contest, first.size, tuple(rows))
 
 
 def rows_of(found: ContestFile) -> list[RankedRow]:

@@ -26,6 +26,7 @@ class LegDigest(StoredPart):
     marks: the first digits of the digests after some of its generations, the last one included.
     every: how many generations lie between two marks.
     steps: of the environment.
+    timed_steps: of these, the steps after the first generation, which is not timed; None in files of version 1.
     episodes: how many.
     """
 
@@ -33,6 +34,7 @@ class LegDigest(StoredPart):
     marks: tuple[str, ...]
     every: int
     steps: int
+    timed_steps: int | None = None
     episodes: int
 
 
@@ -162,7 +164,7 @@ class ContestFile(StoredPart):
             found = leg_difference(self.legs, row.legs)
             if found:
                 return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
-            if row.known and row.known != known_digests(self.size):
+            if row.known and row.known != known_digests(self.size, self.contest):
                 return DIFFERENT, f"{row.title}: not the known digests"
         missing = [row.title for row in self.rows if not row.known]
         return (UNVERIFIED, f"nobody looked with {missing[0]}") if missing else (VALIDATED, "")

@@ -116,7 +116,14 @@ def _digest_of(played: PlayedLeg) -> LegDigest:
     last = len(played.marks) - 1
     ends = [*range(every - 1, last, every), last]
     marks = tuple(played.marks[end][:_MARK] for end in ends)
-    return LegDigest(digest=played.digest, marks=marks, every=every, steps=played.steps, episodes=played.episodes)
+    return LegDigest(
+        digest=played.digest,
+        marks=marks,
+        every=every,
+        steps=played.steps,
+        timed_steps=played.timed_steps,
+        episodes=played.episodes,
+    )
 
 
 def _device(backend: str) -> str:

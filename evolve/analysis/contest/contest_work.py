@@ -1,4 +1,4 @@
-"""What the contest plays: five experiments on exact tasks, the same for everybody who holds the same version of it.
+"""What the contest plays: six experiments on exact tasks, the same for everybody who holds the same version of it.
 
 Nothing outside this package does arithmetic here, so that equal digests prove equal work. Each leg weighs something
 else that a run waits for:
@@ -8,6 +8,7 @@ else that a run waits for:
     memory  Cues, a plastic LSTM, ga, normalized    networks that do not fit into registers; moments of observations
     wide    one step of a pendulum, mlp 256 256     genomes: deviates, sums over candidates, centres that travel
     short   a bandit of two steps, elman, ga        messages and bookkeeping: many episodes that are over at once
+    walker  BipedalWalker, hebbian-dag, prune       rigid bodies: the benchmark of 2020, all of it in the size "large"
 
 Whoever changes anything here changes the work, and has to raise `VERSION` and to make `golden.json` anew.
 """
@@ -21,7 +22,7 @@ from typing import Any
 from evolve.config import Config, parse
 from evolve.training import Experiment, prepare
 
-VERSION = 1
+VERSION = 2
 
 LEGS: Mapping[str, Mapping[str, Any]] = {
     "pole": {
@@ -65,8 +66,35 @@ LEGS: Mapping[str, Mapping[str, Any]] = {
         "network": {"name": "elman", "hidden": [4]},
         "strategy": {"name": "ga"},
     },
+    "walker": {
+        "population": 138,
+        "episodes": 8,
+        "generations": 200,
+        "env": {"id": "BipedalWalker-v3"},
+        "network": {
+            "name": "hebbian-dag",
+            "hidden": [8, 8],
+            "plasticity": 0.0,
+            "trace_rate": 1.0,
+            "neuromodulated": False,
+            "init_sparsity": 0.025,
+        },
+        "strategy": {
+            "name": "prune",
+            "trace_pruning": 0.01,
+            "uniform_pruning": 0.01,
+            "uniform_pruning_chance": 0.5,
+            "survivors": 1,
+            "regrowth": 0.0,
+            "weight_noise": 0.0,
+        },
+    },
 }
-"""The legs of the size "small"; all else of an experiment has its default."""
+"""The legs of the size "small", but for the walker, whose sizes `ContestSize` has; all else has its default."""
+
+WALKER = "walker"
+LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
+"""The legs of each version whose files can be read. Those of version 1 are played in version 2, too."""
 
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
@@ -82,6 +110,7 @@ class ContestSize:
         name: What it is called.
         candidates: How many times as many as in "small".
         generations: Likewise.
+        walker: The candidates and the generations of the leg "walker".
         seed: Of the score.
         known_seed: Of the run whose digest is known.
         least_seconds: How long a timed repeat lasts at least.
@@ -91,6 +120,7 @@ class ContestSize:
     name: str
     candidates: float
     generations: float
+    walker: tuple[int, int]
     seed: int
     known_seed: int
     least_seconds: float
@@ -100,10 +130,10 @@ class ContestSize:
 SIZES = {
     size.name: size
     for size in (
-        ContestSize("trial", 1 / 64, 1 / 25, 100, 200, 0.0, "a second: to see that all works, and no more"),
-        ContestSize("small", 1, 1, 101, 201, 10.0, "half a minute"),
-        ContestSize("medium", 2, 5, 102, 202, 10.0, "five minutes"),
-        ContestSize("large", 4, 15, 103, 203, 10.0, "half an hour"),
+        ContestSize("trial", 1 / 64, 1 / 25, (8, 2), 100, 200, 0.0, "a second: to see that all works, and no more"),
+        ContestSize("small", 1, 1, (138, 5), 101, 201, 10.0, "half a minute"),
+        ContestSize("medium", 2, 5, (138, 25), 102, 202, 10.0, "five minutes"),
+        ContestSize("large", 4, 15, (138, 200), 103, 203, 10.0, "half an hour"),
     )
 }
 
@@ -112,9 +142,11 @@ def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
     """Return what a leg plays for the score."""
     table = LEGS[leg]
     factors = {"population": size.candidates, "generations": size.generations}
-    return _experiment(
-        table, {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}, {"backend": backend}
-    )
+    if leg == WALKER:
+        changes = dict(zip(factors, size.walker, strict=True))
+    else:
+        changes = {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}
+    return _experiment(table, changes, {"backend": backend})
 
 
 def known(leg: str, backend: str) -> Experiment:
@@ -135,6 +167,9 @@ def definition() -> str:
 
     A default that changes the work changes the digests of the short runs, too.
     """
-    sizes = [(size.name, size.candidates, size.generations, size.seed, size.known_seed) for size in SIZES.values()]
+    sizes = [
+        (size.name, size.candidates, size.generations, size.walker, size.seed, size.known_seed)
+        for size in SIZES.values()
+    ]
     text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

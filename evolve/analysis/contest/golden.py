@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.analysis.contest.contest_play import TAG, PlayedLeg, play
-from evolve.analysis.contest.contest_work import LEGS, SIZES, VERSION, ContestSize, definition, known
+from evolve.analysis.contest.contest_work import LEGS, LEGS_OF_VERSION, SIZES, VERSION, ContestSize, definition, known
 from evolve.cluster import Coordinator, Transport
 from evolve.training import make_rollout
 
@@ -24,9 +24,9 @@ def golden() -> Mapping[str, Any]:
     return found
 
 
-def known_digests(size: str) -> Mapping[str, str]:
-    """Return the digests of the short runs of a size, by leg."""
-    return {leg: found["digest"] for leg, found in golden()["sizes"][size].items()}
+def known_digests(size: str, version: int = VERSION) -> Mapping[str, str]:
+    """Return the digests of the short runs of a size, by leg, for the legs of a version of the contest."""
+    return {leg: golden()["sizes"][size][leg]["digest"] for leg in LEGS_OF_VERSION[version]}
 
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:

@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from evolve.analysis.contest import LEAST, LEGS, ContestFile, ContestRanking, RankedRow, money, rows_of
+from evolve.analysis.contest import (
+    LEAST,
+    LEGS_OF_VERSION,
+    ContestFile,
+    ContestRanking,
+    RankedRow,
+    benchmark_2020,
+    money,
+    rows_of,
+)
 from evolve.analysis.formatting import duration
 from evolve.errors import sanitize
 
@@ -15,7 +24,7 @@ def line(found: ContestFile) -> str:
     cost = "" if found.price is None else f"; {money(found.price.of(best.seconds), found.price.currency)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
-    digest = "-".join(found.legs[leg].digest[:4] for leg in LEGS)
+    digest = "-".join(found.legs[leg].digest[:4] for leg in LEGS_OF_VERSION[found.contest])
     return (
         f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s (spread {best.spread:.1%}, "
         f"{len(best.repeats)} repeats) with {best.title}{cost}; {sanitize(found.name)}, {system['cores']} cores; "
@@ -60,15 +69,17 @@ def _cells(ranked: RankedRow) -> tuple[str, ...]:
 
 
 def summary(found: ContestFile) -> str:
-    """Return what one machine has shown: the table, its legs, and the line to paste."""
+    """Return the result of one machine: the table, its legs, the benchmark of 2020, and the line to paste."""
     best = found.best
     times = best.repeats[-1].legs
     parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
     steps = sum(leg.steps for leg in found.legs.values())
+    whole = benchmark_2020(found, best)
     return "\n\n".join(
         [
             table(rows_of(found), several=False),
             f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}",
+            *([] if whole is None else [f"{best.title}, {whole}"]),
             line(found),
         ]
     )
@@ -79,8 +90,8 @@ def comparison(ranking: ContestRanking, markdown: bool) -> str:
     first = ranking.machines[0]
     cost = "; cost: of one pass" if any(row.cost is not None for row in ranking.rows) else ""
     notes = (
-        f"seconds: of one pass of contest size {ranking.size}, the median of at least {LEAST} repeats; spread: between "
-        f"the longest and the shortest of them; speed-up: against one worker of the same machine; ratio: to the "
-        f"shortest time of {sanitize(first)}, by geometric means of all repeats{cost}"
+        f"seconds: of one pass of contest {ranking.version}, size {ranking.size}, the median of at least {LEAST} "
+        f"repeats; spread: between the longest and the shortest of them; speed-up: against one worker of the same "
+        f"machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all repeats{cost}"
     )
     return f"{table(ranking.rows, several=True, markdown=markdown)}\n\n{notes}"
