@@ -26,8 +26,9 @@ def convex(points: Float32) -> Float32:
             if following == last:
                 following = other
                 continue
-            turn = cross(points[following] - points[last], points[other] - points[last])
-            if turn < 0:
+            one, two = points[following] - points[last], points[other] - points[last]
+            turn = cross(one, two)
+            if turn < 0 or (turn == 0 and dot(two, two) > dot(one, one)):  # on a line, the farthest point
                 following = other
         if following == start:
             return points[corners]

@@ -49,6 +49,8 @@ def test_a_convex_hull_is_convex_and_holds_all_points(points):
     areas = [cross(a - points[0], b - points[0]) for a in points for b in points]
     assume(max(areas) > 1)  # not nearly a line
     corners = shapes.convex(points)
-    for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        assert all(cross(b - a, point - a) >= -1e-3 for point in points)
+    following = (np.roll(corners, -i, axis=0) for i in (1, 2))
+    for a, b, c in zip(corners, *following, strict=True):
+        assert all(cross(b - a, point - a) >= 0 for point in points)
+        assert cross(b - a, c - a) > 0  # no corner lies on a side
     assert {tuple(corner) for corner in corners} <= {tuple(point) for point in points}
