@@ -18,7 +18,8 @@ from evolve.verification import choose
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
 FILMS = ROOT / "docs" / "films"
-NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-es", "walker-pruned", "walker-plastic")
+NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-pruned",
+         "walker-plastic")  # fmt: skip
 SECONDS = 6
 HEAD = """# The zoo
 

@@ -26,6 +26,8 @@ BEGIN = f"""
 import atexit, builtins, ctypes, gc, os, signal, sys, threading
 import evolve
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+
 def see(generation):
     with open("seen", "a") as file:
         print(generation.digest, file=file)
