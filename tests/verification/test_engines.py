@@ -92,7 +92,7 @@ def test_a_champion_is_verified_by_another_engine(call, walker, tmp_path):
     for how in ((), ("--full",)):
         done = call("verify", file, "--engine", "gymnasium", *how)
         assert (done.code, "walker.champion: equal: " in done.out, "engines: exact" in done.out) == (0, True, True)
-    pool = ROOT / "zoo" / "walker-es.champion"
+    pool = ROOT / "zoo" / "walker-pruned.champion"
     done = call("verify", pool, "--engine", "exact")
     assert done.code == 1
     assert "100 of 100 held-out episodes have other returns, the first is episode 0: 3" in done.out
