@@ -78,7 +78,7 @@ INLINE void walker_terrain(world *w, int hardcore)
     }
 }
 
-/* Draw the terrain and the push with which an episode begins; the clouds are drawn, too, but nobody needs them here. */
+/* Draw the terrain and the push with which an episode begins; the clouds are skipped. */
 ONE_WORLD void bipedal_walker_begin(const task *at, int64_t slot)
 {
     world *w = WORLD(at, slot);

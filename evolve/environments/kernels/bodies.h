@@ -28,9 +28,6 @@
 #define FIRST_WORLD(group) ((group) * WORLDS)
 #endif
 
-/* The first number of a slot in an array of tiles, of `rows` rows each. */
-#define SLOT_ROWS(array, rows, slot) ((array) + (slot) / WIDTH * (rows) * WIDTH + (slot) % WIDTH)
-
 #define MAX_BODIES 5
 #define MAX_JOINTS 4
 #define MAX_CORNERS 6

@@ -69,6 +69,9 @@ int evolve_lanes(void) { return LANES; }
 /* The place of a tile's first row for the caller, in an array of `rows` rows per tile. */
 #define TILE(tile, rows) ((tile) * (rows) * WIDTH + LANE)
 
+/* The first number of a slot in an array of tiles, of `rows` rows each. */
+#define SLOT_ROWS(array, rows, slot) ((array) + (slot) / WIDTH * (rows) * WIDTH + (slot) % WIDTH)
+
 /* Between numbers that lie slot by slot, values [live, n], and rows of a tile. */
 INLINE void put_rows(float *rows, const float *values, int64_t n, int64_t live)
 {

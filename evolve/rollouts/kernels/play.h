@@ -47,17 +47,14 @@ typedef struct {
     int64_t *result_traces; /* [over, T], in units of 2^-20 */
 } play;
 
-/* The first number of a slot in an array of tiles, of `rows` rows each. */
-#define OF_SLOT(array, rows, slot) ((array) + (slot) / WIDTH * (rows) * WIDTH + (slot) % WIDTH)
-
 /* Begin the next episode of the feed in a slot. */
 INLINE void begin_slot(play *p, int64_t slot)
 {
     const int64_t episode = p->next++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
     begin_columns(p->columns, p->num_columns, slot, episode);
-    float *normalizers = OF_SLOT(p->slot_normalizers, numbers, slot);
-    double *moments = OF_SLOT(p->moments, numbers, slot);
-    uint64_t *prints = OF_SLOT(p->prints, 2, slot);
+    float *normalizers = SLOT_ROWS(p->slot_normalizers, numbers, slot);
+    double *moments = SLOT_ROWS(p->moments, numbers, slot);
+    uint64_t *prints = SLOT_ROWS(p->prints, 2, slot);
     for (int64_t i = 0; i < numbers; i++) {
         normalizers[i * WIDTH] = p->normalizers[episode * numbers + i];
         moments[i * WIDTH] = 0.0;
@@ -83,9 +80,9 @@ INLINE void end_slot(play *p, int64_t slot)
 {
     const int64_t n = p->over++, T = p->num_traces, numbers = p->normalize ? 2 * p->at->num_observations : 0;
     const int64_t length = p->at->steps[slot], kept = length < p->room ? length : p->room;
-    const uint64_t *prints = OF_SLOT(p->prints, 2, slot);
-    const double *moments = OF_SLOT(p->moments, numbers, slot);
-    const float *traces = OF_SLOT(p->traces, T, slot);
+    const uint64_t *prints = SLOT_ROWS(p->prints, 2, slot);
+    const double *moments = SLOT_ROWS(p->moments, numbers, slot);
+    const float *traces = SLOT_ROWS(p->traces, T, slot);
     p->live[slot] = 0;
     p->result_keys[n] = p->slot_keys[slot];
     p->result_returns[n] = p->returns[slot];
