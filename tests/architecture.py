@@ -1,15 +1,13 @@
-"""The order of the packages, and what can be counted of it: `python tests/architecture.py` prints the counts.
+"""The order of the packages, and counts of modules and lines: `python tests/architecture.py` prints them.
 
-Shared by `test_architecture.py`, which holds the rules.
+`test_architecture.py` enforces the rules.
 """
 
 import ast
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from types import FrameType
 
 SOURCE = Path(__file__).parent.parent / "evolve"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -35,6 +33,11 @@ LEVEL = {name: level for level, names in enumerate(LADDER) for name in names}
 def place(path: Path) -> str:
     """Return the package, or the module at the top, that a file belongs to."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def relative(path: Path) -> str:
+    """Return a file's path inside `evolve/`, with forward slashes."""
+    return path.relative_to(SOURCE).as_posix()
 
 
 def module(path: Path) -> str:
@@ -76,63 +79,92 @@ def arrows() -> set[tuple[str, str]]:
     return found
 
 
-def shared_names() -> list[str]:
-    """Return the names that two modules, or two public classes, have in common; the entry points are those of `cli`."""
-    modules = Counter(p.stem for p in FILES if p.stem not in ("__init__", "__main__") and p.parent != SOURCE)
-    classes = Counter(
-        node.name
-        for path in FILES
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    return sorted(name for names in (modules, classes) for name, count in names.items() if count > 1)
+def module_imports(path: Path) -> Iterator[str]:
+    """Yield the modules of evolve that a file imports, inside functions too."""
+    known = {module(file) for file in FILES}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in known else node.module for name in names if node.module in known)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
 
 
-def executed() -> list[str]:
-    """Return the modules whose functions run in a generation of a serial run: ask, evaluate, tell, record, file.
+def cycles() -> list[str]:
+    """Return the modules that import themselves by way of others; a package's `__init__` is a module of its own."""
+    imported = {module(path): set(module_imports(path)) - {module(path)} for path in FILES}
+    found = []
+    for start in imported:
+        reached: set[str] = set()
+        todo = [start]
+        while todo:
+            for name in imported[todo.pop()] - reached:
+                reached.add(name)
+                todo.append(name)
+        if start in reached:
+            found.append(start)
+    return found
 
-    It is the second one; the first makes environments, which is no generation's work.
-    """
-    from evolve.cluster import Coordinator, Transport
-    from evolve.config import Config, parse
-    from evolve.store import Header, create
-    from evolve.training import iterate, make_rollout, prepare
 
-    known = {str(path): module(path) for path in FILES}
-    found: set[str] = set()
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a file, by kind; the kinds add up to all of its lines."""
 
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        name = known.get(frame.f_code.co_filename)
-        if event == "call" and name is not None and frame.f_code.co_name != "<module>":
-            found.add(name)
+    code: int
+    imports: int
+    docstrings: int
+    comments: int
+    blank: int
 
-    experiment = prepare(parse(Config, {"population": 8, "episodes": 2, "generations": 3, "held_out_episodes": 0}))
-    with tempfile.TemporaryDirectory() as folder:
-        file = create(Path(folder) / "seed-0.h5", Header(experiment.config.to_toml(), {}, 0, "CartPole-v1"))
-        generations = iterate(experiment, Coordinator(Transport(), make_rollout), file)
-        next(generations)
-        file._flushed_at = -float("inf")  # a flush is due
-        sys.setprofile(profile)
-        try:
-            next(generations)
-        finally:
-            sys.setprofile(None)
-        generations.close()
-        file.close()
-    return sorted(found)
+
+def count_lines(path: Path) -> Lines:
+    """Count the lines of a file; a comment counts if it has a line of its own."""
+    text = path.read_text()
+    kinds = ["blank" if not line.strip() else "code" for line in text.splitlines()]
+    for number, line in enumerate(text.splitlines()):
+        if line.lstrip().startswith("#"):
+            kinds[number] = "comments"
+    for node in ast.walk(ast.parse(text)):
+        kind = None
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            kind = "imports"
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            kind = "docstrings"
+        if kind:
+            assert isinstance(node, ast.stmt)
+            assert node.end_lineno is not None
+            kinds[node.lineno - 1 : node.end_lineno] = [kind] * (node.end_lineno - node.lineno + 1)
+    count = Counter(kinds)
+    return Lines(*(count[field] for field in Lines.__dataclass_fields__))
+
+
+EXACT_PHYSICS = {"environments/physics/", "environments/exact/bipedal_walker.py", "environments/exact/lunar_lander.py",
+                 "environments/exact/walker_terrain.py"}  # fmt: skip
+
+
+def is_exact_physics(path: Path) -> bool:
+    """Return whether a file belongs to the physics of walkers and landers."""
+    return relative(path).startswith(tuple(EXACT_PHYSICS))
 
 
 def main() -> None:
     """Print the counts."""
-    lines = [len(path.read_text().splitlines()) for path in FILES]
+    lengths = sorted(len(path.read_text().splitlines()) for path in FILES)
     print(f"packages at the top: {len(packages())} ({' '.join(packages())})")
     print(f"modules at the top, beside the entry points: {len(top_modules())} ({' '.join(top_modules())})")
-    print(f"modules: {len(FILES)}, {sum(lines):,} lines, the longest {max(lines)}")
+    print(f"modules: {len(FILES)}, median {lengths[len(lengths) // 2]} lines, longest {lengths[-1]}")
+    print(f"{'':14}modules  " + "  ".join(f"{field:>10}" for field in Lines.__dataclass_fields__) + "       total")
+    groups = {name: [path for path in FILES if place(path) == name] for name in packages()}
+    groups["top"] = [path for path in FILES if path.parent == SOURCE]
+    groups["all"] = FILES
+    groups["exact physics"] = [path for path in FILES if is_exact_physics(path)]
+    for name, files in groups.items():
+        counts = [astuple(count_lines(path)) for path in files]
+        sums = [sum(column) for column in zip(*counts, strict=True)]
+        print(f"{name:14}{len(files):7}  " + "  ".join(f"{n:10,}" for n in [*sums, sum(sums)]))
     up = sorted((a, b) for a, b in arrows() if a in LEVEL and LEVEL[b] <= LEVEL[a])
-    print(f"arrows between them: {len(arrows())}; up: {up or 'none'}")
-    modules = executed()
-    print(f"modules that a serial generation executes: {len(modules)} ({' '.join(modules)})")
-    print(f"names that two modules or two classes share: {', '.join(shared_names()) or 'none'}")
+    print(f"arrows between packages: {len(arrows())}; up: {up or 'none'}")
+    print(f"import cycles between modules: {' '.join(cycles()) or 'none'}")
 
 
 if __name__ == "__main__":
