@@ -36,7 +36,8 @@ generate = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(generate)
 
 LOOSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-PAGES = {path.name: path for path in (*LOOSE, *sorted((ROOT / "docs").glob("*.md")))}
+PAGES = {path.name: path for path in LOOSE}
+PAGES |= {path.relative_to(ROOT / "docs").as_posix(): path for path in sorted((ROOT / "docs").rglob("*.md"))}
 TEXTS = {name: path.read_text() for name, path in PAGES.items()}
 BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>.+?) -->\n)?"
@@ -248,13 +249,16 @@ def test_every_page_has_its_place_in_the_navigation():
     expected = sorted(set(PAGES) - {path.name for path in LOOSE})
     assert sorted(navigation(SITE["nav"])) == expected, "every page of docs/ stands in nav of zensical.toml, once"
     assert [name for section in SITE["nav"] for name in section] == [
-        *("Start", "Tutorials", "How-to", "Reference", "Understand")
+        *("Start", "Tutorials", "How-to", "Reference", "Understand", "Notebook")
     ]
 
 
 def test_every_page_is_linked_from_the_first():
+    """A page of the notebook is linked from the page whose results it explains instead."""
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", TEXTS["index.md"]))
-    assert linked == set(navigation(SITE["nav"])) - {"index.md"}
+    assert linked == {page for page in navigation(SITE["nav"]) if "/" not in page} - {"index.md"}
+    for notebook in (page for page in navigation(SITE["nav"]) if "/" in page):
+        assert any(f"]({notebook}" in text for text in TEXTS.values()), notebook
 
 
 @pytest.mark.parametrize("page", PAGES)

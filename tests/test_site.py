@@ -62,11 +62,13 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site):
-    return {path: Page(path.read_text()) for path in sorted(site.glob("*.html")) if path.name != "404.html"}
+    return {path: Page(path.read_text()) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
 
 
-def test_every_page_is_there(pages):
-    assert {path.stem for path in pages} == {path.stem for path in (ROOT / "docs").glob("*.md")}
+def test_every_page_is_there(site, pages):
+    docs = ROOT / "docs"
+    built = {path.relative_to(site).with_suffix("") for path in pages}
+    assert built == {path.relative_to(docs).with_suffix("") for path in docs.rglob("*.md")}
 
 
 def test_links_lead_somewhere(site, pages):
