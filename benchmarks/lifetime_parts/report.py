@@ -1,4 +1,4 @@
-"""What is made of the runs: the tables of docs/learning.md, between their marks, and its figures."""
+"""The outputs of the runs: the tables of docs/learning.md and of its notebook, between their marks, and the figures."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from lifetime_parts.presets import NETWORKS, ROOT, TASKS
 from lifetime_parts.runs import SWEEP_NETWORKS, judged, long_controls, sweep
 
 PAGE = ROOT / "docs" / "learning.md"
+NOTEBOOK = ROOT / "docs" / "notebook" / "learning.md"
 FIGURES = ROOT / "docs" / "assets" / "learning"
 _MARKED = {
     "cues": ("static", "optimum"),
@@ -24,7 +25,9 @@ _MARKED = {
 Say = Callable[[str], None]
 
 
-def report(out: Path, seeds: Sequence[int], say: Say, page: Path = PAGE, figures: Path = FIGURES) -> None:
+def report(
+    out: Path, seeds: Sequence[int], say: Say, page: Path = PAGE, notebook: Path = NOTEBOOK, figures: Path = FIGURES
+) -> None:
     """Write the tables and figures of the tasks, and of the sweep, whose runs are complete."""
     results = {name: _results(name, out, seeds) for name in TASKS}
     for name, found in results.items():
@@ -37,9 +40,9 @@ def report(out: Path, seeds: Sequence[int], say: Say, page: Path = PAGE, figures
     fill(page, "bounds", _bounds_table(values))
     for name, found in results.items():
         fill(page, name, tables.reached(TASKS[name], found))
-        fill(page, f"{name} seeds", tables.all_seeds(found))
-    fill(page, "presets", tables.presets(results))
-    fill(page, "digests", tables.digests(results))
+        fill(notebook, f"{name} seeds", tables.all_seeds(found))
+    fill(notebook, "presets", tables.presets(results))
+    fill(notebook, "digests", tables.digests(results))
     figures.mkdir(parents=True, exist_ok=True)
     if results:
         index = bounds.play_bandit(bounds.index_learner())
