@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evolve.analysis import contest, figures
-from evolve.analysis.contest import golden
-from evolve.cli.contest.contest_tables import comparison
+from evolve.analysis.contest import session, work
+from evolve.cli.contest import comparison
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--golden", action="store_true", help="make the known digests anew")
     if parser.parse_args().golden:
-        golden.PATH.write_text(f"{json.dumps(golden.make(), indent=1)}\n", encoding="utf-8")
+        work.PATH.write_text(f"{json.dumps(session.make(), indent=1)}\n", encoding="utf-8")
         return
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     *_, largest = by_size().values()

@@ -15,7 +15,7 @@ from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, parse
 from evolve.numerics.hashing import StepHashes
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, generation_keys, rollout
+from evolve.rollouts import EpisodeBatch, generation_keys, inference
 from evolve.training import Experiment, make_rollout, prepare
 
 
@@ -29,6 +29,9 @@ class Without:
         pass
 
     begin = move = update
+
+    def attach(self, _outputs):
+        return self.update
 
     def of(self, slots, lengths):
         return np.zeros((len(slots), 2), np.uint64), np.zeros((0, 2), np.uint8)
@@ -48,7 +51,7 @@ def measure(experiment: Experiment, pairs: int) -> np.ndarray:
     batch = generation(experiment, experiment.config.episodes)
     coordinators = []
     for side in (StepHashes, Without):
-        rollout.StepHashes = side
+        inference.StepHashes = side
         coordinators.append(Coordinator(Transport(), make_rollout))
         coordinators[-1].evaluate(spec, generation(experiment, 1))  # makes its rollout
     seconds = np.zeros((pairs, 2))

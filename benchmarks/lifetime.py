@@ -28,7 +28,7 @@ from lifetime_parts.runs import (
 )
 from resumable import Clock, in_words, run_all
 
-from evolve.analysis.evolved import script_ranks
+from evolve.analysis.runs import script_ranks
 
 PARTS = ("tune", "judge", "sweep", "long", "report")
 

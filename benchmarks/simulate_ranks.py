@@ -2,10 +2,10 @@
 
     python benchmarks/simulate_ranks.py --ranks 64 256 1024 4096
 
-Workers sleep in their episodes, as those of `evolve.environments.sleeping`. Everything that rank 0 does with a message
-is done: it is decoded, booked, collected, and the next chunk encoded. How long that takes there is a constant for each
-message, MPI included (`--microseconds`; `--measure` prints what it takes here, MPI excluded), and so is a message's way
-(`--latency`). What it prints is simulated; nothing of it was measured on so many ranks.
+Workers sleep in their episodes, as those of `evolve.environments.function_task`. Everything that rank 0 does with a
+message is done: it is decoded, booked, collected, and the next chunk encoded. How long that takes there is a constant
+for each message, MPI included (`--microseconds`; `--measure` prints what it takes here, MPI excluded), and so is a
+message's way (`--latency`). What it prints is simulated; nothing of it was measured on so many ranks.
 """
 
 import argparse
@@ -23,8 +23,7 @@ from some_results import results  # noqa: E402
 
 from evolve.cluster import messages  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
-from evolve.cluster.pending import suitable_sizes  # noqa: E402
-from evolve.cluster.scheduler import Scheduler  # noqa: E402
+from evolve.cluster.work_queue import Scheduler, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
 from evolve.rollouts import EpisodeBatch, ResultsCollector, generation_keys  # noqa: E402

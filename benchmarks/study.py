@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from resumable import Clock, Job, in_words, run_all
 
-from evolve.analysis.evolved import script_ranks
+from evolve.analysis.runs import script_ranks
 from evolve.config import Config, parse, read_file
 from evolve.config.sweep import points
 

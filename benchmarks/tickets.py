@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from pages import fill, markdown
 
-from evolve.analysis.figures.line_labels import LineLabel, label_lines
-from evolve.analysis.figures.style import COLOURS, alternating_dashes, new_figure, save, styled
+from evolve.analysis.figures.style import COLOURS, LineLabel, alternating_dashes, label_lines, new_figure, save, styled
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tickets.md"

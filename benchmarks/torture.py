@@ -37,7 +37,7 @@ MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).p
 # Two experiments whose bits matter, long enough to be hit: one that computes, one whose workers mostly wait.
 EXPERIMENTS = {
     "cartpole": ["--set", "env.max_episode_steps=60", "-p", "24", "-r", "8", "-g", "25", "-d", "8"],
-    "sleep": ["-e", "evolve.environments.sleeping:Sleep-v0", "--set", "env.kwargs.seconds=0.006", "--set",
+    "sleep": ["-e", "evolve.environments.function_task:Sleep-v0", "--set", "env.kwargs.seconds=0.006", "--set",
               "compute.slots=2", "-p", "16", "-r", "4", "-g", "16", "-d", "2"],
 }  # fmt: skip
 COMMON = ["--set", "held_out_episodes=4"]

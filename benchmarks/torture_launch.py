@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import launched
 from launched import DONE, PATIENCE, Launched, complete, spread, stored
 
-SLEEP = ["-e", "evolve.environments.sleeping:Sleep-v0", "-p", "12", "-r", "4", "--set", "compute.check=false"]
+SLEEP = ["-e", "evolve.environments.function_task:Sleep-v0", "-p", "12", "-r", "4", "--set", "compute.check=false"]
 EXPERIMENTS = {
     "long": [*SLEEP, "--set", "env.kwargs.seconds=0.05", "-g", "12", "-d", "2"],
     "short": [*SLEEP, "--set", "env.kwargs.seconds=0.01", "-g", "6", "-d", "2"],

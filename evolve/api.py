@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 
 from evolve import store
-from evolve.analysis.evolved import ChampionFile, Run, script_ranks
-from evolve.analysis.generation import Evaluation, Generation
-from evolve.analysis.packing import pack, record_from_arrays, record_to_arrays, unpack
+from evolve.analysis.runs import (
+    ChampionFile,
+    Evaluation,
+    Generation,
+    Run,
+    pack,
+    record_from_arrays,
+    record_to_arrays,
+    script_ranks,
+    unpack,
+)
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
@@ -22,10 +30,9 @@ from evolve.errors import InputError
 from evolve.store import StoredRun
 from evolve.training import Experiment
 from evolve.training import iterate as evolve_generations
-from evolve.training.arguments import plan_from_arguments
-from evolve.training.foresight import foresee
-from evolve.training.plan import PlannedRun
-from evolve.training.policy import Policy
+from evolve.training.champion import Policy
+from evolve.training.experiment import PlannedRun
+from evolve.training.plan import foresee, plan_from_arguments
 from evolve.training.resume import check_and_create_runs, open_run, replace_run
 from evolve.verification import Verdict, spot_check
 

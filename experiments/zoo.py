@@ -12,7 +12,7 @@ import numpy as np
 import evolve
 from evolve import environments, store
 from evolve.analysis import video
-from evolve.analysis.run_summary import drawable
+from evolve.analysis.html.summary import drawable
 from evolve.verification import choose
 
 ROOT = Path(__file__).parent.parent

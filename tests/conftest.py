@@ -23,6 +23,7 @@ import pytest
 
 from evolve.errors import InputError
 from evolve.numerics import device
+from evolve.numerics.device_protocol import DeviceMemoryError
 
 sys.dont_write_bytecode = False  # whatever the user wants: else each worker rewrites all assertions, in every run
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand processes compiles the package anew
@@ -71,7 +72,7 @@ def use_device(monkeypatch, kind: str) -> device.Device:
     monkeypatch.setattr(device, "_OPEN", [EmulatedDevice()] if kind == "emulated" else [])
     try:
         device.device().allocate(2**20)  # importing CuPy works without a GPU, too
-    except (InputError, device.DeviceMemoryError) as error:
+    except (InputError, DeviceMemoryError) as error:
         pytest.skip(str(error))
     return device.device()
 

@@ -5,7 +5,7 @@ import numpy as np
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.exact_engine import exact_task
-from evolve.environments.physics import layout, shapes
+from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.polygons import Polygons, hull_polygons
 
 WALKERS = ("BipedalWalker-v3", "BipedalWalkerHardcore-v3")
@@ -43,7 +43,7 @@ def edges(ends):
 
 def blocks(points):
     """Return rectangles as polygons: points [N, 4 corners, 2]."""
-    records = np.array([shapes.block(corners) for corners in points], layout.BLOCK)
+    records = np.array([polygons.block(corners) for corners in points], frames.BLOCK)
     corner, normal = (records[name].transpose(2, 1, 0) for name in ("corner", "normal"))
     return Polygons(np.full(len(records), 4), corner, normal, records["centroid"].T)
 
@@ -85,14 +85,14 @@ def used_parts(states):
     states = states.copy()
     states["body"]["alpha0"] = 0
     contacts = states["contact"]
-    contacts[np.arange(layout.MAX_CONTACTS) >= states["num_contacts"][:, None]] = np.zeros((), layout.CONTACT)
-    states["block"][np.arange(layout.MAX_BLOCKS) >= states["num_blocks"][:, None]] = np.zeros((), layout.BLOCK)
+    contacts[np.arange(frames.MAX_CONTACTS) >= states["num_contacts"][:, None]] = np.zeros((), frames.CONTACT)
+    states["block"][np.arange(frames.MAX_BLOCKS) >= states["num_blocks"][:, None]] = np.zeros((), frames.BLOCK)
     for name in ("impact_known", "impacts", "impact"):
         contacts[name] = 0
     for name in ("by_body", "normal", "local"):
         contacts[name][contacts["count"] == 0] = 0
     for place in range(2):
-        contacts["points"][contacts["count"] <= place, place] = np.zeros((), layout.POINT)
+        contacts["points"][contacts["count"] <= place, place] = np.zeros((), frames.POINT)
     return states
 
 

@@ -4,7 +4,7 @@ import ast
 import re
 import tomllib
 
-from architecture import FILES, LEVEL, SOURCE, imports, packages, place, relative, top_modules
+from architecture import FILES, LEVEL, SOURCE, cycles, imports, packages, place, relative, top_modules
 
 DOORS = {
     "mpi4py": {"cluster/transport.py"},
@@ -14,7 +14,6 @@ DOORS = {
         "environments/spaces.py",
         "environments/gymnasium_engine.py",
         "environments/factory.py",
-        "environments/sleeping.py",
         "environments/function_task.py",
         "environments/pictures.py",
     },
@@ -52,6 +51,10 @@ def test_imports_go_down():
             if there is not None and parts[1] != place(path) and there <= here:
                 offenders.append(f"{relative(path)} imports {name}")
     assert not offenders
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert cycles() == []
 
 
 def test_libraries_enter_through_their_door():

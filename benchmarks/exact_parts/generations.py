@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from evolve.cluster import Coordinator, Transport
-from evolve.rollouts.play import NativePlay
+from evolve.rollouts.exact_rollout import NativePlay
 from evolve.shapes import Float32
 from evolve.store import Header, create
-from evolve.training import Experiment, iterate, make_rollout, making_rollouts
+from evolve.training import Experiment, iterate, make_rollout, rollouts
 
 TOGETHER = 4
 """Generations that are measured together."""
@@ -58,7 +58,7 @@ class Measured:
 
 def measure(experiment: Experiment, generations: list[int]) -> Iterator[Measured]:
     """Yield what TOGETHER generations take, from each of the given ones on."""
-    making_rollouts.NativePlay = TimedPlay
+    rollouts.NativePlay = TimedPlay
     with tempfile.TemporaryDirectory() as folder:
         config = experiment.config
         log = create(Path(folder) / "seed-0.h5", Header(config.to_toml(), {}, 0, config.env.id))

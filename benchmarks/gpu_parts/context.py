@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evolve.errors import InputError
-from evolve.numerics.device import Device, device, use
+from evolve.numerics.device import device, use
+from evolve.numerics.device_protocol import Device
 
 ROOT = Path(__file__).parents[2]
 

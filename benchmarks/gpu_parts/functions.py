@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from evolve.numerics import native, portable
-from evolve.numerics.device import MOST_PARTS, WIDTH
+from evolve.numerics.device_protocol import MOST_PARTS, WIDTH
 from gpu_parts.context import Context, NotMeasuredError, Outcome
 
 NAMES = ("exp", "tanh", "sigmoid")

@@ -12,8 +12,8 @@ from evolve import __version__, networks
 from evolve.cli.bench.devices import cores
 from evolve.cli.bench.step_timing import Effort, some_genomes
 from evolve.numerics import native
-from evolve.numerics.device import Device
-from evolve.rollouts.device_inference import device_step
+from evolve.numerics.device_protocol import Device
+from evolve.rollouts.inference import device_step
 from gpu_parts.context import ROOT, Context, NotMeasuredError, Outcome
 
 _BETWEEN = 3  # cudaMemcpyDeviceToDevice

@@ -8,7 +8,7 @@ from evolve.cli.bench.devices import network_of
 from evolve.cli.bench.step_timing import Effort, device_steps, host_step, some_genomes
 from evolve.errors import InputError
 from evolve.numerics import host_backend
-from evolve.numerics.device import DeviceMemoryError
+from evolve.numerics.device_protocol import DeviceMemoryError
 from gpu_parts.context import Context, Outcome
 
 _LARGE, _SMALL = 16384, 65536  # slots of the large networks, of the small one

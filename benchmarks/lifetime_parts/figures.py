@@ -5,8 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from evolve.analysis.figures.line_labels import LineLabel, label_lines
-from evolve.analysis.figures.style import COLOURS, FAINT, alternating_dashes, matplotlib, new_figure, styled
+from evolve.analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    LineLabel,
+    alternating_dashes,
+    label_lines,
+    matplotlib,
+    new_figure,
+    styled,
+)
 from lifetime_parts.bounds import Array, cues_by_presentation, reversal_by_trial
 from lifetime_parts.presets import TASKS
 from lifetime_parts.tables import Results, Sweep

@@ -1,27 +1,136 @@
-"""What every command shares: the ranks, one plain message for every error, and the exit code."""
+"""What every command shares: ranks, signals, broken output, one plain message for each error, the exit code."""
 
 import errno
 import faulthandler
 import gc
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from types import FrameType
+from typing import Any, TextIO
 
-from evolve.cli.output import discard
-from evolve.cli.parser import Answered
-from evolve.cli.signals import StopFlag
-from evolve.cli.spelling import for_terminal
-from evolve.cli.supervision import hand_over, say_begun
+from evolve.cli.mpirun import hand_over, is_supervised, say_begun
+from evolve.cli.parser import Answered, for_terminal
 from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, KeptRollouts, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError, Stopped
 from evolve.rollouts import AnyRollout
 from evolve.training import StrategyReplica, make_rollout
 
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class BestEffortStream:
+    """Stands in for stdout where the results are in a file: when nobody reads it or it is full, the work goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, or drop it."""
+        try:
+            self._stream.write(text)
+        except OSError:
+            discard(self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back, or drop it."""
+        try:
+            self._stream.flush()
+        except OSError:
+            discard(self._stream)
+
+
+def write_past_mpirun(text: str) -> None:
+    """Write a text to where the stderr of Open MPI's mpirun leads, since after Ctrl-C it drops what its ranks say.
+
+    It also kills them a quarter of a second later. Nothing is written where that mpirun is not this process's parent.
+    """
+    if "OMPI_COMM_WORLD_SIZE" not in os.environ:
+        return
+    with suppress(OSError):
+        descriptor = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        try:
+            begin = "\x1b[?25h\n" if os.isatty(descriptor) else ""  # the display has hidden the cursor
+            os.write(descriptor, (begin + text).encode("utf-8", "backslashreplace"))
+        finally:
+            os.close(descriptor)
+
+
+def discard(stream: TextIO) -> None:
+    """Have a stream that cannot be written lead nowhere, so that not even the end of this process complains."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+class StopFlag:
+    """Remembers the first signal; the second one has its usual effect, so that nothing can be stuck behind us."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._caught: tuple[int, ...] = ()
+        self.last_words = ""
+        """What to say at once when a signal comes that also makes the launcher hold back whatever is said later."""
+        self._deadline = float("inf")
+
+    def install(self) -> None:
+        """Catch SIGINT, SIGTERM and SIGUSR1 (SLURM's warning) in this process."""
+        for number in _SIGNALS:
+            signal.signal(number, self._remember)
+        self._caught = _SIGNALS
+
+    @property
+    def signal(self) -> int | None:
+        """The first signal, None for none. From the first time on that it is seen, all have their usual effect."""
+        if self._first is not None:
+            self._catch_no_more()
+        return self._first
+
+    def limit(self, seconds: float) -> None:
+        """Ask to stop when that many seconds have passed from now."""
+        self._deadline = time.monotonic() + seconds
+
+    def reason(self) -> str | None:
+        """Return why the run should stop, or None."""
+        if self.signal is not None:
+            if is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
+                return "a signal"  # which one, the supervisor has said
+            return signal.Signals(self.signal).name
+        return "the time limit" if time.monotonic() > self._deadline else None
+
+    def _remember(self, number: int, _frame: FrameType | None) -> None:
+        """Remember a signal. It has its usual effect from now on, also where native code hangs.
+
+        The others' handlers stay for a while: Python complains where one that has come already has none now.
+        """
+        if self._first is not None:
+            self._catch_no_more()
+            signal.raise_signal(number)
+        self._first = number
+        _let_have_its_effect(number)
+        if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
+            write_past_mpirun(f"{self.last_words}\n")
+
+    def _catch_no_more(self) -> None:
+        for number in self._caught:
+            _let_have_its_effect(number)
+        self._caught = ()
+
+
+def _let_have_its_effect(number: int) -> None:
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _NAMES = {
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory"}
 _FILES = {"file", "files", "experiment", "output", "video", "compare"}
-PARSERS = {"bench": "bench.bench_options", "contest": "contest.contest_options"}
+PARSERS = {"bench": "bench.bench_options"}
 """The modules that have the parsers of commands with several modules."""
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from evolve import store
 from evolve.analysis.statistics import interval, mean, summary
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
-from evolve.cli.run_files import file_argument, one_run_file
+from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.cli.workers import Work, add_workers_option
 from evolve.config import EnvOptions, Table, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError

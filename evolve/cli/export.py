@@ -4,10 +4,9 @@ import argparse
 from pathlib import Path
 
 from evolve import store
-from evolve.analysis import exports
+from evolve.analysis import runs
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
-from evolve.cli.run_files import file_argument, one_run_file
+from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.errors import RunError
 from evolve.store.disk import check_writable
 
@@ -26,7 +25,7 @@ def _parser() -> Parser:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
     kinds.add_argument("--tensorboard", action="store_true", help="the same as an event file, in a directory")
-    out = f"by default the name of FILE with {exports.CHAMPION_SUFFIX} or .csv, or -tensorboard, beside it"
+    out = f"by default the name of FILE with {runs.CHAMPION_SUFFIX} or .csv, or -tensorboard, beside it"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
     return parser
 
@@ -36,9 +35,9 @@ def _output(options: argparse.Namespace) -> Path:
     file: Path = options.file
     given: Path | None = options.output
     if options.tensorboard:
-        exports.check_tensorboard()
+        runs.check_tensorboard()
         return given or file.with_name(f"{file.stem}-tensorboard")
-    suffix = ".csv" if options.csv else exports.CHAMPION_SUFFIX
+    suffix = ".csv" if options.csv else runs.CHAMPION_SUFFIX
     output = given or file.with_suffix(suffix)
     check_writable(output, (suffix,))
     return output
@@ -52,11 +51,11 @@ def _body(app: App, argv: list[str]) -> int:
         raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to export")
     output = _output(options)
     if options.csv:
-        exports.write_csv(run, output)
+        runs.write_csv(run, output)
     elif options.tensorboard:
-        exports.write_tensorboard(run, output)
+        runs.write_tensorboard(run, output)
     else:
-        exports.export_champion(run, output)
+        runs.export_champion(run, output)
     print(output)
     return 0
 

@@ -1,12 +1,71 @@
 """evolve info: what run files and champion files hold, in a few lines each."""
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from evolve import store
-from evolve.analysis.description import describe_file
+from evolve.analysis.champion import champion_of
+from evolve.analysis.comparison import mask_unit
+from evolve.analysis.formatting import duration, number, words
+from evolve.analysis.statistics import summary
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
-from evolve.cli.run_files import file_argument, run_files
-from evolve.errors import InputError, sanitize
+from evolve.cli.parser import Parser, file_argument, run_files
+from evolve.config import Config
+from evolve.errors import InputError, pluralize, sanitize
+from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.training import load_config, settings_text
+
+
+def describe_file(stored: Stored) -> dict[str, str]:
+    """Return what a file holds, by what it is called: experiment, seed, generations, champion, digest …"""
+    config = load_config(stored.header.config, str(stored.path))
+    lines = {
+        "experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}",
+        "population": f"{config.population:,}, {pluralize(config.episodes, 'episode')} each",
+        "seed": f"{stored.header.seed}",
+        "generations": _generations(stored, config),
+    }
+    if stored.num_generations:
+        lines |= _results(stored, mask_unit(config))
+    return lines | {"written by": _writer(stored.header.manifest)}
+
+
+def _generations(stored: Stored, config: Config) -> str:
+    """Return how many are complete, and of how many."""
+    done = f"{stored.num_generations:,} of {config.generations:,}"
+    if isinstance(stored, StoredChampion):
+        return f"the champion after {done}"
+    if not stored.complete:
+        return f"{done}, not complete"
+    return f"{done}, {'stopped early' if stored.num_generations < config.generations else 'complete'}"
+
+
+def _results(stored: Stored, unit: str) -> dict[str, str]:
+    """Return what came of the generations. unit: what masks count."""
+    lines = {}
+    if isinstance(stored, StoredRun):
+        fitness = [float(record.champion_fitness) for record in stored.records]
+        best = int(np.nanargmax(fitness)) if np.isfinite(fitness).any() else 0
+        lines["best fitness"] = f"{number(fitness[best])} in generation {best:,}, {number(fitness[-1])} in the last one"
+    champion = champion_of(stored)
+    held_out = "not evaluated" if stored.held_out is None else summary(stored.held_out.returns)
+    episodes = "" if stored.held_out is None else f", {pluralize(len(stored.held_out.returns), 'episode')}"
+    return lines | {
+        "work": f"{stored.steps:,} environment steps in {duration(stored.seconds)}",
+        unit: f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}",
+        f"held out{episodes}": held_out,
+        "digest": stored.digest,
+    }
+
+
+def _writer(manifest: Mapping[str, object]) -> str:
+    """Return which code wrote a file, and where."""
+    revision = manifest.get("revision")
+    code = f"evolve {words(manifest.get('evolve'))}" + (f" ({sanitize(str(revision)[:12])})" if revision else "")
+    ranks = manifest.get("ranks")
+    number_of = pluralize(ranks, "rank") if isinstance(ranks, int) else "unknown ranks"
+    return f"{code}, Python {words(manifest.get('python'))}, on {words(manifest.get('cpu'))}, {number_of}"
 
 
 def _parser() -> Parser:
@@ -28,12 +87,12 @@ def _body(_: App, argv: list[str]) -> int:
     files = run_files(options.files)
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")
-    for number, file in enumerate(files):
+    for count, file in enumerate(files):
         stored = store.read_any(file)
         if options.settings:
             print(settings_text(load_config(stored.header.config, str(file))), end="")
             continue
-        print("\n" * (number > 0) + str(file))
+        print("\n" * (count > 0) + str(file))
         lines = describe_file(stored)
         width = max(map(len, lines))
         for name, text in lines.items():

@@ -1,4 +1,4 @@
-"""evolve launch: run an experiment on several hosts, and keep it going until it is complete."""
+"""evolve launch: run an experiment on several hosts, and start it again until it is complete."""
 
 import argparse
 import math
@@ -7,29 +7,96 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evolve import store
 from evolve.cli.app import App, launch
-from evolve.cli.hosts import Host, read_hostfile
-from evolve.cli.mpirun import GivenLauncher, Launcher
-from evolve.cli.next_steps import command_line
-from evolve.cli.parser import Parser
-from evolve.cli.perseverance import Attempts, persevere
-from evolve.cli.request import Request
-from evolve.cli.roster import Roster
+from evolve.cli.hosts import Host, Roster, read_hostfile
+from evolve.cli.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
+from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import load
-from evolve.cli.supervision import COMMAND, Outcome, Supervisor
+from evolve.cli.run_all import Request
 from evolve.cli.workers import available_cores
 from evolve.cluster import check_mpi4py, started_by
-from evolve.cluster.limits import CONNECT, connect_seconds, silence_seconds
-from evolve.errors import InputError, pluralize
+from evolve.cluster.start import CONNECT, connect_seconds, silence_seconds
+from evolve.errors import InputError, Stopped, pluralize
+
+_MOST_FUTILE = 3  # attempts in a row without any progress
+_LONGEST_PAUSE = 10.0
+
 
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
 _LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end when rank 0 has
 _STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to come together
 _HERE = "localhost"
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What an attempt needs.
+
+    Attributes:
+        start: Starts the run and waits for its end; takes how many attempts in a row were in vain, and returns None
+            where nobody can run it now.
+        progress: Returns how many generations are complete.
+        stopping: Returns whether the user wants no more.
+        returning: Returns whether the last attempt was stopped for a host that is taken back.
+        pause: Waits so many seconds, or until the user wants no more.
+        say: Tells the user something.
+    """
+
+    start: Callable[[int], Outcome | None]
+    progress: Callable[[], int]
+    stopping: Callable[[], bool]
+    returning: Callable[[], bool]
+    pause: Callable[[float], None]
+    say: Callable[[str], None]
+
+
+def persevere(attempts: Attempts) -> int:
+    """Start a run until it ends by itself; return its exit code.
+
+    It is started again after a death, after a host was lost, and for a host that is taken back. After three attempts in
+    a row without a new generation it is given up.
+    """
+    before, futile, first = attempts.progress(), 0, True
+    while True:
+        outcome = attempts.start(futile)
+        if attempts.stopping():
+            return outcome.code if outcome is not None and outcome.is_own else Stopped.exit_code
+        if outcome is not None and _is_final(outcome, first, attempts.returning()):
+            return outcome.code
+        now = attempts.progress()
+        futile = futile + 1 if now <= before and not attempts.returning() else 0
+        how = "no host answers" if outcome is None else _how(outcome)
+        done = f"{pluralize(now, 'generation')} complete"
+        if futile >= _MOST_FUTILE:
+            attempts.say(f"{how}; {done}; {_MOST_FUTILE} attempts without any progress: given up")
+            return 1 if outcome is None else outcome.code or 1
+        if not attempts.returning():
+            attempts.say(f"{how}; {done}; the run is resumed")
+            attempts.pause(min(2.0**futile, _LONGEST_PAUSE))
+        if attempts.stopping():
+            return Stopped.exit_code
+        before, first = now, False
+
+
+def _is_final(outcome: Outcome, first: bool, returning: bool) -> bool:
+    """Return whether rank 0 has said the last word.
+
+    The input that a first attempt took is not wrong later: then ranks that were left behind still write the file.
+    """
+    if not outcome.is_own or outcome.again:
+        return False
+    if outcome.code == InputError.exit_code:
+        return first
+    return not (returning and outcome.code == Stopped.exit_code)
+
+
+def _how(outcome: Outcome) -> str:
+    return "a host was lost" if outcome.again else f"the ranks ended with code {outcome.code}"
 
 
 def _parser() -> Parser:

@@ -1,16 +1,55 @@
-"""Command lines: what argparse complains of, as one plain sentence."""
+"""Command lines: how they are parsed, how errors in them are worded, and which command to suggest next."""
 
 import argparse
+import importlib.util
+import os
 import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from evolve import __version__
+from evolve.cli.mpirun import COMMAND, supervised_workers
 from evolve.config import nearest
-from evolve.errors import EvolveError, InputError
+from evolve.errors import EpisodeError, EvolveError, InputError, install_command, sanitize
+from evolve.numerics.streams import Purpose
+from evolve.training.experiment import PlannedRun
+
+FLAGS = {
+    "run": {
+        "env.id": "-e/--env", "network.name": "-a/--agent", "strategy.name": "--strategy",
+        "population": "-p/--population", "generations": "-g/--generations", "episodes": "-r/--episodes",
+        "network.hidden": "-d/--hidden", "seeds": "-s/--seed", "seed": "-s/--seed", "env.engine": "--engine",
+        "compute.backend": "--backend", "output.directory": "-o/--output", "compute.time_limit": "--time-limit",
+    },
+    "evaluate": {"env.id": "-e/--env", "env.engine": "--engine"},
+    "verify": {"env.engine": "--engine"},
+    "replay": {
+        "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
+    },
+    "plot": {"generation": "--generation"},
+    "bench": {
+        "env.id": "-e/--env", "env.engine": "--engine", "population": "-p/--population", "episodes": "-r/--episodes",
+        "network.hidden": "-d/--hidden",
+    },
+}  # fmt: skip
+"""The options of each command for settings, and for what is asked of a run; other settings are reached by --set."""
+
+_SECTIONS = "env|network|strategy|compute|output|racing|early_stop"
+_ASSIGNMENT = re.compile(rf"(?<!--set )(?<![\w.\-])((?:{_SECTIONS})\.[a-z_.]+)=(\"[^\"]*\"|[\w.]+)")
+_PHRASES = {
+    "resume=True": "--resume",
+    "overwrite=True": "--overwrite",
+    "another output.directory": "another directory with -o",
+    'mode="rgb_array"': "--video OUT",
+}
+
 
 HIDDEN = argparse.SUPPRESS
 """The help of an option that is not for people."""
-
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid float value: '(.*)'": "a number",
@@ -19,6 +58,40 @@ _MISTAKES = {
     r"the following arguments are required: (.+)()": "a value",
 }
 """What argparse complains of, naming the option and what came; and what was expected."""
+_SHOWN = 3
+"""How many names an error lists."""
+
+
+def for_terminal(message: str, command: str = "run") -> str:
+    """Return an error's message with options in place of settings.
+
+    "env.id: expected …" becomes "env.id (-e/--env): expected …" where the command has that option, and
+    `env.engine="envpool"` becomes `--engine envpool`. Indented lines stay as they are: they are the source lines of a
+    traceback.
+    """
+    first, *more = message.split("\n")
+    lines = [_with_flag(first, FLAGS.get(command, {})), *more]
+    return "\n".join(line if line.startswith(" ") else _with_options(line) for line in lines)
+
+
+def _with_flag(line: str, flags: Mapping[str, str]) -> str:
+    """Return a line "key: …" or "key, where: …" with the option of that key behind it."""
+    name, colon, rest = line.partition(": ")
+    key, comma, where = name.partition(", ")
+    flag = flags.get(re.sub(r"\.\d+$", "", key))  # seeds.0 is one of the seeds
+    return f"{key} ({flag}){comma}{where}: {rest}" if colon and flag else line
+
+
+def _with_options(line: str) -> str:
+    for phrase, words in _PHRASES.items():
+        line = line.replace(phrase, words)
+    return _ASSIGNMENT.sub(lambda found: _option(found[1], found[2].strip('"')), line)
+
+
+def _option(key: str, value: str) -> str:
+    """Return the words that give a setting a value, in a run."""
+    flag = FLAGS["run"].get(key)
+    return f"{flag.rpartition('/')[2]} {value}" if flag else f"--set {key}={value}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,3 +137,101 @@ class Answered(EvolveError):  # noqa: N818 - nothing went wrong
     """The command line asked for help, and has been answered."""
 
     exit_code = 0
+
+
+def file_argument(text: str) -> Path:
+    """Return the path that an argument names. Raises InputError for an empty one, which a shell makes of nothing."""
+    if not text:
+        cure = "This directory is named by a dot."
+        raise InputError("FILE", "the name of a file or a directory", "an empty text", cure)
+    return Path(text)
+
+
+def run_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the run files that arguments name; a directory stands for those in it and below it, in order of seeds.
+
+    Raises InputError for a directory without any.
+    """
+    found: list[Path] = []
+    for path in paths:
+        inside = run_files_in(path)
+        found += [path] if inside is None else [file for file in inside if file not in found]
+    return found
+
+
+def one_run_file(path: Path) -> Path:
+    """Return the run file that an argument names, which may be the only one in a directory. Raises InputError."""
+    inside = run_files_in(path) or [path]
+    if len(inside) > 1:
+        shown = ", ".join(map(str, inside[:_SHOWN])) + (", …" if len(inside) > _SHOWN else "")
+        cure = f"Name one of them: {shown}."
+        raise InputError(str(path), "one run file, or a directory that holds one", f"{len(inside)} of them", cure)
+    return inside[0]
+
+
+def run_files_in(path: Path) -> list[Path] | None:
+    """Return the run files in a directory and below it; None where `path` is none. Raises InputError without any."""
+    if not path.is_dir():
+        return None
+    found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_order)
+    if not found:
+        raise InputError(str(path), "a directory that holds run files (seed-S.h5)", "none in it or below it")
+    return found
+
+
+def _order(path: Path) -> tuple[Path, int, str]:
+    seed = path.stem.removeprefix("seed-")
+    return path.parent, int(seed) if seed.isdecimal() else -1, seed
+
+
+def command_line(command: str, *words: str | Path) -> str:
+    """Return a line that runs a command: by `evolve`, where the shell finds that of this installation."""
+    ours = Path(sys.executable).with_name("evolve")
+    found = shutil.which("evolve")
+    by_name = found is not None and Path(found) == ours
+    is_module = importlib.util.find_spec(f"evolve.{command}") is not None
+    module = [f"evolve.{command}"] if is_module else ["evolve", command]
+    begin = ["evolve", command] if by_name else ["python", "-m", *module]
+    return sanitize(shlex.join([*begin, *map(str, words)]), 4000)
+
+
+def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
+    """Return the command line that goes on with runs that were stopped, by as many processes."""
+    if COMMAND in os.environ:
+        return sanitize(os.environ[COMMAND], 4000)
+    if len(runs) > 1:
+        return "the same command line, and --resume"
+    workers = supervised_workers()
+    if workers is not None:
+        return command_line("run", "--resume", runs[0].path, "--workers", str(workers))
+    mpirun = f"mpirun -n {ranks} " if ranks > 1 else ""
+    return mpirun + command_line("run", "--resume", runs[0].path)
+
+
+def replay_line(path: Path, error: EpisodeError) -> str:
+    """Return the command line that plays a failed episode alone."""
+    purpose, generation, candidate, episode = error.key
+    if purpose == Purpose.EPISODE:
+        which = f"--generation {generation} --candidate {candidate}"
+    else:
+        which = f"--{Purpose(purpose).title}"
+    return f"python -m evolve.replay {path} {which} --episode {episode}"
+
+
+def steps_after(paths: Sequence[Path], report: str = "") -> str:
+    """Return at most three lines: where the run files are, how to film a champion, how to verify a run.
+
+    Args:
+        paths: The run files, at least one.
+        report: Said in place of how to film.
+    """
+    first = paths[0]
+    if len(paths) == 1:
+        where = f"Run file: {first}"
+    else:
+        where = f"Run files: {len(paths)} in {os.path.commonpath([path.parent for path in paths]) or '.'}"
+    film = command_line("replay", first, "--held-out", "--video", "champion.mp4")
+    if importlib.util.find_spec("imageio") is None:
+        film += f"   # needs: {install_command('video')}"
+    verify = command_line("verify", first)
+    return "\n".join([sanitize(where, 4000), report or f"Film its champion: {film}", f"Verify it: {verify}"])

@@ -10,13 +10,17 @@ from pathlib import Path
 from evolve import store
 from evolve.analysis import figures
 from evolve.analysis.champion import champion_of, mean_traces
-from evolve.analysis.comparison import Comparison, compare_groups
+from evolve.analysis.comparison import (
+    Comparison,
+    RunGroup,
+    compare_groups,
+    deduplicate_seeds,
+    read_groups,
+    uneven_lengths,
+)
 from evolve.analysis.formatting import between, number
-from evolve.analysis.groups import RunGroup, deduplicate_seeds, read_groups, uneven_lengths
-from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
-from evolve.cli.run_files import file_argument, one_run_file, run_files
-from evolve.cli.signals import StopFlag
+from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.parser import Parser, file_argument, one_run_file, run_files
 from evolve.errors import InputError, RunError
 from evolve.store.disk import check_writable
 from evolve.training import reload

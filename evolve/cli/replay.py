@@ -13,10 +13,8 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.analysis import video
-from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
-from evolve.cli.run_files import file_argument, one_run_file
-from evolve.cli.signals import StopFlag
+from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.environments import Mode
 from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from evolve import environments
 from evolve.analysis import html
-from evolve.analysis.comparison import best_run
-from evolve.analysis.groups import deduplicate_seeds, read_groups, uneven_lengths
-from evolve.analysis.run_summary import RunSummary, summarize_run
+from evolve.analysis.comparison import best_run, deduplicate_seeds, read_groups, uneven_lengths
+from evolve.analysis.html.summary import RunSummary, summarize_run
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
-from evolve.cli.report_progress import ReportProgress
-from evolve.cli.run_files import file_argument, run_files
+from evolve.cli.parser import Parser, file_argument, run_files
+from evolve.cli.progress import ReportProgress
 from evolve.cli.workers import Work, add_workers_option
 from evolve.store import StoredRun
 from evolve.store.disk import check_writable

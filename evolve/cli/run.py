@@ -5,11 +5,9 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from evolve.cli.app import App, launch
-from evolve.cli.output import BestEffortStream
-from evolve.cli.parser import Parser
-from evolve.cli.request import Request
-from evolve.cli.run_files import one_run_file
+from evolve.cli.app import App, BestEffortStream, launch
+from evolve.cli.parser import Parser, one_run_file
+from evolve.cli.run_all import Request
 from evolve.cli.workers import Work, add_workers_option
 from evolve.config import Config, parse, read_assignment, read_file, sweep
 from evolve.errors import InputError

@@ -1,34 +1,146 @@
-"""The runs of one command line, one after another, each into a run file of its own."""
+"""All runs of one `evolve run` command: dry run, the runs one after another, and their report."""
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from functools import reduce
+from itertools import groupby
+from operator import add
+from pathlib import Path
+from typing import NamedTuple
 
 from evolve import environments, store
+from evolve.analysis import html
 from evolve.analysis.statistics import summary
+from evolve.analysis.video.picture import library
 from evolve.cli.app import App
-from evolve.cli.dry_run import describe
-from evolve.cli.next_steps import how_to_resume, replay_line, steps_after
+from evolve.cli.mpirun import is_supervised
+from evolve.cli.parser import command_line, how_to_resume, replay_line, steps_after
 from evolve.cli.progress import ProgressReporter, RunsClock
-from evolve.cli.request import Request
-from evolve.cli.supervision import is_supervised
-from evolve.cli.workers import crew
+from evolve.cli.report import write_page
+from evolve.cli.workers import Work, crew
 from evolve.cluster import Coordinator
-from evolve.config import seconds
-from evolve.errors import EpisodeError, RunError, Stopped, pluralize
+from evolve.config import Config, seconds
+from evolve.errors import EpisodeError, RunError, Stopped, pluralize, sanitize
 from evolve.store import RunFile
+from evolve.store.disk import check_writable
 from evolve.training import Experiment, iterate, prepare
-from evolve.training.backend_trial import choose_backend, on_host
-from evolve.training.foresight import Outlook, foresee
-from evolve.training.plan import PlannedRun, plan_runs, size_of
+from evolve.training.experiment import PlannedRun
+from evolve.training.plan import Outlook, RunSize, foresee, plan_runs, size_of
 from evolve.training.resume import check_and_create_runs, generations_on_disk, open_run, replace_run
+from evolve.training.rollouts import choose_backend, on_host
 from evolve.verification import spot_check
 
+_DOES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
 _HINT = (
     "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
     "(Under mpirun --with-ft ulfm it would outlive its workers.)"
 )
+
+
+class Request(NamedTuple):
+    """What is to run, and how.
+
+    Attributes:
+        configs: The experiments, at least one.
+        file: The run file that is resumed by name, if any.
+        resume: Whether runs whose files exist are resumed.
+        overwrite: Whether they are replaced.
+        dry_run: Whether to say only what would run.
+        report: Whether a page is made of the runs when they have ended.
+        workers: How many processes are to play episodes, or "auto"; None where the launcher decides.
+    """
+
+    configs: list[Config]
+    file: Path | None
+    resume: bool
+    overwrite: bool = False
+    dry_run: bool = False
+    report: bool = False
+    workers: int | str | None = None
+
+    @property
+    def work(self) -> Work:
+        """How much there is to do at most, run files that are there left aside."""
+        at_once = max(config.population * config.episodes for config in self.configs)
+        sizes = (size_of(config) for config in self.configs for _ in config.seeds)
+        quick = all(environments.is_quick(config.env) for config in self.configs)
+        return Work(at_once, reduce(add, sizes).steps if quick else None)
+
+
+def describe(outlooks: Sequence[Outlook], who: str) -> str:
+    """Return in words what would become of runs. who: the processes that would do the work."""
+    lines = ["Dry run: nothing is written."]
+    for _, runs in groupby(outlooks, key=lambda outlook: id(outlook.run.experiment)):
+        lines += ["", *_describe_experiment(list(runs))]
+    total = _quantity(reduce(add, (outlook.size for outlook in outlooks)))
+    return "\n".join([*lines, "", f"In all: {pluralize(len(outlooks), 'run')}, {total}, by {who}."])
+
+
+def _describe_experiment(outlooks: list[Outlook]) -> list[str]:
+    experiment = outlooks[0].run.experiment
+    begun = [f"  {outlook.run.path.name}: {_describe_run(outlook)}" for outlook in outlooks]
+    return [sanitize(f"{outlooks[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *begun]
+
+
+def _describe_size(experiment: Experiment) -> str:
+    config = experiment.config
+    names = sanitize(f"{config.env.id}, {config.network.name}, {config.strategy.name}")
+    parameters = f"{pluralize(experiment.network.num_weights, 'parameter')} per network"
+    episodes = pluralize(config.episodes, "episode")
+    generations = pluralize(config.generations, "generation")
+    return f"{names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
+
+
+def _describe_run(outlook: Outlook) -> str:
+    stored = outlook.stored
+    there = ""
+    if stored is not None:
+        of = outlook.run.experiment.config.generations
+        there = f", {stored.num_generations:,} of {pluralize(of, 'generation')} complete"
+        if outlook.action == "replace":
+            there = f", {pluralize(stored.num_generations, 'generation')} would be lost"
+    left = "" if outlook.action == "keep" else f"; {_quantity(outlook.size)}"
+    return f"{_DOES[outlook.action]}{there}{left}"
+
+
+def _quantity(size: RunSize) -> str:
+    steps = "no limit of steps is known" if size.steps is None else f"at most {pluralize(size.steps, 'step')}"
+    return f"{pluralize(size.episodes, 'episode')}, {steps}"
+
+
+def page_of(runs: Sequence[PlannedRun]) -> Path:
+    """Return where the page of runs goes: into the directory that holds all their files."""
+    return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
+
+
+def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
+    """Raise InputError where the page of runs, or a film for it, cannot be made for want of a library or a place.
+
+    dry: whether nothing may be written, not even to find out whether it can be.
+    """
+    html.check_libraries()
+    for name in ("PIL.ImageFont", "av", "imageio.v3"):
+        library(name)
+    page = page_of(runs)
+    if page.parent.exists() and not dry:
+        check_writable(page, html.FORMATS)
+    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
+        environments.check_drawable(env)
+
+
+def write_report(app: App, runs: Sequence[PlannedRun]) -> str:
+    """Write the page of runs that have ended; return the line that says where it is. Raises Stopped."""
+    page = page_of(runs)
+    files = [run.path for run in runs]
+    try:
+        has_film = write_page(app, files, page)
+    except Stopped as why:
+        later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
+        raise Stopped(f"stopped by {why}: the runs are complete, but not the report; make it with: {later}") from None
+    return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)
 
 
 def run_all(app: App, request: Request) -> None:
@@ -37,8 +149,6 @@ def run_all(app: App, request: Request) -> None:
     if limit is not None:
         app.stop.limit(seconds(limit))
     if request.report:
-        from evolve.cli import run_report  # noqa: PLC0415 - with all that draws
-
         environments.without_display()  # before an environment is made
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
@@ -48,9 +158,9 @@ def run_all(app: App, request: Request) -> None:
         run.experiment.strategy(run.seed)
     outlooks = foresee(runs, request.resume, request.overwrite) if request.dry_run or request.overwrite else []
     if request.report:
-        run_report.check_report(runs, request.dry_run)
+        check_report(runs, request.dry_run)
     if request.dry_run:
-        then = f"\nReport: {run_report.page_of(runs)}" if request.report else ""
+        then = f"\nReport: {page_of(runs)}" if request.report else ""
         print(describe(outlooks, _who(app, request)) + then, flush=True)
         return
     new = check_and_create_runs(
@@ -65,7 +175,7 @@ def run_all(app: App, request: Request) -> None:
     if app.transport.could_tolerate and not is_supervised():
         print(_HINT, file=sys.stderr, flush=True)
     _evolve(app, runs, {outlook.run.path for outlook in replaced})
-    report = run_report.write_report(app, runs) if request.report else ""
+    report = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], report), flush=True)
 
 

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from evolve import store
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser
+from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.cli.progress import ProgressReporter, width
-from evolve.cli.run_files import file_argument, one_run_file
 from evolve.cli.workers import Work, add_workers_option
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend

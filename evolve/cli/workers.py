@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.cli.mpirun import mpirun_environment, mpirun_words
+from evolve.cli.mpirun import mpirun_environment, mpirun_words, supervise
 from evolve.cli.parser import Parser
-from evolve.cli.supervision import supervise
 from evolve.cluster import check_mpi4py, started_by
 from evolve.errors import InputError, pluralize
 

@@ -5,11 +5,11 @@ mpi4py; where there is one rank, no MPI is needed and the same coordinator plays
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.kept_rollouts import KeptRollouts
-from evolve.cluster.launchers import launched, started_by
-from evolve.cluster.transport import Transport, check_mpi4py, connect
+from evolve.cluster.introduction import connect
+from evolve.cluster.start import launched, started_by
+from evolve.cluster.transport import Transport, check_mpi4py
 from evolve.cluster.watchdog import Watchdog
-from evolve.cluster.worker import serve
+from evolve.cluster.worker import KeptRollouts, serve
 
 __all__ = [
     "Coordinator",

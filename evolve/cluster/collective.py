@@ -8,10 +8,10 @@ from functools import cache, partial
 from types import TracebackType
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.kept_rollouts import KeptRollouts
-from evolve.cluster.limits import silence_seconds
-from evolve.cluster.transport import Transport, connect
-from evolve.cluster.worker import MakeRollout, NoteTaker, serve
+from evolve.cluster.introduction import connect
+from evolve.cluster.start import silence_seconds
+from evolve.cluster.transport import Transport
+from evolve.cluster.worker import KeptRollouts, MakeRollout, NoteTaker, serve
 from evolve.errors import EvolveError, HostLost, InputError, RunError, Stopped
 
 _ANSWER, _ERROR = b"A", b"E"

@@ -7,14 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.losses import LossHandler, check_silence
+from evolve.cluster.losses import FailureReporter, LossHandler, check_silence
 from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Note, Setup, Stop, StopRequest, WorkerError
-from evolve.cluster.pending import suitable_sizes
-from evolve.cluster.questions import Questions
-from evolve.cluster.reports import FailureReporter
-from evolve.cluster.scheduler import ChunkSizes, Scheduler
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
+from evolve.cluster.work_queue import ChunkSizes, Questions, Scheduler, suitable_sizes
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.errors import FAILURES, RunError, Stopped
 from evolve.numerics.streams import Purpose

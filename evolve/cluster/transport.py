@@ -4,13 +4,11 @@ A blocking MPI receive spins a whole core, so waiting is a probe and a short sle
 one rank, and mpi4py is never imported.
 """
 
-import ctypes
 import os
 import re
 import socket
 import sys
 import time
-import warnings
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -18,10 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.cluster.introductions import introduce
 from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, Meeting
-from evolve.cluster.launchers import launched, started_by
-from evolve.cluster.starting import StartWatch, end_launcher_later, initialize
+from evolve.cluster.start import end_launcher_later
 from evolve.errors import InputError, how_to_install
 
 Buffer = NDArray[np.uint8]
@@ -229,32 +225,7 @@ def check_mpi4py(argument: str) -> None:
         raise InputError(argument, "mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")) from None
 
 
-def connect() -> Transport:
-    """Join the ranks that this process was launched with.
-
-    Raises InputError when a launcher started several processes but they cannot see one another, and RunError when rank
-    0 is lost. When not all of them come together in time, this process ends.
-    """
-    size, rank = launched()
-    if size == 1:
-        return Transport()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # mpi4py's own guess at what is refused below
-            MPI = _uninitialized()
-    except (ImportError, RuntimeError) as error:
-        raise InputError(
-            f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")
-        ) from None
-    with StartWatch(rank, size, socket.gethostname(), ctypes.CDLL(MPI.__file__)) as watch:
-        initialize(MPI)
-        _check_ranks(MPI, size)
-        transport = Transport(MPI.COMM_WORLD)
-        introduce(transport, watch)
-    return transport
-
-
-def _uninitialized() -> Any:
+def uninitialized_mpi() -> Any:
     """Return the module MPI, not initialized, unless somebody has imported it before."""
     import mpi4py  # noqa: PLC0415 - not needed by one rank
 
@@ -265,15 +236,3 @@ def _uninitialized() -> Any:
     finally:
         mpi4py.rc.initialize = usual
     return MPI
-
-
-def _check_ranks(MPI: Any, size: int) -> None:
-    """Raise InputError where the library that mpi4py has loaded does not belong to the launcher."""
-    if MPI.COMM_WORLD.Get_size() == 1:
-        library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
-        argument = started_by() or f"mpirun -n {size}"
-        if argument.startswith("srun"):
-            cure = "Say srun --mpi=pmix where SLURM has it (srun --mpi=list), or start mpirun in the batch script."
-            raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
-        cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
-        raise InputError(argument, f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)

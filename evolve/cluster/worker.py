@@ -1,4 +1,4 @@
-"""A worker rank: waits for chunks, steps all its slots together, and sends results home in small parcels."""
+"""A worker rank: it waits for chunks, steps all its slots together, and sends results home in small parcels."""
 
 import math
 import time
@@ -32,10 +32,44 @@ from evolve.errors import RunError
 from evolve.genome import GenomeSource, select
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_traces
 
+_MOST = 2
+
+
 COORDINATOR = 0
 _LOOK_EVERY = 0.01  # seconds between looks for messages while there is work; each costs as much as several steps
 _LONGEST_KEPT = 2.0  # seconds that results wait for others which are to travel with them
 _MOST_FAILURES = 100  # described to the coordinator in one evaluation; all are counted, by their NaN
+
+
+class KeptRollouts:
+    """Makes rollouts, keeps the two that were last asked for, and closes the others: only the newest is at work.
+
+    make_rollout: From an experiment's TOML text.
+    """
+
+    def __init__(self, make_rollout: Callable[[str], AnyRollout]) -> None:
+        self._make_rollout = make_rollout
+        self._kept: dict[str, AnyRollout] = {}
+
+    def __call__(self, text: str) -> AnyRollout:
+        """Return the rollout of an experiment."""
+        rollout = self._kept.pop(text, None)
+        if rollout is None:
+            self._close(_MOST - 1)
+            rollout = self._make_rollout(text)
+        self._kept[text] = rollout
+        return rollout
+
+    def close(self) -> None:
+        """Release every environment."""
+        self._close(0)
+
+    def _close(self, most: int) -> None:
+        """Close the oldest, until only so many are left."""
+        while len(self._kept) > most:
+            self._kept.pop(next(iter(self._kept))).close()
+
+
 MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
 

@@ -5,23 +5,22 @@
 (`RUNTIME_KEYS`) may differ when a run is resumed or verified.
 """
 
-from evolve.config.annotated_toml import annotated_toml
-from evolve.config.choice import Choice, Section
-from evolve.config.descriptions import descriptions
+from evolve.config.descriptions import annotated_toml, descriptions
 from evolve.config.documents import read_assignment, read_file, read_table, set_key
 from evolve.config.extras import import_extra
-from evolve.config.options import Options, Table, flatten, nearest, parse
-from evolve.config.registry import Registry
-from evolve.config.sections import (
+from evolve.config.options import Options, Table, flatten, nearest, parse, seconds
+from evolve.config.registry import Choice, Registry, Section
+from evolve.config.settings import (
+    RUNTIME_KEYS,
     ComputeOptions,
+    Config,
     EarlyStopOptions,
     EnvOptions,
     OutputOptions,
     RacingOptions,
     WrapperOptions,
+    differences,
 )
-from evolve.config.settings import RUNTIME_KEYS, Config, differences
-from evolve.config.values import seconds
 
 __all__ = [
     "RUNTIME_KEYS",

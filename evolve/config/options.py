@@ -1,16 +1,84 @@
-"""Tables of settings: their base class, how they are validated, and how errors in them are put into words."""
+"""Tables of settings: their base class, the types of single settings, and how errors in them are put into words."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from evolve.errors import InputError, sanitize
 
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+_EXPECTED = {
+    "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
+    "string_type": "text", "model_type": "a table", "dict_type": "a table", "tuple_type": "a list, such as [1, 4]",
+    "too_long": "a list of at most {max_length}", "too_short": "a list of at least {min_length}",
+    "string_too_short": "text",
+}  # fmt: skip
+"""What Pydantic's errors mean, where its own words are not plain."""
+
+
+def seconds(duration: str) -> float:
+    """Return the seconds of "23h50m", "90s", "1d" or "45". Raises ValueError otherwise."""
+    match = _DURATION.fullmatch(duration.strip())
+    if match is None or not any(match.groups()):
+        raise ValueError("a duration such as 23h50m, 90s or 2d")
+    return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
+
+
+def _duration(value: str) -> str:
+    seconds(value)
+    return value
+
+
+def _distinct(values: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(values)) != len(values):
+        raise ValueError("every seed once")
+    return values
+
+
+def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
+    if list(values) != sorted(set(values)):
+        raise ValueError("rising numbers of episodes")
+    return values
+
+
+def writable(value: Any) -> Any:
+    """Return a value that TOML can say and this package can repeat. Raises ValueError otherwise."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        writable(part)
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if not (isinstance(value, str | int | float | list | dict) and finite):
+        raise ValueError("text, finite numbers, booleans, lists and tables")
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+"""See `seconds`."""
+
 Table = dict[str, Any]
+
+
+Kwargs = Annotated[Table, AfterValidator(writable)]
+"""Keyword arguments of an environment or a wrapper."""
+
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
+    Field(min_length=1, strict=False),
+    AfterValidator(_distinct),
+]
+"""One run each."""
+
+Rounds = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), AfterValidator(_rising)]
+"""Numbers of episodes."""
+
+
 Model = TypeVar("Model", bound="Options")
 
 
@@ -105,15 +173,6 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
     kinds = [_expected(error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
     came = repr(first["input"]) if first["type"].endswith("_type") else first["input"]  # "5" is no 5
     return InputError(key, " or ".join(dict.fromkeys(kinds)), came)
-
-
-_EXPECTED = {
-    "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
-    "string_type": "text", "model_type": "a table", "dict_type": "a table", "tuple_type": "a list, such as [1, 4]",
-    "too_long": "a list of at most {max_length}", "too_short": "a list of at least {min_length}",
-    "string_too_short": "text",
-}  # fmt: skip
-"""What Pydantic's errors mean, where its own words are not plain."""
 
 
 def _expected(error: ErrorDetails) -> str:

@@ -1,20 +1,92 @@
 """Registries: the kinds of networks and of strategies by name, each with the model of its options.
 
-A section of an experiment (`[network]`, `[strategy]`) names a kind and its options; a `Choice` is such a section,
-validated. The packages of networks and of strategies make their registries when they are imported. Other Python
-packages may add kinds, see `added_kinds`.
+A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds through entry points.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from evolve.config.added_kinds import Kind, entry_points_of, load, origin
-from evolve.config.choice import Choice, Section, UnknownOptions
-from evolve.config.options import Options, nearest, parse
+from evolve.config.options import Options, Table, nearest, parse, writable
 from evolve.errors import FAILURES, InputError, one_line
+
+
+class UnknownOptions(Options):
+    """Options of a kind that is not installed here: kept as they are, so that its experiment can be looked at."""
+
+    model_config = Options.model_config | {"extra": "allow"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, table: Any) -> Any:
+        return writable(table)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kind that a section of an experiment names, with all its options.
+
+    Attributes:
+        section: "network" or "strategy".
+        name: The kind.
+        options: An instance of the kind's model; `UnknownOptions` where the kind is not installed here.
+    """
+
+    section: str
+    name: str
+    options: Options
+
+    def table(self) -> Table:
+        """Return the section as TOML has it: the name and every option that has a value, defaults included."""
+        return {"name": self.name} | self.options.model_dump(mode="json", exclude_none=True)
+
+
+Section = Choice | Mapping[str, Any]
+"""A choice, or the table of a section that has still to be validated."""
+
+
+Kind = tuple[type[Options], Callable[..., Any]]
+
+_all_entry_points = cache(entry_points)  # a file is read of each package that is installed
+
+
+@cache
+def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return by name the entry points by which other packages add kinds to a section of an experiment."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in _all_entry_points().select(group=f"evolve.{section}"):
+        found.setdefault(point.name, {})[point.value] = point  # a package may be found twice
+    return {name: tuple(points.values()) for name, points in found.items()}
+
+
+def origin(point: EntryPoint) -> str:
+    """Return an entry point in words: what it names, and whose it is, if that is known."""
+    return point.value + (f" of the package {point.dist.name}" if point.dist is not None else "")
+
+
+def load(points: Sequence[EntryPoint], argument: str) -> Kind:
+    """Return the kind that the entry points of one name name.
+
+    Raises InputError, for the setting `argument`, when it is none, or there are several.
+    """
+    point = points[0]
+    if len(points) > 1:
+        came = f"{point.name}, which is {' and '.join(map(origin, points))}"
+        raise InputError(argument, "a name that one package adds", came, "Uninstall the others.")
+    expected = f"{point.value} to be a pair (options, kind), options a subclass of evolve.config.Options"
+    try:
+        found = point.load()
+    except FAILURES as error:  # an import runs whatever the module holds
+        raise InputError(argument, expected, f"{point.name}, which cannot be loaded ({one_line(error)})") from error
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], type)
+            and issubclass(found[0], Options) and callable(found[1])):  # fmt: skip
+        raise InputError(argument, expected, repr(found))
+    return found
 
 
 class _Named(Options):

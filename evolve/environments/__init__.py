@@ -5,18 +5,24 @@
 """
 
 from evolve.config import EnvOptions
-from evolve.environments.bare import replay
-from evolve.environments.engine import Engine
+from evolve.environments.engine import Engine, check
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask
-from evolve.environments.exact_engine import ExactEngine, GymnasiumInPlace, box2d_is_installed, exact_task
+from evolve.environments.exact_engine import (
+    CompiledSlots,
+    ExactEngine,
+    GymnasiumInPlace,
+    box2d_is_installed,
+    exact_task,
+    lanes_of,
+    step_limit,
+    task_on_device,
+)
 from evolve.environments.factory import is_quick, registered_ids, registered_limit
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
-from evolve.environments.recorder import Recorder, Recording
+from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
-from evolve.environments.repeatable import check
-from evolve.environments.task_slots import CompiledSlots, lanes_of, step_limit, task_on_device
 from evolve.numerics import native
 
 __all__ = [

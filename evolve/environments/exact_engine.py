@@ -1,20 +1,206 @@
-"""The exact engine: tasks of our own, with the same bits on every processor, see `evolve.environments.exact`."""
+"""The exact engine: B slots of a task of our own, with the same bits from native kernels and from arrays."""
 
+import ctypes
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from evolve.config import EnvOptions, nearest, parse
 from evolve.environments.engine import Transition, do_nothing
-from evolve.environments.exact import TASKS, AnyTask
+from evolve.environments.exact import TASKS, AnyTask, Draws
 from evolve.environments.gymnasium_engine import GymnasiumEngine
+from evolve.environments.physics.frames import WORLD
 from evolve.environments.pictures import picture
-from evolve.environments.task_slots import task_slots
 from evolve.errors import InputError
 from evolve.numerics import native
+from evolve.numerics.device import DeviceArrays
+from evolve.numerics.device_protocol import WIDTH
+from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
+
+
+class TaskSlots(Protocol):
+    """B slots of a task; k of them are named by their numbers [k]."""
+
+    def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        """Begin the episodes of seeds [k]; write their observations [B, O]."""
+
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step by outputs [k, A]; write observations [B, O]; return rewards, and which are over, [k]."""
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Let slots go on with the episodes of others."""
+
+    def state(self, slot: int) -> Any:
+        """Return [S], the state of a slot, or its world."""
+
+    def episode(self, slot: int) -> tuple[int, int]:
+        """Return the seed of a slot's episode, and how many steps it has had."""
+
+
+def task_slots(task: AnyTask, slots: int, compiled: bool) -> "TaskSlots":
+    """Return B = `slots` slots of a task."""
+    return CompiledSlots(task, slots) if compiled else _ArraySlots(task, slots)
+
+
+def step_limit(task: AnyTask) -> int:
+    """Return how many steps an episode has at most."""
+    return task.max_episode_steps or task.limit
+
+
+def lanes_of(task: AnyTask) -> int:
+    """Return how many slots of a task the kernels step together: a tile of them, or several."""
+    return int(native.bind("worlds", returns=ctypes.c_int)()) if task.has_world else native.lanes()
+
+
+class TaskStructure(ctypes.Structure):
+    """`task` of kernels/tasks.h; it keeps none of the arrays that it points to alive."""
+
+    _fields_ = (
+        ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
+        ("states", ADDRESS), ("seeds", ADDRESS), ("steps", ADDRESS), ("outputs", ADDRESS), ("observations", ADDRESS),
+        ("rewards", ADDRESS), ("ended", ADDRESS), ("options", ADDRESS), ("worlds", ADDRESS), ("active", ADDRESS),
+    )  # fmt: skip
+
+
+def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
+    """Return the address of a task's structure on a device, with its own arrays for the slots of `arrays`."""
+    O, A, S = task.observation_size, task.action_size, task.state_size
+    slots = WIDTH * arrays.tiles
+    sizes = {"states": 8 * S, "seeds": 8, "steps": 8, "outputs": 4 * A, "observations": 4 * O, "rewards": 8, "ended": 1}
+    places = [arrays.allocate(size * slots).address for size in sizes.values()]
+    options = arrays.constant(task.kernel_constants())
+    worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
+    # A thread steps its own world only, and only while an episode runs there.
+    active = arrays.constant(np.ones(slots, np.uint8))
+    return arrays.structure(TaskStructure(O, A, S, step_limit(task), *places, options, worlds, active))
+
+
+class CompiledSlots:
+    """Slots whose episodes are stepped by the kernels, tile by tile.
+
+    Attributes:
+        address: Of the structure that the kernels get.
+        active: [B rounded up to tiles], the slots that a step of a tile has to advance.
+    """
+
+    def __init__(self, task: AnyTask, slots: int) -> None:
+        self._lanes = lanes = native.lanes()
+        self._together = lanes_of(task)
+        tiles = -(-slots // self._together) * (self._together // lanes)
+        O, A, S = task.observation_size, task.action_size, task.state_size
+        self._states = np.zeros((tiles, S, lanes))
+        self._seeds, self._steps = (np.zeros(tiles * lanes, np.int64) for _ in range(2))
+        self._outputs, self._observations = (np.zeros((tiles, n, lanes), np.float32) for n in (A, O))
+        self._rewards, self._ended = np.zeros(tiles * lanes), np.zeros(tiles * lanes, np.bool_)
+        self._options = task.kernel_constants()
+        self._worlds = task.blank(tiles * lanes) if task.has_world else None
+        self.active = np.zeros(tiles * lanes, np.bool_)
+        arrays = (
+            self._states, self._seeds, self._steps, self._outputs, self._observations, self._rewards, self._ended,
+            self._options, self.active if self._worlds is None else self._worlds, self.active,
+        )  # fmt: skip
+        self._structure = TaskStructure(O, A, S, step_limit(task), *(array.ctypes.data for array in arrays))
+        self.address = ctypes.addressof(self._structure)
+        self._begin, self._step = (native.bind(f"{task.kernel}_{what}", [ADDRESS, INT64]) for what in ("begin", "step"))
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """Where the functions and the structure are, for a kernel that calls them."""
+        step, begin = (native.function_address(function) for function in (self._step, self._begin))
+        return {"step": step, "begin": begin, "at": self.address}
+
+    def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
+        self._seeds[slots] = seeds
+        for slot in slots.tolist():
+            self._begin(self.address, slot)
+        self._observe(slots, observations)
+
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards, and which are over, [k]."""
+        tile, lane = np.divmod(slots, self._lanes)
+        self._outputs[tile, :, lane] = outputs
+        self.active[:] = False
+        self.active[slots] = True
+        stepped = np.bincount(slots // self._together)
+        before = None if (stepped[stepped > 0] == self._together).all() else (self._states.copy(), self._steps.copy())
+        for number in np.flatnonzero(stepped).tolist():
+            self._step(self.address, number)
+        if before is not None:  # a tile is stepped as a whole
+            self._restore(np.setdiff1d(np.arange(len(self._steps)), slots), *before)
+        self._observe(slots, observations)
+        return self._rewards[slots], self._ended[slots]
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Let slots `targets` go on with the episodes of slots `sources`."""
+        (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
+        self._states[to_tile, :, to_lane] = self._states[tile, :, lane]
+        if self._worlds is not None:
+            self._worlds[targets] = self._worlds[sources]
+        for array in (self._seeds, self._steps):
+            array[targets] = array[sources]
+
+    def state(self, slot: int) -> Any:
+        """Return [S], the state of a slot, or its world."""
+        if self._worlds is not None:
+            return self._worlds[slot].copy()
+        return self._states[slot // self._lanes, :, slot % self._lanes].copy()
+
+    def episode(self, slot: int) -> tuple[int, int]:
+        """Return the seed of a slot's episode, and how many steps it has had."""
+        return int(self._seeds[slot]), int(self._steps[slot])
+
+    def _restore(self, slots: Slots, states: Float64, steps: Int64) -> None:
+        tile, lane = np.divmod(slots, self._lanes)
+        self._states[tile, :, lane] = states[tile, :, lane]
+        self._steps[slots] = steps[slots]
+
+    def _observe(self, slots: Slots, observations: Float32) -> None:
+        tile, lane = np.divmod(slots, self._lanes)
+        observations[slots] = self._observations[tile, :, lane]
+
+
+class _ArraySlots:
+    """Slots whose episodes are stepped by array operations: the reference, and the definition."""
+
+    def __init__(self, task: AnyTask, slots: int) -> None:
+        self._task = task
+        self._limit = step_limit(task)
+        self._states = task.blank(slots)
+        self._seeds, self._steps = (np.zeros(slots, np.int64) for _ in range(2))
+
+    def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
+        self._seeds[slots] = seeds
+        self._steps[slots] = 0
+        self._states[..., slots] = self._task.begin(self._draws(slots))
+        self._observe(slots, observations)
+
+    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
+        states, rewards, over = self._task.step(self._states[..., slots], outputs, self._draws(slots))
+        self._states[..., slots] = states
+        self._steps[slots] += 1
+        self._observe(slots, observations)
+        return rewards, over | (self._steps[slots] >= self._limit)
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        self._states[..., targets] = self._states[..., sources]
+        for array in (self._seeds, self._steps):
+            array[targets] = array[sources]
+
+    def state(self, slot: int) -> Any:
+        return self._states[..., slot].copy()
+
+    def episode(self, slot: int) -> tuple[int, int]:
+        return int(self._seeds[slot]), int(self._steps[slot])
+
+    def _draws(self, slots: Slots) -> Draws:
+        return Draws(self._seeds[slots], self._steps[slots])
+
+    def _observe(self, slots: Slots, observations: Float32) -> None:
+        observations[slots] = self._task.observe(self._states[..., slots]).T
 
 
 class ExactEngine:

@@ -1,5 +1,6 @@
-"""Tasks that are plain Python functions: an episode is one call of a generator function."""
+"""Environments from plain Python: tasks that are generator functions, and one that only sleeps."""
 
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -8,6 +9,34 @@ import numpy as np
 
 from evolve.errors import InputError, check_whole, pluralize, sanitize
 from evolve.shapes import Float32
+
+ID = "evolve.environments.function_task:Sleep-v0"
+
+
+class Sleep(gymnasium.Env[Any, Any]):
+    """Sleeps in its only step; `seconds` is the mean over episodes."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, seconds: float = 0.03) -> None:
+        self._mean = seconds
+        self._seconds = 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Draw how long this episode will sleep."""
+        super().reset(seed=seed, options=options)
+        self._seconds = self._mean * float(self.np_random.uniform(0.5, 1.5))
+        return np.zeros(1, np.float32), {}
+
+    def step(self, _: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Sleep, and end the episode."""
+        time.sleep(self._seconds)
+        return np.zeros(1, np.float32), self._seconds, True, False, {}
+
+
+gymnasium.register(id="Sleep-v0", entry_point=f"{__name__}:Sleep")
+
 
 Episode = Callable[[np.random.Generator], Generator[Any, Float32, float]]
 """Yields observations [O], is sent actions [A] in [-1, 1], and returns the return."""

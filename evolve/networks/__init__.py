@@ -9,12 +9,18 @@ import numpy as np
 from evolve.config import Registry, Section
 from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
-from evolve.networks.binary_mask_mlp import BinaryMaskMlp, BinaryMaskMlpOptions
-from evolve.networks.dag import Dag, DagOptions
-from evolve.networks.elman import Elman, ElmanOptions
 from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
 from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
-from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.networks.layered import (
+    BinaryMaskMlp,
+    BinaryMaskMlpOptions,
+    Dag,
+    DagOptions,
+    Elman,
+    ElmanOptions,
+    Mlp,
+    MlpOptions,
+)
 from evolve.networks.network import Activity, Batch, Network
 from evolve.networks.plastic_mlp import PlasticMlp, PlasticMlpOptions
 from evolve.numerics.streams import Purpose, Stream

@@ -22,8 +22,7 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import Block, Genomes, pruned
-from evolve.networks.network import Activity, all_earlier
-from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
+from evolve.networks.network import Activity, Hidden, NetworkOptions, Scale, Share, all_earlier
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.many_streams import AnyStream

@@ -1,16 +1,38 @@
-"""What a network is to the rest of the engine.
+"""What a network is to the rest of the engine, and the types of its options."""
 
-A network is a frozen description: it knows how many weights a genome has and how they are laid out, how an initial
-genome is drawn, and makes batches. A batch holds the mutable state of B slots while episodes run; each slot is one
-(candidate, episode), and no slot can influence another's bits.
-"""
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, ClassVar, Protocol
 
+from pydantic import Field
+
+from evolve.config import Options
 from evolve.genome import Block, GenomeLayout
 from evolve.numerics import Backend
 from evolve.shapes import Bool, Float32, Int64, Slots
+
+_Size = Annotated[int, Field(ge=1, le=65536)]
+
+Hidden = Annotated[tuple[_Size, ...], Field(max_length=64, strict=False)]
+"""The sizes of hidden layers, from the observation on."""
+
+TwoOrMore = Annotated[tuple[Annotated[int, Field(ge=2, le=65536)]], Field(strict=False)]
+"""The size of the one hidden layer, at least two."""
+
+OneHidden = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=1, strict=False)]
+"""The size of the one hidden layer."""
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+"""A share of connections."""
+
+Scale = Annotated[float, Field(gt=0, le=1e6)]
+"""A factor of weights."""
+
+
+class NetworkOptions(Options):
+    """Base of the settings of `[network]`."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
 
 def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:

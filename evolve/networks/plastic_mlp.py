@@ -24,8 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import Block, Genomes, pruned
-from evolve.networks.network import Activity
-from evolve.networks.option_types import Hidden, NetworkOptions, Scale, Share
+from evolve.networks.network import Activity, Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.many_streams import AnyStream, Streams

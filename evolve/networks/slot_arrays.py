@@ -1,6 +1,6 @@
 """What the batches of all networks share: arrays that hold a column of numbers for each of B slots.
 
-They lie where the back end computes: on the host, or on a device (`evolve.numerics.device_arrays`). With the native
+They lie where the back end computes: on the host, or on a device (`evolve.numerics.device`). With the native
 back end a tile is what the kernel works on at a time; with NumPy there is only one, as wide as the batch.
 """
 
@@ -205,6 +205,6 @@ class SlotArrays:
 def _arrays(slots: int, backend: Backend) -> Arrays:
     if backend != "cupy":
         return HostArrays(slots, backend)
-    from evolve.numerics.device_arrays import DeviceArrays  # noqa: PLC0415 - only where there is a device
+    from evolve.numerics.device import DeviceArrays  # noqa: PLC0415 - only where there is a device
 
     return DeviceArrays(slots)

@@ -1,120 +1,26 @@
-"""What a device is to the rest of the engine: memory, queues of work, and the kernels of rollouts/*.cu.
+"""The device of this process, arrays of B slots on it, and the step of a network's batch there."""
 
-A device is a machine of its own beside the host: nothing is copied unless somebody says so, every copy is counted, and
-work goes on while the host does something else. `device()` returns that of this process. It is a GPU, through CuPy
-(`cupy_device`); the tests have another one, which executes the same machine instructions on the host.
-"""
-
+import ctypes
 import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError
-
-WIDTH = 32
-"""The slots of one tile on a device, as in kernels/lanes.h."""
-MOST_PARTS = 8
-"""How many threads may share the columns of a slot."""
-
-
-class Memory(Protocol):
-    """Memory on a device, which is freed with this object."""
-
-    address: int
-    nbytes: int
-
-
-class Queue(Protocol):
-    """Work on a device, done in its order, while the host goes on.
-
-    Arrays are C-contiguous. Until `wait` the caller keeps them alive, and nobody changes what is copied.
-    """
-
-    transfers: "Transfers"
-
-    def upload(self, target: int, source: NDArray[Any]) -> None:
-        """Copy an array of the host to an address of the device."""
-
-    def download(self, source: int, target: NDArray[Any]) -> None:
-        """Copy from an address of the device into an array of the host."""
-
-    def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
-        """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads; play_<network>_on_<task> is one, too.
-
-        arguments: addresses and whole numbers, all of 64 bits.
-        """
-
-    def wait(self) -> None:
-        """Return when all of it is done. Raises RunError when the device has failed."""
-
-
-class Device(Protocol):
-    """A device; every call is for the thread that has opened it."""
-
-    name: str
-    """What it is, for people."""
-
-    allocated: int
-    """Bytes that are allocated now."""
-
-    def allocate(self, nbytes: int) -> Memory:
-        """Return memory full of zeros. Raises DeviceMemoryError when there is too little."""
-
-    def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return zeros on the host, from where and to where copies are fast (page-locked)."""
-
-    def queue(self) -> Queue:
-        """Return an empty queue."""
-
-    def free_memory(self) -> int:
-        """Return how many bytes this process may still allocate."""
-
-
-class DeviceMemoryError(Exception):
-    """A device has too little memory. `needed` and `free` are in bytes."""
-
-    def __init__(self, needed: int, free: int) -> None:
-        self.needed = needed
-        self.free = free
-        super().__init__(f"{needed:,} bytes needed, {free:,} free")
-
-
-class UnannouncedCopyError(Exception):
-    """The device check has found a copy that nobody has announced."""
-
-
-@dataclass
-class Transfers:
-    """How many bytes went to a device and came from it."""
-
-    up: int = 0
-    down: int = 0
-    limit: tuple[int, int] | None = None
-    """While a tick is checked: what `up` and `down` may reach."""
-
-    def add(self, up: int = 0, down: int = 0) -> None:
-        """Count a copy. Raises UnannouncedCopyError when it was not announced."""
-        self.up += up
-        self.down += down
-        if self.limit is not None and (self.up > self.limit[0] or self.down > self.limit[1]):
-            raise UnannouncedCopyError(f"a copy of {up or down:,} bytes {'to' if up else 'from'} the device")
-
-    @contextmanager
-    def announced(self, up: int, down: int) -> Iterator[None]:
-        """Refuse copies beyond these in what follows."""
-        before = self.limit
-        self.limit = self.up + up, self.down + down
-        try:
-            yield
-        finally:
-            self.limit = before
-
+from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Queue
+from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
+
+
+_ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
+_COPYING_PARTS = 4  # of a block that copies columns
+_STAGING = 2**18  # bytes, at first
+_ALIGNMENT = 256  # bytes
+_AT_ONCE = 2**22  # bytes that are copied at once
+MOST_STAGING = 2 * _AT_ONCE
+"""Bytes that `DeviceArrays` may take for what is on its way, while it asks for more of them: about."""
 
 
 def device() -> Device:
@@ -151,3 +57,224 @@ def in_sight() -> bool:
 def use(other: Device) -> None:
     """Let another device be that of this process: the tests' own, say."""
     _OPEN[:] = [other]
+
+
+class DeviceColumns:
+    """A column of n numbers for each slot, on a device. See `evolve.networks.slot_arrays.Columns`.
+
+    Args:
+        arrays: Of the batch.
+        n: Numbers in a column.
+        dtype: Of 2, 4 or 8 bytes.
+    """
+
+    def __init__(self, arrays: "DeviceArrays", n: int, dtype: Any) -> None:
+        self._arrays = arrays
+        self.rows = n
+        self._dtype = np.dtype(dtype)
+        self._bits = 8 * self._dtype.itemsize
+        self._memory = arrays.allocate(arrays.tiles * WIDTH * n * self._dtype.itemsize)
+        self.address = self._memory.address
+
+    def put(self, slots: Slots, values: NDArray[Any]) -> None:
+        """Write the columns of slots [k], values [k, n]."""
+        for part in self._pieces(len(slots), self.rows):
+            piece = np.ascontiguousarray(values[part], self._dtype)
+            at, numbers = self._arrays.uploads(_numbers(slots[part]), piece)
+            self._launch("put", len(piece), at, numbers)
+
+    def clear(self, slots: Slots) -> None:
+        """Write zeros into the columns of slots [k]."""
+        self._launch("clear", len(slots), *self._arrays.uploads(_numbers(slots)))
+
+    def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
+        """Return [k, count]: the first numbers of the columns of slots [k], by default all n; waits for them."""
+        count = self.rows if count is None else count
+        values = np.empty((len(slots), count), self._dtype)
+        for part in self._pieces(len(slots), count):
+            piece = values[part]
+            taken = self._arrays.scratch(piece.nbytes, 8 * len(piece))
+            self._launch("take", len(piece), *self._arrays.uploads(_numbers(slots[part])), taken, count)
+            self._arrays.queue.download(taken, piece)
+        self._arrays.wait()
+        return values
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy columns onto others."""
+        self._launch("move", len(sources), *self._arrays.uploads(_numbers(sources), _numbers(targets)))
+
+    @property
+    def most_on_the_way(self) -> int:
+        """How many bytes a copy may take of what is on its way, with the numbers of slots."""
+        column = self.rows * self._dtype.itemsize
+        return _rounded(min(self._arrays.slots * column, max(_AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
+
+    def _pieces(self, k: int, count: int) -> list[slice]:
+        """Return the slices of k slots whose numbers, so many each, may be on their way at once."""
+        at_once = max(1, _AT_ONCE // max(1, count * self._dtype.itemsize))
+        return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
+
+    def _launch(self, kernel: str, k: int, *arguments: int) -> None:
+        if k:
+            name = f"{kernel}_{self._bits}"
+            self._arrays.queue.launch(name, k, _COPYING_PARTS, self.address, self.rows, *arguments)
+
+
+class DeviceArrays:
+    """Makes the arrays of B slots on a device, and has a queue of its own for what is done with them.
+
+    Raises:
+        DeviceMemoryError: There is too little memory.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.device: Device = device()
+        self.queue: Queue = self.device.queue()
+        self.slots = slots
+        self.tiles = -(-slots // WIDTH)
+        self._kept: list[Memory] = []
+        self._staging = self.device.allocate(_STAGING)
+        self._used = 0  # bytes of it
+        self._on_the_way: list[NDArray[Any]] = []
+
+    def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
+        """Return columns of n zeros."""
+        made = DeviceColumns(self, n, dtype)
+        self._reserve(made.most_on_the_way)
+        return made
+
+    def zeros(self, n: int) -> int:
+        """Return the address of n float32 for each slot, at first zeros."""
+        return self.allocate(4 * n * WIDTH * self.tiles).address
+
+    def counters(self) -> int:
+        """Return the address of an int64 for each slot of all tiles, at first zero."""
+        return self.allocate(8 * WIDTH * self.tiles).address
+
+    def constant(self, array: NDArray[Any]) -> int:
+        """Return the address of a copy of an array."""
+        address = self.allocate(array.nbytes).address
+        self._upload(address, np.array(array))
+        return address
+
+    def structure(self, structure: ctypes.Structure) -> int:
+        """Return the address of a copy of a structure, which holds addresses of the device."""
+        return self.constant(np.frombuffer(bytes(structure), np.uint8))
+
+    def kernel(self, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]) -> "DeviceStep":
+        """Return the step `evolve_<name>` of a batch."""
+        return DeviceStep(self, name, structure, sizes)
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Return memory full of zeros that lives as long as this."""
+        self._kept.append(self.device.allocate(max(nbytes, 1)))
+        return self._kept[-1]
+
+    def scratch(self, nbytes: int, more: int = 0) -> int:
+        """Return the address of memory that is good until what is queued has been waited for.
+
+        more: Bytes for which there will be room beside it, without waiting.
+        """
+        nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
+        if self._used + room > self._staging.nbytes:
+            self.wait()
+            self._reserve(room)
+        self._used += nbytes
+        return self._staging.address + self._used - nbytes
+
+    def _reserve(self, nbytes: int) -> None:
+        """See that so many bytes may be on their way at once."""
+        if nbytes > self._staging.nbytes:
+            self.wait()
+            self._staging = self.device.allocate(nbytes)
+
+    def upload(self, array: NDArray[Any], more: int = 0) -> int:
+        """Return the address of a copy of an array, see `scratch`."""
+        address = self.scratch(array.nbytes, more)
+        self._upload(address, array)
+        return address
+
+    def uploads(self, *arrays: NDArray[Any]) -> list[int]:
+        """Return the addresses of copies of arrays, all good until what is queued has been waited for."""
+        sizes = [_rounded(array.nbytes) for array in arrays]
+        return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
+
+    def _upload(self, address: int, array: NDArray[Any]) -> None:
+        self._on_the_way.append(array)
+        self.queue.upload(address, array)
+
+    def wait(self) -> None:
+        """Return when all that is queued is done."""
+        self.queue.wait()
+        self._on_the_way.clear()
+        self._used = 0
+
+
+class DeviceStep:
+    """The step of a batch on a device, with the observations and actions of its slots on the host.
+
+    Args:
+        arrays: Of the batch.
+        name: Of the kernel.
+        structure: Its first argument; it holds the addresses of the batch's arrays.
+        sizes: O, A, and the neurons of the widest layer, among which threads are shared.
+
+    Attributes:
+        address: Of the structure's copy on the device.
+        parts: Of a block that steps a tile.
+    """
+
+    def __init__(
+        self, arrays: DeviceArrays, name: str, structure: ctypes.Structure, sizes: tuple[int, int, int]
+    ) -> None:
+        O, A, widest = sizes
+        self.arrays = arrays
+        self.observations: Float32 = arrays.device.host_array((arrays.slots, O), np.float32)
+        self.actions: Float32 = arrays.device.host_array((arrays.slots, A), np.float32)
+        self.input = arrays.allocate(self.observations.nbytes).address
+        self._output = arrays.allocate(self.actions.nbytes).address
+        self.name = name
+        self.address = arrays.structure(structure)
+        self.parts = max(1, min(MOST_PARTS, -(-widest // _ABREAST)))
+
+    def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
+        """Begin a step of the first n slots, whose `observations` are up to date.
+
+        normalization, fingerprints: addresses of the structures by which it does these, too; 0 for neither.
+        """
+        queue = self.arrays.queue
+        queue.upload(self.input, self.observations[:n])
+        self.launch(n, normalization, fingerprints)
+        queue.download(self._output, self.actions[:n])
+
+    def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
+        """Run the kernel alone, on the observations that the device has."""
+        arguments = self.address, normalization, fingerprints, self.input, self._output, n
+        self.arrays.queue.launch(self.name, -(-n // WIDTH), self.parts, *arguments)
+
+    def finish(self, n: int) -> Float32:
+        """Return [n, A]: the actions of the step that was begun, valid until the next begins."""
+        self.arrays.wait()
+        return self.actions[:n]
+
+    def __call__(self, observations: Float32) -> Float32:
+        """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
+        n = len(observations)
+        self.observations[:n] = observations
+        self.begin(n)
+        return self.finish(n).copy()
+
+    def settle(self, slots: Slots) -> None:
+        """Make the updates of traces that wait, in the tiles of slots."""
+        tiles = np.unique(slots // WIDTH)
+        if len(tiles):
+            at = self.arrays.upload(_numbers(tiles))
+            self.arrays.queue.launch(f"{self.name}_settle", len(tiles), self.parts, self.address, at)
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def _numbers(slots: Slots) -> NDArray[Any]:
+    return np.ascontiguousarray(slots, np.int64)

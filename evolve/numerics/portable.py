@@ -1,6 +1,7 @@
-"""The array reference of the exact functions: this file is their definition.
+"""The array reference of the exact functions: this file defines them.
 
-The float32 functions are computed in float64 and rounded once, which leaves them within 0.51 ulp.
+tanh, exp, log, sine, cosine and the Euclidean length use only additions, multiplications, divisions and square roots,
+each rounded as IEEE 754 demands and in a fixed order. So they have the same bits on every CPU and GPU.
 """
 
 import math
@@ -16,6 +17,37 @@ ROUND = 1.5 * 2.0**52
 _NARROW = 100
 # Taylor coefficients 1/k!, k = 9 … 1: for |r| ≤ ln(2)/2 the remainder is below 8e-12 of r.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
+
+
+# Wichura (1988), Algorithm AS 241, PPND16: coefficients a…b (centre), c…d (tail), e…f (far tail).
+_CENTRE = (
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+)  # fmt: skip
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
+)  # fmt: skip
+_FAR_TAIL = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+     2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
+)  # fmt: skip
+# The polynomials of fdlibm (Sun Microsystems, 1993), highest power first.
+_SINE = (
+    1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
+    8.33333333332248946124e-03,
+)  # fmt: skip
+_COSINE = (
+    -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
+    -1.38888888888741095749e-03, 4.16666666666666019037e-02,
+)  # fmt: skip
+_AT_ONCE = 2**16  # numbers, so that they stay in a cache
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
@@ -83,27 +115,6 @@ def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, .
     return polynomial(x, numerator) / polynomial(x, denominator)
 
 
-# Wichura (1988), Algorithm AS 241, PPND16: coefficients a…b (centre), c…d (tail), e…f (far tail).
-_CENTRE = (
-    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
-     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
-    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
-     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
-)  # fmt: skip
-_TAIL = (
-    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
-     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
-    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
-     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
-)  # fmt: skip
-_FAR_TAIL = (
-    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
-     2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0),
-    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
-     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
-)  # fmt: skip
-
-
 def normal_quantile(u: Float64) -> Float32:
     """Return the standard normal deviate whose distribution function is u, for u in (0, 1).
 
@@ -144,3 +155,36 @@ def sequential_sum(x: Float32) -> Float32:
         for row in x[1:]:
             np.add(total, row, out=total)
     return total
+
+
+def sincos(x: Float64) -> tuple[Float64, Float64]:
+    """Return (sin(x), cos(x)) within 1 ulp, for |x| < 2^19.
+
+    x is reduced by the nearest multiple of π/2, which is subtracted in parts of 33 bits (Cody and Waite, 1980).
+    """
+    shifted = x * 6.36619772367581382433e-01 + ROUND
+    n = shifted - ROUND
+    first, second = x - n * 1.57079632673412561417e00, n * 6.07710050630396597660e-11
+    r = first - second
+    w = n * 2.02226624879595063154e-21 - ((first - r) - second)
+    y = r - w
+    tail, z = (r - y) - w, y * y
+    v = z * y
+    half, one = 0.5 * z, 1.0 - 0.5 * z
+    sine = y - ((z * (0.5 * tail - v * polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
+    cosine = one + (((1.0 - one) - half) + (z * (z * polynomial(z, _COSINE)) - y * tail))
+    bits = shifted.view(np.int64)
+    swapped = (bits & 1).astype(np.bool_)
+    a, b = np.where(swapped, cosine, sine), np.where(swapped, sine, cosine)
+    return np.where(bits & 2, -a, a), np.where((bits + 1) & 2, -b, b)
+
+
+def squared_length(x: Float64) -> float:
+    """Return the sum of the squares of [n]: ordered sums of 2¹⁶ at a time, and the ordered sum of these."""
+    parts = (x[start : start + _AT_ONCE] for start in range(0, len(x), _AT_ONCE))
+    return float(ordered_sum(np.array([ordered_sum(part * part) for part in parts])))
+
+
+def length(x: Float64) -> float:
+    """Return ‖x‖ of [n]."""
+    return math.sqrt(squared_length(x))

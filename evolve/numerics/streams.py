@@ -1,11 +1,7 @@
 """Keyed random streams: every random number is a function of (seed, purpose, generation, candidate, episode).
 
-There is no generator state to carry, save or share: code that needs random numbers opens the stream of its key. Only
-the raw 64-bit words of Philox are taken from NumPy, because their stability is guaranteed across versions and CPUs,
-while the distributions of `numpy.random.Generator` may change and call libm.
-
-The purpose keeps streams apart that differ in nothing else. The purposes of this package are numbered (`Purpose`). Code
-from outside names its own: any text, such as "my_package.mutation", which is hashed to a number that no `Purpose` has.
+No stream depends on the order in which others are read, so any rank can draw the numbers of any candidate. NumPy's
+`SeedSequence` and PCG64 are the definition; the words of many seed sequences are computed at once by array operations.
 """
 
 import hashlib
@@ -17,12 +13,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.numerics import native, seeding
+from evolve.numerics import native
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.portable import normal_quantile
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt64
 
+POOL = 4
+"""The words of a pool."""
+
+
 _PART_LIMIT = 2**32
+
+
+def seed_words(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
+    """Return [N, count]: the first words (at most 4) of the seed sequence of each key.
+
+    Args:
+        entropy: [1 or N, m], the seed of all or of each; m is at least 4.
+        keys: [N, 4], each part in [0, 2**32): the spawn key of each sequence.
+        count: How many words.
+    """
+    words = [*entropy.T, *keys.T.astype(np.uint32)]
+    constant = _Constant(0x43B0D7E5, 0x931E8875)
+    pool = [_hash(word, constant) for word in words[:POOL]]
+    for source in range(POOL):
+        for target in range(POOL):
+            if source != target:
+                pool[target] = _mix(pool[target], _hash(pool[source], constant))
+    for word in words[POOL:]:
+        pool = [_mix(part, _hash(word, constant)) for part in pool]
+    last = _Constant(0x8B51F9DD, 0x58F38DED)
+    return np.stack([_hash(part, last) for part in pool[:count]], axis=1)
+
+
+class _Constant:
+    """The running constant of the hash: a multiplicative sequence of 32-bit words."""
+
+    def __init__(self, first: int, factor: int) -> None:
+        self.value = first
+        self._factor = factor
+
+    def advance(self) -> int:
+        self.value = self.value * self._factor & 0xFFFFFFFF
+        return self.value
+
+
+def _hash(words: NDArray[np.uint32], constant: _Constant) -> NDArray[np.uint32]:
+    mixed = words ^ np.uint32(constant.value)
+    mixed *= np.uint32(constant.advance())
+    mixed ^= mixed >> np.uint32(16)
+    return mixed
+
+
+def _mix(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    mixed = one * np.uint32(0xCA01F9DD) - other * np.uint32(0x4973F715)
+    mixed ^= mixed >> np.uint32(16)
+    return mixed
 
 
 class Purpose(IntEnum):
@@ -160,7 +206,7 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
     entropy = _entropy(seed)
     if not native.available():
-        return seeding.seed_words(entropy, keys, count)
+        return seed_words(entropy, keys, count)
     words = np.empty((len(keys), count), np.uint32)
     keys = np.ascontiguousarray(keys)
     of_each = entropy.shape[1] if len(entropy) > 1 else 0
@@ -173,8 +219,8 @@ def _entropy(seed: int | Int64) -> NDArray[np.uint32]:
     """Return [1 or N, m]: the words of a seed, so many (at least 4) that no key is taken for a part of it."""
     if isinstance(seed, int):
         words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
-        return np.array([words + [0] * (seeding.POOL - len(words))], np.uint32)
-    entropy = np.zeros((len(seed), seeding.POOL), np.uint32)
+        return np.array([words + [0] * (POOL - len(words))], np.uint32)
+    entropy = np.zeros((len(seed), POOL), np.uint32)
     entropy[:, 0], entropy[:, 1] = seed & 0xFFFFFFFF, seed >> 32
     return entropy
 

@@ -4,6 +4,7 @@ An `EpisodeBatch` says which genomes play which episodes, a `Rollout` plays them
 `EpisodeResults` hold what came of it, by key. `PopulationResults` is the same as a table of candidates × episodes.
 """
 
+from evolve.rollouts.device_play import AnyRollout, RolloutInHalves
 from evolve.rollouts.episodes import (
     EPISODE_QUANTITIES,
     EpisodeBatch,
@@ -15,7 +16,6 @@ from evolve.rollouts.episodes import (
     join,
 )
 from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.halves import AnyRollout, RolloutInHalves
 from evolve.rollouts.normalization import Moments
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import PopulationResults, ResultsCollector, by_candidate, sum_traces

@@ -1,10 +1,11 @@
-"""The launch that plays a feed of episodes on a device, and the arrays that it works on; play.cu is the other side.
+"""Whole episodes on a device: the launch that plays a feed, its arrays, and a rollout in two halves.
 
-A feed goes up as a whole, and its results come down when its last episode has ended: in between nothing is copied but
-three counts.
+rollouts/play.cu is the other side. While the device computes for one half, the environments of the other half work.
 """
 
 import ctypes
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,95 @@ from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, step_limit, task_on_device
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics.device import WIDTH, Memory
-from evolve.numerics.device_arrays import DeviceArrays, DeviceStep
+from evolve.numerics.device import DeviceArrays, DeviceStep
+from evolve.numerics.device_protocol import WIDTH, Memory
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, end_to_end
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.rollouts.feeds import Feed, InitialColumns, Played
+from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
+from evolve.rollouts.exact_rollout import ExactRollout
+from evolve.rollouts.queue import EpisodeQueue, Feed, InitialColumns, Played
 from evolve.rollouts.results import quantize_traces
+from evolve.rollouts.rollout import Rollout
 from evolve.shapes import Int64
+
+
+class RolloutInHalves:
+    """Two rollouts that take turns, and episodes from one queue. It keeps the interface of `Rollout`.
+
+    make_half: Makes a rollout that takes its episodes from a queue.
+    """
+
+    def __init__(self, make_half: Callable[[EpisodeQueue], Rollout]) -> None:
+        self._queue = EpisodeQueue()
+        self._halves = make_half(self._queue), make_half(self._queue)
+        self.max_episode_seconds = self._halves[0].max_episode_seconds
+
+    @property
+    def environment_seconds(self) -> float:
+        """How long environments have been at work."""
+        return sum(half.environment_seconds for half in self._halves)
+
+    @environment_seconds.setter
+    def environment_seconds(self, seconds: float) -> None:
+        self._halves[0].environment_seconds = seconds
+        self._halves[1].environment_seconds = 0.0
+
+    @property
+    def pending(self) -> int:
+        """Episodes that are queued or running."""
+        return len(self._queue) + sum(half.running for half in self._halves)
+
+    @property
+    def ticking(self) -> int:
+        """How many episodes the next tick steps."""
+        return self._halves[0].running
+
+    def submit(self, batch: EpisodeBatch) -> None:
+        """Queue episodes; they begin where no tick is under way."""
+        self._queue.append(batch)
+        free = [half for half in self._halves if not half.begun]
+        for left, half in zip(range(len(free), 0, -1), free, strict=True):
+            half.fill(most=-(-len(self._queue) // left))
+
+    def tick(self) -> EpisodeResults | None:
+        """Let one half take a step, while the other is at work; return the results of the episodes that ended."""
+        one, other = self._halves
+        self._halves = other, one
+        for half in (one, other):
+            if half.running and not half.begun:
+                half.begin()
+        results = one.finish() if one.begun else None
+        if len(self._queue) or not one.running:  # what was submitted while both were under way
+            one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
+        if one.running:
+            one.begin()
+        return results
+
+    def take_failures(self) -> list[EpisodeFailure]:
+        """Return the episodes that have failed since this was last asked."""
+        return [failure for half in self._halves for failure in half.take_failures()]
+
+    def clear(self) -> None:
+        """Forget every episode."""
+        for half in self._halves:
+            half.clear()
+
+    def close(self) -> None:
+        """Release every environment."""
+        for half in self._halves:
+            half.close()
+
+    def call_on_fault(self, callback: Callable[[], None]) -> None:
+        """Have a function called whenever an environment has failed or was interrupted."""
+        for half in self._halves:
+            half.call_on_fault(callback)
+
+    def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
+        """Have a context entered while genomes are made: that is no episode's time."""
+        self._queue.making = context
+
+
+AnyRollout = Rollout | RolloutInHalves | ExactRollout
 
 
 class _Structure(ctypes.Structure):

@@ -1,19 +1,24 @@
 """A rollout of an exact task by the native kernels: one call plays many episodes to their end.
 
-Network, environment, normalization, fingerprints and the next episodes of free slots are all in that call, which plays
-one tile of slots: all that it works on stays in the first cache. It keeps the interface of `Rollout`, and its bits.
+rollouts/kernels/play.h is the other side of the arrays that a call works on.
 """
 
+import ctypes
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from evolve.environments import AnyTask, CompiledSlots, lanes_of, step_limit
 from evolve.networks.slot_arrays import SlotArrays
+from evolve.numerics import native
+from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
+from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
-from evolve.rollouts.feeds import Feed, Play
-from evolve.rollouts.queue import EpisodeQueue
+from evolve.rollouts.queue import EpisodeQueue, Feed, InitialColumns, Play, Played
 from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Int64
 
@@ -24,6 +29,157 @@ _RESULTS_SECONDS = 0.1
 _MOST_STEPS = 2**20
 """How many steps a call makes at most: where episodes are over soon, the clock sets no limit."""
 _KEY = np.int64(2**32)
+
+
+class _Structure(ctypes.Structure):
+    """`play` of kernels/play.h; it keeps none of the arrays that it points to alive."""
+
+    _fields_ = (
+        *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
+        ("coefficients", ADDRESS), ("room", INT64), ("normalize", INT64), ("tiles", INT64),
+        *((name, INT64) for name in ("next", "fed", "num_columns")),
+        *((name, ADDRESS) for name in ("columns", "seeds", "keys", "normalizers", "masks")),
+        *((name, ADDRESS) for name in ("live", "slot_masks", "slot_keys", "returns", "prints", "step_hashes")),
+        *((name, ADDRESS) for name in ("slot_normalizers", "moments")),
+        *((name, INT64) for name in ("over", "hashed", "num_traces")),
+        *((name, ADDRESS) for name in ("traces", "result_keys", "result_returns", "result_moments", "result_lengths")),
+        *((name, ADDRESS) for name in ("result_prints", "result_hashes", "result_traces")),
+    )  # fmt: skip
+
+
+class NativePlay:
+    """The slots of a task that are stepped together, and play its episodes.
+
+    Args:
+        task: What is played.
+        batch: Of the network, as many slots of the native back end.
+        episodes: How many a feed has at most.
+        normalize: Whether networks see normalized observations.
+    """
+
+    def __init__(self, task: AnyTask, batch: SlotArrays, episodes: int, normalize: bool) -> None:
+        assert isinstance(batch.kernel, native.NativeStep)
+        O, A = task.observation_size, task.action_size
+        traces = batch.kept_traces
+        self._num_traces = 0 if traces is None else traces.rows
+        self._lanes = lanes_of(task)
+        self._slots = CompiledSlots(task, self._lanes)
+        self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
+        self._alive = batch, coefficients(max(O, A))
+        self._kept: dict[str, NDArray[Any]] = {}
+        self._fed: Feed | None = None
+        room = min(step_limit(task), MAX_HASHED_STEPS)
+        self._structure = _Structure(
+            **batch.kernel.addresses,
+            **self._slots.addresses,
+            coefficients=self._alive[1].ctypes.data,
+            room=room,
+            normalize=normalize,
+            tiles=self._lanes // native.lanes(),
+            num_columns=len(batch.held),
+            columns=ctypes.addressof(self._columns),
+            traces=0 if traces is None else traces.address,
+        )
+        self._make_slots(room, 2 * O if normalize else 0)
+        self._make_results(episodes + self._lanes, room, O if normalize else 0)
+        self._play = native.bind("play", [ADDRESS, INT64, INT64], INT64)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next feed may come."""
+        return not self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Episodes of the feed that have not begun."""
+        return int(self._structure.fed - self._structure.next)
+
+    @property
+    def running(self) -> int:
+        """Episodes that are running."""
+        return int(np.count_nonzero(self._kept["live"]))
+
+    @property
+    def over(self) -> int:
+        """Episodes that have ended, and were not taken."""
+        return int(self._structure.over)
+
+    def feed(self, feed: Feed) -> None:
+        """Let episodes wait, where none does."""
+        self._fed = fed = feed.contiguous()
+        for column, values in zip(self._columns, fed.columns, strict=True):
+            column.values = None if values is None else values.ctypes.data
+        self._set(
+            next=0,
+            fed=len(fed.seeds),
+            num_traces=fed.mask.shape[1] and self._num_traces,
+            seeds=fed.seeds.ctypes.data,
+            keys=fed.keys.ctypes.data,
+            normalizers=fed.normalizers.ctypes.data,
+            masks=fed.mask.ctypes.data,
+        )
+
+    def run(self, steps: int, more: bool) -> int:
+        """Play for so many steps of all slots at most; return how many steps of episodes were made.
+
+        It ends early where nothing runs, and where a slot is free while `more` episodes wait that were not fed.
+        """
+        made: int = self._play(ctypes.addressof(self._structure), steps, more)
+        return made
+
+    def take(self) -> Played:
+        """Return the episodes that have ended since this was last called."""
+        n, hashed, kept = self._structure.over, self._structure.hashed, self._kept
+        self._set(over=0, hashed=0)
+        traces = kept["result_traces"].reshape(-1)[: n * self._structure.num_traces]
+        return Played(
+            kept["result_keys"][:n].copy(),
+            kept["result_returns"][:n].copy(),
+            kept["result_lengths"][:n].copy(),
+            kept["result_prints"][:n].copy(),
+            kept["result_hashes"][:hashed].copy(),
+            kept["result_moments"][:n].copy(),
+            traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
+        )
+
+    def clear(self) -> None:
+        """Forget every episode."""
+        self._set(next=0, fed=0, over=0, hashed=0)
+        self._kept["live"][:] = False
+        self._fed = None
+
+    def _make_slots(self, room: int, normalizer: int) -> None:
+        lanes = self._lanes
+        self._keep(
+            live=self._slots.active,
+            slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
+            slot_keys=np.zeros(lanes, np.int64),
+            returns=np.zeros(lanes),
+            prints=np.zeros(2 * lanes, np.uint64),
+            step_hashes=np.zeros((lanes, room, 2), np.uint8),
+            slot_normalizers=np.zeros(normalizer * lanes, np.float32),
+            moments=np.zeros(normalizer * lanes),
+        )
+
+    def _make_results(self, n: int, room: int, observations: int) -> None:
+        self._keep(
+            result_keys=np.zeros(n, np.int64),
+            result_returns=np.zeros(n),
+            result_lengths=np.zeros(n, np.int32),
+            result_prints=np.zeros((n, 2), np.uint64),
+            result_hashes=np.zeros((n * room, 2), np.uint8),
+            result_moments=np.zeros((n, 2, observations)),
+            result_traces=np.zeros((n, self._num_traces), np.int64),
+        )
+
+    def _keep(self, **arrays: NDArray[Any]) -> None:
+        """Keep arrays alive, and let the structure point to them."""
+        self._kept |= arrays
+        self._set(**{name: array.ctypes.data for name, array in arrays.items()})
+
+    def _set(self, **values: int) -> None:
+        for name, value in values.items():
+            setattr(self._structure, name, value)
 
 
 class ExactRollout:

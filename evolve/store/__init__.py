@@ -19,7 +19,7 @@ the file is long.
 """
 
 from evolve.store.champion_file import Stored, StoredChampion, read_any, read_champion, write_champion
-from evolve.store.lock import check_unlocked
+from evolve.store.disk import check_unlocked
 from evolve.store.reading import check_can_begin, exists, how_far, is_empty, population, read, read_image
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
 from evolve.store.writing import RunFile, check_free, create, reopen, replace, taken

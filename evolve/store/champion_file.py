@@ -16,8 +16,7 @@ from evolve.errors import InputError
 from evolve.shapes import Float32
 from evolve.store.columns import Column, write
 from evolve.store.disk import atomic_write, naming_output
-from evolve.store.reader import check_held_out
-from evolve.store.reading import open_file, read
+from evolve.store.reading import check_held_out, open_file, read
 from evolve.store.schema import HELD_OUT, Header, HeldOut, StoredRun
 
 CHAMPION_SCHEMA = 1

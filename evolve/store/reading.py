@@ -1,19 +1,223 @@
-"""Reading run files, wherever they come from: what is missing, damaged or something else is refused in one sentence."""
+"""Read run files: one run as arrays, or many by path."""
 
 import io
+import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
+import numpy as np
+from h5py import h5d
+from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.genome import Genomes
-from evolve.store.reader import ANOTHER_FILE, Reader
-from evolve.store.schema import POPULATION, StoredRun
+from evolve.shapes import check_shape
+from evolve.store.columns import Column
+from evolve.store.schema import (
+    COLUMNS,
+    HELD_OUT,
+    POPULATION,
+    SCHEMA,
+    STEP_HASHES,
+    Header,
+    HeldOut,
+    Record,
+    StoredRun,
+    num_step_hashes,
+)
+
+ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
+_MOST_ENTRIES = 1000  # of a checkpoint
+_LARGEST_CHUNK = 64_000_000  # bytes
+_PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
+
 
 _LARGEST_EMPTY = 8_000_000  # bytes: an experiment has a megabyte at most
+
+
+class Reader:
+    """Takes plain arrays and texts out of an open file, no more bytes of them in all than the file is long."""
+
+    def __init__(self, file: h5py.File, size: int) -> None:
+        self._file, self._left = file, size
+
+    def run(self, path: Path) -> StoredRun:
+        """Return all of a run file, which is at `path`."""
+        self._check_schema(path)
+        header = self.header()
+        columns: dict[str, Any] = self.columns(COLUMNS) if "generation" in self._file else {}
+        _check(columns)
+        if columns:
+            columns["champion_step_hashes"] = self._step_hashes(columns)
+        records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        checkpoint = self._checkpoint(len(records))
+        held_out = HeldOut(**self.columns(HELD_OUT)) if "evaluation" in self._file else None
+        if held_out is not None:
+            check_held_out(held_out, len(records[0].champion_weights) if records else 0)
+        complete = bool(self._number(self._file, "complete", "b"))
+        return StoredRun(path, header, complete, records, checkpoint, held_out, "population" in self._file)
+
+    def header(self) -> Header:
+        """Return what does not change while a run goes on."""
+        manifest = json.loads(self.text("manifest"))
+        if not isinstance(manifest, dict):
+            raise ValueError("manifest: not a JSON object")
+        header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"))
+        if not 0 <= header.seed < 2**63:
+            raise ValueError("seed: not in [0, 2**63)")
+        return header
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has an attribute."""
+        return name in self._file.attrs
+
+    def how_far(self) -> tuple[int, bool]:
+        """Return how many generations there are, and whether the run is complete."""
+        num_generations = int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu"))
+        return num_generations, bool(self._number(self._file, "complete", "b"))
+
+    def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the step hashes of each champion."""
+        whole, lengths = self.columns({"step_hashes": STEP_HASHES})["step_hashes"], columns["lengths"]
+        parts = [num_step_hashes(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+        if sum(parts) != len(whole):
+            raise ValueError(f"{STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
+        return np.split(whole, np.cumsum(parts)[:-1])
+
+    def shape(self, path: str) -> tuple[int, ...]:
+        """Return the shape of a dataset."""
+        found: tuple[int, ...] = self._dataset(path).shape
+        return found
+
+    def generation(self, place: Column, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
+        """Return one generation of a column of these sizes."""
+        item = self._dataset(place.path)
+        check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
+        size = math.prod(item.shape[1:]) * item.dtype.itemsize
+        self._take(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
+        rows: NDArray[Any] = item[generation]
+        return rows
+
+    def _check_schema(self, path: Path) -> None:
+        if self.has("champion_schema"):
+            cure = "The generations of its run are not in it."
+            raise InputError(str(path), "a run file", "a champion file", cure)
+        if not self.has("schema"):
+            raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else", ANOTHER_FILE)
+        schema = self.integer("schema")
+        if schema != SCHEMA:
+            cure = (
+                "Read it with a newer evolve."
+                if schema > SCHEMA
+                else "Run the experiment again: its bits are the same."
+            )
+            raise InputError(str(path), f"a run file of schema {SCHEMA}", f"schema {schema}", cure)
+
+    def columns(self, places: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
+        """Return whole columns, of the types and shapes of the layout and in agreement with one another."""
+        sizes: dict[str, int] = {}
+        columns = {}
+        for name, place in places.items():
+            if place.optional and place.path not in self._file:
+                continue
+            column = columns[name] = self._array(place.path)
+            check_shape(column, place.path, place.symbols, np.dtype(place.dtype), **sizes)
+            sizes |= dict(zip(place.symbols.split(), column.shape, strict=True))
+        return columns
+
+    def _checkpoint(self, num_generations: int) -> dict[str, NDArray[Any]]:
+        group = self._item("checkpoint", h5py.Group)
+        if self._number(group, "num_generations", "iu") != num_generations:
+            raise ValueError("its checkpoint belongs to another generation")
+        if len(group) > _MOST_ENTRIES:
+            raise ValueError(f"checkpoint: {len(group)} entries")
+        return {name: self._array(f"checkpoint/{name}") for name in group}
+
+    def _item(self, path: str, kind: type[Any]) -> Any:
+        """Return the group or dataset at a path that holds no link to elsewhere."""
+        group, parts = self._file, path.split("/")
+        for depth, part in enumerate(parts):
+            if not isinstance(group.get(part, getlink=True), h5py.HardLink):
+                raise KeyError(f"{path}: missing, or a link to elsewhere")
+            group = group[part]
+            if not isinstance(group, kind if depth == len(parts) - 1 else h5py.Group):
+                raise TypeError(f"{path}: a {type(group).__name__}")
+        return group
+
+    def _array(self, path: str) -> NDArray[Any]:
+        item = self._dataset(path)
+        self._take(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
+        array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
+        return array
+
+    def _dataset(self, path: str) -> h5py.Dataset:
+        """Return an array of numbers that is stored as evolve stores it."""
+        item = self._item(path, h5py.Dataset)
+        if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
+            raise TypeError(f"{path}: not an array of numbers")
+        stored = item.id.get_create_plist()
+        if stored.get_layout() not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
+            raise ValueError(f"{path}: stored in another way than evolve stores it")
+        if item.chunks and math.prod(item.chunks) * item.dtype.itemsize > _LARGEST_CHUNK:
+            raise ValueError(f"{path}: stored in chunks of {item.chunks}")
+        return item
+
+    def _take(self, what: str, size: int, stored: int) -> None:
+        self._left -= size
+        if size > stored or self._left < 0:
+            raise ValueError(f"{what}: {size} bytes claimed, more than the file holds")
+
+    def text(self, name: str) -> str:
+        """Return an attribute of the file that is a text."""
+        attribute = self._file.attrs.get_id(name)
+        if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
+            raise TypeError(f"{name}: not a text")
+        text = self._file.attrs[name]
+        return text.decode() if isinstance(text, bytes) else str(text)
+
+    def integer(self, name: str) -> int:
+        """Return an attribute of the file that is a whole number."""
+        return int(self._number(self._file, name, "iu"))
+
+    def real(self, name: str) -> float:
+        """Return an attribute of the file that is a real number."""
+        return float(self._number(self._file, name, "f"))
+
+    @staticmethod
+    def _number(item: Any, name: str, kinds: str) -> Any:
+        attribute = item.attrs.get_id(name)
+        if attribute.shape != () or attribute.dtype.kind not in kinds:
+            raise TypeError(f"{name}: not one number of kind {kinds}")
+        return item.attrs[name]
+
+
+def _check(columns: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ValueError unless what has to be true of a population's log is true of these columns."""
+    if not columns:
+        return
+    candidates = columns["champion_candidate"]
+    if not ((candidates >= 0) & (candidates < columns["returns"].shape[1])).all():
+        raise ValueError("champion/candidate: not one of the population")
+    if (columns["lengths"] < 0).any():
+        raise ValueError("generation/lengths: negative")
+    if 0 in columns["returns"].shape:
+        raise ValueError("generation/returns: empty")
+    for digest in columns["digest"]:
+        if len(bytes.fromhex(digest.decode("ascii"))) != 32:
+            raise ValueError("generation/digest: not 64 hexadecimal characters")
+
+
+def check_held_out(held_out: HeldOut, num_weights: int) -> None:
+    """Raise ValueError unless a held-out evaluation is one of a champion with so many weights."""
+    if not (len(held_out.returns) and num_weights):
+        raise ValueError("evaluation/returns: empty, or of no champion")
+    if len(held_out.weights) != num_weights:
+        raise ValueError("evaluation/weights: not of the champions' size")
 
 
 def unwritable(path: Path, error: BaseException | None) -> InputError:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, GenomeSource
 from evolve.store.columns import extend, extend_part, put, stack, write
-from evolve.store.disk import DeferredErrorFile, atomic_write, sync, without_links
-from evolve.store.lock import Lock
+from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
 from evolve.store.reading import exists, is_empty, read, unwritable
 from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Header, HeldOut, Record
 

@@ -17,14 +17,11 @@ from evolve.config import Registry, Section
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout
 from evolve.strategies.cma import Cma, CmaOptions
-from evolve.strategies.ga import Ga, GaOptions
-from evolve.strategies.multistart import with_starts
+from evolve.strategies.elitist import Ga, GaOptions, Random, RandomOptions, Umda, UmdaOptions
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
 from evolve.strategies.pgpe import Pgpe, PgpeOptions
 from evolve.strategies.prune import Prune, PruneOptions
 from evolve.strategies.pruning_rounds import with_pruning_rounds
-from evolve.strategies.random_search import Random, RandomOptions
-from evolve.strategies.restarts import with_restarts
 from evolve.strategies.sep_cma import SepCma, SepCmaOptions
 from evolve.strategies.strategy import (
     AskedGenomes,
@@ -37,8 +34,8 @@ from evolve.strategies.strategy import (
     sums_shape,
     wanted_traces,
 )
-from evolve.strategies.umda import Umda, UmdaOptions
 from evolve.strategies.vector_layout import VectorLayout
+from evolve.strategies.wrapper import with_restarts, with_starts
 
 __all__ = [
     "STRATEGIES",

@@ -34,11 +34,10 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.many_streams import normal_rows
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy
-from evolve.strategies.restarts import RestartOptions, validate_restarts
+from evolve.strategies.evolution_strategy import EvolutionStrategy, searched_connections
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.searched_connections import searched_connections
 from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.wrapper import RestartOptions, validate_restarts
 
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows

@@ -1,21 +1,22 @@
-"""What the strategies random, ga and umda share: an elite that opens every generation and is evaluated again in it.
+"""The strategies random, ga and umda: an elite opens every generation and is evaluated again in it.
 
-The state is the elite, best first. A generation consists of the survivors, which are the first members of the elite,
-unchanged, and of children made from the elite. After a generation the elite is the best of the survivors and the
-children by score (the mean over all evaluations of a genome). So no genome stays in the elite without being evaluated
-again, and a lucky score lasts one generation.
+`random` is the control. `ga` is a simple genetic algorithm without crossover (Such et al., "Deep Neuroevolution", 2017,
+algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the second version of the 2020 script.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.numerics.many_streams import Streams
+from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream
-from evolve.shapes import Int64
+from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import (
     ScoredGenomes,
     evaluated,
@@ -25,7 +26,17 @@ from evolve.strategies.scored_genomes import (
     survivors_and_children,
     to_arrays,
 )
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, initial_genomes, ranking
+from evolve.strategies.strategy import (
+    Arrays,
+    Newest,
+    Results,
+    check_population,
+    everyone,
+    initial_genomes,
+    need_weights,
+    ranking,
+)
+from evolve.strategies.wrapper import StartOptions, validate_starts
 
 
 class ElitistOptions(Options):
@@ -110,3 +121,98 @@ class Elitist:
         known = self.survivors(state)
         drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - known)
         return drawn[candidates - known]
+
+
+class RandomOptions(ElitistOptions):
+    """Settings of `[strategy]` for random."""
+
+
+class Random(Elitist):
+    """Random search with P = `population` candidates of a layout."""
+
+    def __init__(self, options: RandomOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(options, layout, population, seed, size=min(options.survivors, population - 1))
+
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        return initial_genomes(self._layout, self._seed, generation, candidates)
+
+
+class GaOptions(ElitistOptions, StartOptions):
+    """Settings of `[strategy]` for ga.
+
+    parents: T, how many of the best have children.
+    weight_noise: the standard deviation of what is added to a weight.
+    """
+
+    parents: int = Field(20, ge=1)
+    weight_noise: float = Field(0.1, ge=0, le=1e6)
+
+
+class Ga(Elitist):
+    """The genetic algorithm for P = `population` candidates of a layout."""
+
+    def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(options, layout, population, seed, size=max(options.parents, options.survivors))
+        self._num_parents = options.parents
+        self._weight_noise = options.weight_noise
+
+    @staticmethod
+    def validate(options: GaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout of which nothing would change, and for the length of a start without others."""
+        need_weights(layout, "ga")
+        validate_starts(options)
+
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        T = min(self._num_parents, len(state))
+        children = state.genomes.take(self._parents(T, state, generation, candidates))
+        key = self._seed, Purpose.WEIGHT_NOISE, generation
+        add_noise(children.weights, children.mask, self._weight_noise, key, candidates)
+        return children
+
+
+class UmdaOptions(Options):
+    """Settings of `[strategy]` for umda.
+
+    mask_noise: the standard deviation of what is added to the probability of a connection.
+    min_probability: the least probability of a connection, and of its absence.
+    weight_noise: the standard deviation of what is added to a weight.
+    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
+
+    mask_noise: float = Field(0.1, ge=0, le=1e6)
+    min_probability: float = Field(0.05, ge=0, le=0.5)
+    weight_noise: float = Field(0.0, ge=0, le=1e6)
+    prior_evaluations: int = Field(0, ge=0, le=1000)
+
+
+class Umda(Elitist):
+    """The estimation of distribution for P = `population` candidates of a layout."""
+
+    def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        K = -(-population // 8)
+        shared = ElitistOptions(survivors=K, prior_evaluations=options.prior_evaluations)
+        super().__init__(shared, layout, population, seed, size=K)
+        self._options = options
+        self._probability_of = Newest(self._probability)
+
+    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
+        probability = self._probability_of(state, generation)
+        parents = state.genomes.take(self._parents(len(state), state, generation, candidates))
+        streams = Streams(self._seed, Purpose.MASKS, generation, candidates)
+        mask = ~streams.at_least(probability, self._layout.num_weights)
+        np.copyto(parents.weights, streams.normal_rows(self._layout.num_weights), where=mask & ~parents.mask)
+        if self._options.weight_noise:
+            key = self._seed, Purpose.WEIGHT_NOISE, generation
+            add_noise(parents.weights, mask, self._options.weight_noise, key, candidates)
+        return pruned(parents.weights, mask)
+
+    def _probability(self, state: ScoredGenomes, generation: int) -> Float64:
+        """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
+        noise = Stream(self._seed, Purpose.MASKS, generation).normal(self._layout.num_weights)
+        mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)
+        noisy = mean + self._options.mask_noise * noise.astype(np.float64)
+        least = self._options.min_probability
+        p: Float64 = np.clip(noisy, least, 1 - least)
+        return p

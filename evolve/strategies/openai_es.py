@@ -36,11 +36,9 @@ from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import around, difference_sums
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64, check_shape
-from evolve.strategies.clip_up import clip_up
 from evolve.strategies.evolution_strategy import EvolutionStrategy
-from evolve.strategies.restarts import RestartOptions, validate_restarts
+from evolve.strategies.optimizers import centred_ranks, clip_up
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.shaping import centred_ranks
 from evolve.strategies.strategy import (
     Arrays,
     Results,
@@ -49,6 +47,7 @@ from evolve.strategies.strategy import (
     initial_genomes,
     need_weights,
 )
+from evolve.strategies.wrapper import RestartOptions, validate_restarts
 
 _EPSILON = 1e-8
 _AT_ONCE = 2**16  # numbers, so that they stay in a cache

@@ -29,11 +29,10 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import around, moments_around
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.clip_up import clip_up
 from evolve.strategies.evolution_strategy import EvolutionStrategy
+from evolve.strategies.optimizers import centred_ranks, clip_up
 from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.shaping import centred_ranks
 from evolve.strategies.strategy import (
     Arrays,
     Results,

@@ -32,10 +32,9 @@ from evolve.errors import InputError
 from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.restarts import RestartOptions, validate_restarts
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Newest, Results, initial_genomes
-from evolve.strategies.wrapper import Startable, joined, take_abilities
+from evolve.strategies.wrapper import RestartOptions, Startable, joined, take_abilities, validate_restarts
 
 _FEWEST = 2  # connections that are left in any case
 

@@ -33,14 +33,12 @@ from pydantic import Field
 
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import exp, ordered_sum
-from evolve.numerics.lengths import length
 from evolve.numerics.perturbation import around, moments_around
-from evolve.numerics.portable import log
+from evolve.numerics.portable import length, log
 from evolve.shapes import Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy
+from evolve.strategies.evolution_strategy import EvolutionStrategy, searched_connections
 from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.searched_connections import searched_connections
 from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
 
 _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation

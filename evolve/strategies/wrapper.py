@@ -1,15 +1,20 @@
-"""What strategies share that are built around another one, and keep the best of its states beside the newest."""
+"""Strategies around another strategy: several starts of which the best goes on, and restarts of a stalled search."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from evolve.genome import Genomes
+from evolve.config import Options
+from evolve.errors import InputError
+from evolve.genome import Genomes, GenomeSource
+from evolve.numerics import ordered_sum
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Strategy
+from evolve.strategies.strategy import Arrays, Results, Strategy, mean_fitness
 
 
 class Startable(Strategy[Any], Protocol):
@@ -116,3 +121,177 @@ def take_abilities(wrapper: object, strategy: object) -> None:
     for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
         if hasattr(strategy, name):
             setattr(wrapper, name, getattr(strategy, name))
+
+
+class StartOptions(Options):
+    """Settings of `[strategy]` that ga and all evolution strategies share.
+
+    starts: with how many searches a run begins, one after another; the best goes on.
+    start_generations: how many generations each of them has until then, where there are several.
+    """
+
+    starts: int = Field(1, ge=1)
+    start_generations: int = Field(100, ge=1)
+
+
+@dataclass(frozen=True)
+class MultistartState:
+    """The state of a strategy with several starts.
+
+    now: That of the strategy. best: The same where the best start ended; that of the newest before one has.
+    means: [ceil(G/4)] float64, the mean fitness of the last generations, see `score` above.
+    record: [2] float64, the best score of a start, and the number of completed generations of this search.
+    begun: [1] int64, the generation of the run with which it began.
+    """
+
+    now: Any
+    best: Any
+    means: Float64
+    record: Float64
+    begun: Int64
+
+
+class Multistart(Wrapper):
+    """A strategy with several starts, see `StartOptions`."""
+
+    def __init__(self, strategy: Startable, options: StartOptions) -> None:
+        super().__init__(strategy, prefix="chosen_")
+        self._each = options.start_generations
+        self._all = options.starts * options.start_generations
+
+    def _started(self, state: Any, begun: Int64) -> MultistartState:
+        return MultistartState(state, state, np.zeros(-(-self._each // 4)), np.array([-np.inf, 0.0]), begun)
+
+    def tell(self, state: MultistartState, genomes: GenomeSource, results: Results) -> MultistartState:
+        """Take in a generation; at the end of a start, begin the next one, or choose."""
+        now = self._strategy.tell(state.now, genomes, results)
+        means = np.append(state.means[1:], mean_fitness(results.fitness, self._scored(state.now)))
+        best_score, generations = float(state.record[0]), int(state.record[1]) + 1
+        best = now if best_score == -np.inf or generations > self._all else state.best
+        if generations <= self._all and generations % self._each == 0:
+            score = float(ordered_sum(means)) / len(means)
+            if score > best_score or best_score == -np.inf:
+                best, best_score = now, max(score, -np.finfo(np.float64).max)
+            now = best if generations == self._all else self._strategy.start_anew(int(state.begun[0]) + generations)
+        return MultistartState(now, best, means, np.array([best_score, generations]), state.begun)
+
+    def _scored(self, state: Any) -> int | None:
+        """Return how many candidates, the first ones, a score is made of; None for all."""
+        survivors = getattr(self._strategy, "survivors", None)
+        return None if survivors is None else survivors(state) or None
+
+    def to_arrays(self, state: MultistartState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays; once a start is chosen, there is one state."""
+        best = self._best_to_arrays(state.best) if state.record[1] < self._all else {}
+        ours = {"start_means": state.means, "starts": state.record, "starts_begun": state.begun}
+        return joined(self._strategy.to_arrays(state.now), best, ours)
+
+    def from_arrays(self, arrays: Arrays) -> MultistartState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        means = stored_array(arrays, "start_means", "k", np.float64, k=-(-self._each // 4))
+        record = stored_array(arrays, "starts", "2", np.float64)
+        now = self._strategy.from_arrays(arrays)
+        best = self._best_from_arrays(arrays) if record[1] < self._all else now
+        return MultistartState(now, best, means, record, begun_of(arrays, "starts_begun"))
+
+
+def with_starts(strategy: Any, options: Options) -> Any:
+    """Return a strategy with as many starts as its options say; the strategy itself for one."""
+    if isinstance(options, StartOptions) and options.starts > 1:
+        return Multistart(strategy, options)
+    return strategy
+
+
+def validate_starts(options: StartOptions) -> None:
+    """Raise InputError where it is said how long starts are, but there is one."""
+    if options.start_generations != StartOptions.model_fields["start_generations"].default and options.starts == 1:
+        raise InputError("strategy.starts", f"2 or more, of {options.start_generations} generations each", 1)
+
+
+class RestartOptions(StartOptions):
+    """Settings of `[strategy]` that all evolution strategies share.
+
+    restart_after: after how many generations without progress in the mean fitness the search restarts; with 0, never.
+    restart_from: where from: the "best" centre so far, or "anew", from other initial weights.
+    """
+
+    restart_after: int = Field(0, ge=0)
+    restart_from: Literal["best", "anew"] = "best"
+
+
+@dataclass(frozen=True)
+class RestartState:
+    """The state of a strategy that restarts.
+
+    now: That of the strategy. best: The same before the generation in which the score was best.
+    means: [k] float64, the mean fitness of the last generations since the last restart, NaN where there were fewer.
+    record: [5] float64, the best score, the best one since the last restart, how many generations in a row were without
+        a better one, the number of restarts, and of completed generations of this search.
+    begun: [1] int64, the generation of the run with which it began.
+    """
+
+    now: Any
+    best: Any
+    means: Float64
+    record: Float64
+    begun: Int64
+
+
+class Restarting(Wrapper):
+    """An evolution strategy that restarts, see `RestartOptions`."""
+
+    def __init__(self, strategy: Startable, options: RestartOptions) -> None:
+        super().__init__(strategy, prefix="best_")
+        self._after = options.restart_after
+        self._none = np.full(-(-self._after // 4), np.nan)
+        self._anew = options.restart_from == "anew"
+
+    def _started(self, state: Any, begun: Int64) -> RestartState:
+        return RestartState(state, state, self._none, np.array([-np.inf, -np.inf, 0.0, 0.0, 0.0]), begun)
+
+    def tell(self, state: RestartState, genomes: GenomeSource, results: Results) -> RestartState:
+        """Take in a generation; after a stall, restart."""
+        now = self._strategy.tell(state.now, genomes, results)
+        means = np.append(state.means[1:], mean_fitness(results.fitness))
+        score = float(ordered_sum(means)) / len(means)  # NaN while there are fewer than k
+        best = state.best
+        best_score, since_restart, stalled, restarts, generations = (float(value) for value in state.record)
+        stalled += 1
+        generations += 1
+        if score > best_score:
+            best, best_score = state.now, score
+        if score > since_restart:
+            since_restart, stalled = score, 0.0
+        if stalled >= self._after:
+            now = self._strategy.start_anew(int(state.begun[0] + generations)) if self._anew else best
+            since_restart = -np.inf if self._anew else best_score
+            means, stalled = self._none, 0.0
+            restarts += 1
+        record = np.array([best_score, since_restart, stalled, restarts, generations])
+        return RestartState(now, best, means, record, state.begun)
+
+    def to_arrays(self, state: RestartState) -> dict[str, NDArray[Any]]:
+        """Return the state as named arrays."""
+        ours = {"restart_means": state.means, "restarts": state.record, "restarts_begun": state.begun}
+        return joined(self._strategy.to_arrays(state.now), self._best_to_arrays(state.best), ours)
+
+    def from_arrays(self, arrays: Arrays) -> RestartState:
+        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+        means = stored_array(arrays, "restart_means", "k", np.float64, k=len(self._none))
+        record = stored_array(arrays, "restarts", "5", np.float64)
+        now, best = self._strategy.from_arrays(arrays), self._best_from_arrays(arrays)
+        return RestartState(now, best, means, record, begun_of(arrays, "restarts_begun"))
+
+
+def with_restarts(strategy: Any, options: Options) -> Any:
+    """Return a strategy that restarts as its options say; the strategy itself, where they say nothing of it."""
+    if isinstance(options, RestartOptions) and options.restart_after:
+        return Restarting(strategy, options)
+    return strategy
+
+
+def validate_restarts(options: RestartOptions) -> None:
+    """Raise InputError where it is said how to start or restart, but not that it is to be done."""
+    validate_starts(options)
+    if options.restart_from != "best" and not options.restart_after:
+        raise InputError("strategy.restart_after", f"1 or more, to restart from {options.restart_from}", 0)

@@ -4,8 +4,7 @@
 `RunLog`, most often a run file. Fitness, with racing over episodes, is one module. No printing, no signals.
 """
 
-from evolve.training.champion_evaluation import evaluate_champion, held_out
-from evolve.training.episode_limits import in_generation, limit_of
+from evolve.training.champion import evaluate_champion, held_out
 from evolve.training.experiment import (
     Experiment,
     is_portable,
@@ -14,11 +13,11 @@ from evolve.training.experiment import (
     reload,
     settings_text,
 )
-from evolve.training.fitness import connection_costs, evaluate_population, mean_return
+from evolve.training.fitness import connection_costs, evaluate_population, in_generation, limit_of, mean_return
 from evolve.training.loop import iterate
-from evolve.training.making_rollouts import make_rollout
 from evolve.training.manifest import manifest
-from evolve.training.new_run_checks import validate_new_run
+from evolve.training.resume import validate_new_run
+from evolve.training.rollouts import make_rollout
 from evolve.training.run_log import RunLog, RunState, final_champion, normalizer_of, restore
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
 

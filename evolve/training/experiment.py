@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from evolve import environments, networks, store, strategies
@@ -242,3 +243,12 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
         came = ", ".join(f"{key}={value}" for key, value in settings.items())
         raise InputError("network", f"settings that leave a {kinds[0]} the champion's connections", came)
     return other
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
+
+    experiment: Experiment
+    seed: int
+    path: Path

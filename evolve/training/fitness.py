@@ -1,22 +1,18 @@
 """Fitness: what selection sees of the episodes that candidates have played, and who plays how many of them.
 
-Racing is successive halving (Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016) over the episodes of one
-generation: after each round the best `keep` of those still in the race go on, by their mean return so far. Who goes on
-follows from returns alone, so it is the same on any number of ranks.
-
-A population may grow instead, as that of Toklu, Liskowski and Srivastava (2020, ClipUp) and EvoTorch does: L =
-`least_population` candidates play all their episodes, then L more, until `num_interactions` environment steps were made
-in the generation, or all P have played. Who plays follows from lengths alone. The others have no fitness (NaN), and the
-strategy gets the results of those who played.
+A candidate's fitness is the mean return of its episodes. The first generations may play shorter episodes. A race drops
+the worst candidates after a few episodes, so that the others can play more.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve import environments
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions
 from evolve.genome import GenomeSource
@@ -33,8 +29,48 @@ from evolve.rollouts import (
     sum_traces,
 )
 from evolve.shapes import Bool, Float32, Float64, Int32
+from evolve.store import Record
 from evolve.strategies import ranking
 from evolve.training.experiment import Experiment
+
+
+def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
+    """Return the limit of steps of a generation, None where it is that of the environment alone.
+
+    previous: the lengths of the episodes of the generation before, 0 for one that was not played; None for none.
+    """
+    limits = []
+    if config.early_max_episode_steps is not None and generation < config.early_generations:
+        limits.append(config.early_max_episode_steps)
+    if config.episode_cap is not None and previous is not None and previous.any():
+        played = previous[previous > 0]
+        limits.append(max(1, math.ceil(config.episode_cap * (int(played.sum(dtype=np.int64)) / len(played)))))
+    if not limits:
+        return None
+    usual = environments.max_episode_steps(config.env)
+    return min(*limits, usual or 2**31 - 1)
+
+
+def after(experiment: Experiment, generation: int, previous: Record | None) -> Experiment:
+    """Return an experiment as its episodes are played in a generation. previous: the record of the one before."""
+    config = experiment.config
+    limit = step_limit(config, generation, None if previous is None else previous.lengths)
+    if limit is None:
+        return experiment
+    env = config.env.model_copy(update={"max_episode_steps": limit})
+    return replace(experiment, config=config.model_copy(update={"env": env}))
+
+
+def in_generation(experiment: Experiment, records: Sequence[Record], generation: int) -> Experiment:
+    """Return an experiment as its episodes were played in a generation of a run with such records."""
+    return after(experiment, generation, records[generation - 1] if generation else None)
+
+
+def limit_of(experiment: Experiment, records: Sequence[Record], generation: int) -> int | None:
+    """Return the limit of steps that a generation of a run with such records had; None for the environment's alone."""
+    if not experiment.limits_change:
+        return None
+    return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 def connection_costs(config: Config, connections: Int32, num_weights: int) -> Float64:

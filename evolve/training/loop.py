@@ -15,10 +15,9 @@ from evolve.rollouts import Moments, PopulationResults
 from evolve.shapes import Float32, Float64
 from evolve.store import Record
 from evolve.strategies import ranking
-from evolve.training.champion_evaluation import held_out, validation_returns
-from evolve.training.episode_limits import after
+from evolve.training.champion import held_out, validation_returns
 from evolve.training.experiment import Experiment
-from evolve.training.fitness import connection_costs, evaluate_population, mean_return
+from evolve.training.fitness import after, connection_costs, evaluate_population, mean_return
 from evolve.training.run_log import RunLog, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 

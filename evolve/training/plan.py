@@ -1,30 +1,35 @@
-"""Runs before they begin: their files, and how large they are at most."""
+"""Runs before they begin: their arguments, their files, their size, and what would become of them.
 
-from collections.abc import Sequence
+Everything here only reads.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
 
 from evolve import environments, store
-from evolve.config import Config
-from evolve.training.experiment import Experiment
+from evolve.config import Config, parse, read_file, set_key
+from evolve.config.sweep import experiments
+from evolve.errors import InputError
+from evolve.store import StoredRun
+from evolve.training.experiment import Experiment, PlannedRun, prepare
+from evolve.training.resume import (
+    check_configuration,
+    check_replaceable,
+    check_same_run,
+    experiment_table,
+    has_more_to_do,
+    validate_new_run,
+)
+from evolve.training.rollouts import choose_backend
 
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
-
-    experiment: Experiment
-    seed: int
-    path: Path
-
-
-def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed. file: the path, when one run file is resumed by name."""
-    return [
-        PlannedRun(experiment, seed, file or store.path_of(experiment.config.directory(), seed))
-        for experiment in experiments
-        for seed in experiment.config.seeds
-    ]
+_LOG = logging.getLogger("evolve")
+_NAMES = {"env": "id", "network": "name", "strategy": "name"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,70 @@ class RunSize:
     def __add__(self, other: "RunSize") -> "RunSize":
         known = self.steps is not None and other.steps is not None
         return RunSize(self.episodes + other.episodes, (self.steps or 0) + (other.steps or 0) if known else None)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A run, and what is in its place already.
+
+    Attributes:
+        run: The run.
+        action: Whether its file is made anew, continued, or replaced; or kept, since nothing is left to do.
+        stored: The run file that is there; None for none, or one without a generation.
+    """
+
+    run: PlannedRun
+    action: Literal["begin", "resume", "replace", "keep"]
+    stored: StoredRun | None = None
+
+    @property
+    def size(self) -> RunSize:
+        """What there is to do."""
+        if self.action == "keep":
+            return RunSize(0, 0)
+        done = self.stored.num_generations if self.stored is not None and self.action == "resume" else 0
+        return size_of(self.run.experiment.config, done)
+
+
+def foresee(runs: Sequence[PlannedRun], resume: bool = False, overwrite: bool = False) -> list[Outlook]:
+    """Return what would become of runs; nothing is written.
+
+    Args:
+        runs: What is planned.
+        resume: Whether runs whose files exist are resumed.
+        overwrite: Whether they are replaced.
+
+    Raises:
+        InputError: A run would be refused.
+    """
+    return [_outlook(run, resume, overwrite) for run in runs]
+
+
+def _outlook(run: PlannedRun, resume: bool, overwrite: bool) -> Outlook:
+    store.check_unlocked(run.path)
+    if not store.exists(run.path) or (not resume and store.is_empty(run.path)):
+        validate_new_run(run.experiment)
+        store.check_can_begin(run.path)
+        return Outlook(run, "begin")
+    if not (resume or overwrite):
+        raise store.taken(run.path)
+    stored = store.read(run.path)
+    if overwrite:
+        check_replaceable(run, stored)
+        validate_new_run(run.experiment)
+        return Outlook(run, "replace", stored)
+    check_configuration(run, stored)
+    unfinished = not stored.complete or has_more_to_do(stored, run.experiment.config)
+    return Outlook(run, "resume" if unfinished else "keep", stored)
+
+
+def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> list[PlannedRun]:
+    """Return the runs of experiments, one for each seed. file: the path, when one run file is resumed by name."""
+    return [
+        PlannedRun(experiment, seed, file or store.path_of(experiment.config.directory(), seed))
+        for experiment in experiments
+        for seed in experiment.config.seeds
+    ]
 
 
 def size_of(config: Config, completed: int = 0) -> RunSize:
@@ -64,3 +133,79 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     if stop.steps is not None:  # the generation in which they are taken is completed
         steps = min(steps, stop.steps + per_generation * longest)
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
+
+
+def plan_from_arguments(
+    experiment: str | Path | Mapping[str, Any] | Config | None,
+    seed: int | None,
+    output: str | Path | Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+) -> PlannedRun:
+    """Return the one run that is asked for. Raises InputError."""
+    file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
+    table = _table(experiment) if file is None else experiment_table(file)
+    stored = None if file is None else parse(Config, table)
+    seeds = _plain(settings.get("seeds"))
+    if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
+        raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
+    for key, value in settings.items():
+        _override(table, key, value)
+    if isinstance(output, Mapping):
+        _override(table, "output", output)
+    elif output is not None:
+        if not isinstance(output, str | Path):
+            raise InputError("output", "a directory, or a table of settings", repr(output))
+        set_key(table, "output.directory", str(output))
+    found = experiments(table, "sweep")
+    if len(found) > 1:
+        raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by the command line.")
+    config = found[0]
+    config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
+    if file is not None and stored is not None:
+        check_same_run(config, stored, file)
+    prepared, trial = choose_backend(prepare(config))
+    if trial is not None:
+        _LOG.info("%s", trial)
+    return plan_runs([prepared], file)[0]
+
+
+def _table(experiment: Any) -> dict[str, Any]:
+    """Return an experiment that is no run file as a table of its own."""
+    if experiment is None:
+        return {}
+    if isinstance(experiment, Config):
+        return experiment.model_dump(mode="json", exclude_none=True)
+    if isinstance(experiment, str | Path):
+        return read_file(Path(experiment))
+    if not isinstance(experiment, Mapping):
+        raise InputError("experiment", "a TOML file, a table, a Config or a run file", repr(experiment))
+    table: dict[str, Any] = {}
+    for key, value in deepcopy(dict(experiment)).items():
+        _override(table, key, value)
+    return table
+
+
+def _seed(seed: Any) -> int:
+    return parse(Config, {"seeds": [_plain(seed)]}).seeds[0]
+
+
+def _override(table: dict[str, Any], key: str, value: Any) -> None:
+    """Set a setting; a table is merged into the one there, and a name stands for itself."""
+    if key in _NAMES and isinstance(value, str):
+        set_key(table, f"{key}.{_NAMES[key]}", value)
+    elif isinstance(value, Mapping):
+        for part, inner in value.items():
+            set_key(table, f"{key}.{part}", _plain(inner))
+    else:
+        set_key(table, key, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as TOML has it: numbers and arrays of NumPy as Python's, tuples as lists."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value

@@ -10,13 +10,10 @@ from dataclasses import replace
 
 from evolve.store import Stored
 from evolve.training import Experiment, load_config
-from evolve.verification.champion_check import reevaluate_champion, rerun_champion
 from evolve.verification.file_comparison import compare
-from evolve.verification.playing import EachStep, environment_seed, make_engine, play
-from evolve.verification.reevaluation import reevaluate
-from evolve.verification.rerun import rerun
-from evolve.verification.selection import Episode, choose, choose_champions
-from evolve.verification.spot_check import spot_check
+from evolve.verification.playing import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
+from evolve.verification.reevaluation import reevaluate, spot_check
+from evolve.verification.rerun import reevaluate_champion, rerun, rerun_champion
 from evolve.verification.verdict import ENGINE, Verdict
 
 __all__ = [

@@ -9,18 +9,18 @@ from evolve.config import differences, flatten
 from evolve.errors import EvolveError, pluralize
 from evolve.store import StoredRun
 from evolve.training import load_config, reload
-from evolve.verification.causes import explain, genome_cause
 from evolve.verification.logs import (
     EpisodeLog,
     FirstDifference,
     digest_difference,
+    explain,
     first_difference,
     first_different_step,
+    genome_cause,
     log_of_record,
     same_arrays,
 )
-from evolve.verification.recorded_episode import PlayedEpisode, play_recorded
-from evolve.verification.selection import genome_of
+from evolve.verification.playing import PlayedEpisode, genome_of, play_recorded
 from evolve.verification.verdict import ENGINE, Side, Verdict, as_texts
 
 

@@ -1,6 +1,10 @@
-"""One run file against this machine: its champions are evaluated again."""
+"""Evaluate the champions of a run file again on this machine.
 
-from collections.abc import Iterator, Mapping, Sequence
+`spot_check` plays one logged episode again before a resumed run goes on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -9,26 +13,34 @@ import numpy as np
 
 from evolve.cluster import Coordinator
 from evolve.config import flatten
-from evolve.errors import pluralize
+from evolve.errors import EpisodeError, Stopped, pluralize
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
 from evolve.store import StoredRun
 from evolve.training import Experiment, held_out, in_generation, limit_of, normalizer_of
-from evolve.verification.causes import explain
-from evolve.verification.diagnosis import HERE, diagnose
 from evolve.verification.logs import (
     CandidateLog,
     different_episodes,
     digest_difference,
+    explain,
     inconsistency,
     log_of_record,
     log_of_results,
 )
-from evolve.verification.selection import initial_fingerprints
+from evolve.verification.playing import (
+    HERE,
+    EachStep,
+    Episode,
+    choose,
+    diagnose,
+    initial_fingerprints,
+    make_engine,
+    play,
+)
 from evolve.verification.verdict import Side, Verdict, as_texts
 
-_AT_ONCE = 200  # generations, so that little memory is taken
+_GENERATIONS_AT_ONCE = 200  # generations, so that little memory is taken
 
 
 def reevaluate(
@@ -62,11 +74,11 @@ def reevaluate(
 
 
 def _in_parts(run: StoredRun, experiment: Experiment, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield generations that have the same limit of steps, and follow each other, at most `_AT_ONCE` together."""
+    """Yield at most `_GENERATIONS_AT_ONCE` successive generations that have the same limit of steps."""
     for _, alike in groupby(numbers, partial(limit_of, experiment, run.records)):
         together = list(alike)
-        for begin in range(0, len(together), _AT_ONCE):
-            yield together[begin : begin + _AT_ONCE]
+        for begin in range(0, len(together), _GENERATIONS_AT_ONCE):
+            yield together[begin : begin + _GENERATIONS_AT_ONCE]
 
 
 def _check_champions(
@@ -172,3 +184,44 @@ def check_rest(run: StoredRun, experiment: Experiment, coordinator: Coordinator)
         return None
     summary = f"the champion's returns on {pluralize(len(kept.returns), 'held-out episode')} are not those of {HERE}"
     return Verdict(False, summary, *explain("held-out", None), what="held-out")
+
+
+class _LongerError(Exception):
+    """An episode goes on where it ended in the log."""
+
+
+def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[], str | None]) -> str | None:
+    """Play the first episode of the newest champion; return how it differs from the log, None for not at all.
+
+    An episode that failed may fail again in any way. stop_reason: called in every step; why to stop, or None. Raises
+    Stopped where it says why, and InputError for a file that does not have that episode.
+    """
+    chosen = choose(run, experiment)
+    kept = log_of_record(run.records[-1], chosen.candidate)
+
+    def each_step(step: int, _returned: float) -> None:
+        if (why := stop_reason()) is not None:
+            raise Stopped(why)
+        if step > kept.lengths[0]:
+            raise _LongerError
+
+    try:
+        made = _played(run, experiment, chosen, each_step)
+    except _LongerError:
+        words = f"goes on here after step {kept.lengths[0]}"
+    except EpisodeError as error:
+        words = f"fails here: {str(error).splitlines()[-1]}"
+    else:
+        failed = np.isnan(made.returns[0]) and np.isnan(kept.returns[0])
+        if failed or not different_episodes(made, kept)[0]:
+            return None
+        words = f"has a return of {made.episode_log(0).summary} here"
+    words += f" (in the log {kept.episode_log(0).summary})"
+    return f"generation {chosen.generation}, candidate {chosen.candidate}, episode 0, which {words}"
+
+
+def _played(run: StoredRun, experiment: Experiment, chosen: Episode, each_step: EachStep) -> CandidateLog:
+    """Return the log [E = 1] of an episode that is played here. Raises EpisodeError."""
+    with closing(make_engine(experiment, chosen)) as engine:
+        done = play(run, experiment, chosen, engine, each_step)
+    return CandidateLog(done.returns, done.lengths, done.fingerprints, 0, [done.step_hashes])

@@ -8,8 +8,14 @@ import pytest
 
 from evolve import store
 from evolve.analysis import statistics
-from evolve.analysis.comparison import compare_groups, held_out_interval
-from evolve.analysis.groups import RunGroup, deduplicate_seeds, group_runs, uneven_lengths
+from evolve.analysis.comparison import (
+    RunGroup,
+    compare_groups,
+    deduplicate_seeds,
+    group_runs,
+    held_out_interval,
+    uneven_lengths,
+)
 from evolve.config import Config
 from evolve.store import HeldOut, Record, StoredRun
 

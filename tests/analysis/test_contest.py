@@ -10,8 +10,8 @@ from conftest import ROOT, environment
 from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
 from evolve.analysis import contest
-from evolve.analysis.contest import contest_file, contest_play, contest_work, golden, repeats, walker_benchmark
-from evolve.analysis.contest.contest_ranking import money
+from evolve.analysis.contest import file, session, work
+from evolve.analysis.contest.ranking import money
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import InputError
 from evolve.numerics import native
@@ -26,8 +26,8 @@ def alone():
 
 
 def test_another_work_needs_another_version():
-    expected = golden.golden()
-    assert contest_work.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
+    expected = work.golden()
+    assert work.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
     assert expected["contest"] == contest.VERSION
     assert list(expected["sizes"]) == list(contest.SIZES)
     assert all(list(legs) == list(contest.LEGS) for legs in expected["sizes"].values())
@@ -36,7 +36,7 @@ def test_another_work_needs_another_version():
 def test_the_walker_is_the_benchmark_of_2020():
     from evolve.config import read_file
 
-    config = contest_work.scored("walker", contest.SIZES["large"], "auto").config
+    config = work.scored("walker", contest.SIZES["large"], "auto").config
     preset = read_file(ROOT / "experiments" / "script-2020.toml")
     for section in ("population", "episodes", "generations", "env", "network", "strategy"):
         expected = preset[section]
@@ -46,31 +46,31 @@ def test_the_walker_is_the_benchmark_of_2020():
             assert {name: found[name] for name in expected} == expected
         else:
             assert found == expected
-    small = contest_work.scored("walker", contest.SIZES["small"], "auto").config
+    small = work.scored("walker", contest.SIZES["small"], "auto").config
     assert (small.population, small.episodes, small.generations) == (138, 8, 5)
 
 
 @built
 @pytest.mark.parametrize("size", contest.SIZES)
 def test_the_known_digests_are_what_the_engine_plays(size):
-    assert contest.validate(alone(), contest.SIZES[size], "native") == golden.known_digests(size)
+    assert contest.validate(alone(), contest.SIZES[size], "native") == work.known_digests(size)
 
 
 def test_the_array_reference_agrees():
     for leg in ("pole", "short"):
-        found = contest_play.play(contest_work.known(leg, "numpy"), alone(), TRIAL.known_seed)
-        assert found.digest == golden.known_digests("trial")[leg]
+        found = session.play(work.known(leg, "numpy"), alone(), TRIAL.known_seed)
+        assert found.digest == work.known_digests("trial")[leg]
 
 
 @pytest.mark.slow
 def test_the_array_reference_makes_the_golden_file():
-    assert json.loads(json.dumps(golden.make())) == golden.golden()
+    assert json.loads(json.dumps(session.make())) == work.golden()
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_device")
 def test_a_device_agrees():
-    assert contest.validate(alone(), TRIAL, "cupy") == golden.known_digests("trial")
+    assert contest.validate(alone(), TRIAL, "cupy") == work.known_digests("trial")
 
 
 @x86
@@ -110,25 +110,25 @@ def test_a_build_that_contracts_or_reorders_is_told_so(flags, tmp_path):
 
 
 def test_the_first_difference_is_named():
-    played = contest_play.play(contest_work.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
+    played = session.play(work.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
     all_legs = dict.fromkeys(contest.LEGS, played)
-    assert golden.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
-    expected = golden.golden()["sizes"]["trial"]["short"]["tags"]
+    assert session.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
+    expected = work.golden()["sizes"]["trial"]["short"]["tags"]
     tags = list(expected)
-    tags[1] = tags[1][: 7 * golden.TAG + 5] + "?" + tags[1][7 * golden.TAG + 6 :]
-    assert golden._where(expected, tags) == "generation 1, candidate 7: other episodes of the same genome"
-    tags[1] = tags[1][: 7 * golden.TAG] + "?" + tags[1][7 * golden.TAG + 1 :]
-    assert golden._where(expected, tags) == "generation 1, candidate 7: another genome"
+    tags[1] = tags[1][: 7 * session.TAG + 5] + "?" + tags[1][7 * session.TAG + 6 :]
+    assert session._where(expected, tags) == "generation 1, candidate 7: other episodes of the same genome"
+    tags[1] = tags[1][: 7 * session.TAG] + "?" + tags[1][7 * session.TAG + 1 :]
+    assert session._where(expected, tags) == "generation 1, candidate 7: another genome"
 
 
 def test_when_times_agree():
-    assert not repeats.enough([10.0, 10.0])
-    assert repeats.enough([10.0, 10.3, 10.2])
-    assert not repeats.enough([10.0, 10.4, 10.2])
-    assert repeats.enough([20.0, 10.4, 10.2, 10.3])
-    assert repeats.enough([float(n + 1) for n in range(repeats.MOST)])
-    assert repeats.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
-    assert repeats.spread([10.0, 11.0]) == pytest.approx(0.1)
+    assert not file.enough([10.0, 10.0])
+    assert file.enough([10.0, 10.3, 10.2])
+    assert not file.enough([10.0, 10.4, 10.2])
+    assert file.enough([20.0, 10.4, 10.2, 10.3])
+    assert file.enough([float(n + 1) for n in range(file.MOST)])
+    assert file.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
+    assert file.spread([10.0, 11.0]) == pytest.approx(0.1)
 
 
 def leg(name):
@@ -146,7 +146,7 @@ def contents(times, name="a", version=contest.VERSION, **changes):
             "mpi": "none",
             "backend": "native",
             "device": "",
-            "known": dict(golden.known_digests("small", version)),
+            "known": dict(work.known_digests("small", version)),
             "legs": {each: leg(each) for each in legs},
             "repeats": [
                 {"seconds": s, "passes": 1, "legs": {each: s / len(legs) for each in legs}, "playing": workers}
@@ -170,7 +170,7 @@ def contents(times, name="a", version=contest.VERSION, **changes):
 
 
 def signed(path, what):
-    path.write_text(json.dumps(what | {"signature": contest_file.signature(what)}))
+    path.write_text(json.dumps(what | {"signature": file.signature(what)}))
     return path
 
 
@@ -278,7 +278,7 @@ def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, 
     if said is None:
         assert whole is None
         return
-    steps = 100 if size == "large" else walker_benchmark.STEPS
+    steps = 100 if size == "large" else file.STEPS
     assert whole.seconds == pytest.approx(11 / 80 * steps)
     assert f"200 generations {said} {whole.seconds:,.0f} s here" in str(whole)
     assert ("extrapolation from 4 generations" in str(whole)) == (size == "small")

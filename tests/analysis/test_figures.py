@@ -8,10 +8,9 @@ from matplotlib.text import Text
 
 from evolve import networks, store
 from evolve.analysis import figures
-from evolve.analysis.comparison import compare_groups
+from evolve.analysis.comparison import compare_groups, read_groups
 from evolve.analysis.figures import style
-from evolve.analysis.figures.line_labels import apart
-from evolve.analysis.groups import read_groups
+from evolve.analysis.figures.style import apart
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from evolve import store
-from evolve.analysis.champion import Champion
+from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
-from evolve.analysis.network_observer import NetworkObserver
 from evolve.analysis.video import Film, Label, Subject, film_episodes
 from evolve.analysis.video.camera import Camera
-from evolve.analysis.video.network_panel import NEGATIVE, POSITIVE, NetworkPanel
+from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel
 from evolve.environments import Recorder
 from evolve.errors import RunError
 from evolve.genome import Genomes

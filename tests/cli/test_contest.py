@@ -6,17 +6,17 @@ import pytest
 from conftest import OPENMPI, environment
 
 from evolve.analysis import contest
-from evolve.analysis.contest import contest_session, contest_work, golden, repeats
-from evolve.analysis.contest.contest_play import PlayedLeg
-from evolve.cli.contest import contest_command, contest_job, contest_tables
-from evolve.cli.contest.contest_job import layouts
+from evolve.analysis.contest import file, session, work
+from evolve.analysis.contest.session import PlayedLeg
+from evolve.cli import contest as contest_command
+from evolve.cli.contest import layouts
 from evolve.errors import InputError, Stopped
 
 
 @pytest.fixture
 def here(monkeypatch):
     """Let rows be measured in this process, quickly, and by workers that only say how many they are."""
-    monkeypatch.setattr(repeats, "MOST", 3)
+    monkeypatch.setattr(file, "MOST", 3)
     monkeypatch.setattr(contest_command, "available_cores", lambda: 2)
     rows = {}
 
@@ -26,7 +26,7 @@ def here(monkeypatch):
         return rows["one"].model_copy(update={"workers": workers})
 
     monkeypatch.setattr(contest_command, "run_job", run_job)
-    monkeypatch.setattr(contest_job, "in_sight", lambda: False)
+    monkeypatch.setattr(contest_command, "in_sight", lambda: False)
     return rows
 
 
@@ -56,7 +56,7 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
     for row in found["rows"]:
         assert len(row["repeats"]) == 3
         assert all(0 < repeat["playing"] < 1.1 for repeat in row["repeats"])
-        assert row["known"] == golden.known_digests("trial")
+        assert row["known"] == work.known_digests("trial")
     again = call("contest", "--size", "trial", "-o", "a.json")
     assert again.code == 2
     assert "already exists" in again.err
@@ -86,7 +86,7 @@ def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
     (row,) = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert (row["workers"], row["hosts"]) == (2, [3])
     assert "Open MPI" in row["mpi"]
-    assert row["known"] == golden.known_digests("trial")
+    assert row["known"] == work.known_digests("trial")
 
 
 @pytest.mark.slow
@@ -99,11 +99,11 @@ def test_ranks_that_are_there_are_used(command, tmp_path):
 
 @pytest.mark.usefixtures("here")
 def test_different_work_is_told_and_nothing_written(call, monkeypatch, tmp_path):
-    expected = json.loads(json.dumps(golden.golden()))
+    expected = json.loads(json.dumps(work.golden()))
     leg = expected["sizes"]["trial"]["swing"]
     leg["digest"] = "0" * 64
     leg["tags"][2] = "0000" + leg["tags"][2][4:]
-    monkeypatch.setattr(golden, "golden", lambda: expected)
+    monkeypatch.setattr(session, "golden", lambda: expected)
     for words in (["--validate"], []):
         done = call("contest", "--size", "trial", *words)
         assert done.code == 1
@@ -124,13 +124,13 @@ def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
 
 def test_repeats_that_differ_are_told(monkeypatch):
     names = iter(range(100))
-    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1, 1))
+    monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1, 1))
     with pytest.raises(contest.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
         contest.measure(*ranks(), contest.SIZES["trial"], "native", False, lambda _: None)
 
 
 def test_a_repeat_lasts_long_enough(monkeypatch):
-    monkeypatch.setattr(contest_session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 4, 5, 1))
+    monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 4, 5, 1))
     row = contest.measure(*ranks(), contest.SIZES["small"], "native", False, lambda _: None)
     assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 4.2 s
     assert row.seconds == pytest.approx(4.2)
@@ -139,9 +139,9 @@ def test_a_repeat_lasts_long_enough(monkeypatch):
 
 
 def test_which_workers_play(monkeypatch):
-    monkeypatch.setattr(contest_job, "mpirun_words", lambda _: [])
-    monkeypatch.setattr(contest_job, "check_mpi4py", lambda _: None)
-    monkeypatch.setattr(contest_job, "in_sight", lambda: True)
+    monkeypatch.setattr(contest_command, "mpirun_words", lambda _: [])
+    monkeypatch.setattr(contest_command, "check_mpi4py", lambda _: None)
+    monkeypatch.setattr(contest_command, "in_sight", lambda: True)
     assert layouts(None, "numpy", 20) == [(n, "numpy") for n in (1, 2, 4, 8, 16, 20)]
     assert layouts([8, 2, 8], "numpy", 20) == [(2, "numpy"), (8, "numpy")]
     assert [n for n, _ in layouts(None, None, 2)] == [1, 2, 1]
@@ -152,8 +152,8 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
     def none(*_):
         raise InputError("mpirun", "an MPI launcher", "none")
 
-    monkeypatch.setattr(contest_job, "mpirun_words", none)
-    monkeypatch.setattr(contest_job, "check_mpi4py", none)
+    monkeypatch.setattr(contest_command, "mpirun_words", none)
+    monkeypatch.setattr(contest_command, "check_mpi4py", none)
     assert layouts([1], "numpy", 8) == [(1, "numpy")]
     with pytest.raises(InputError, match="mpirun"):
         layouts(None, "numpy", 8)
@@ -180,6 +180,6 @@ def test_bad_options_are_refused(call, words, said):
 
 def test_the_work_is_small_enough_to_be_tried():
     for leg in contest.LEGS:
-        config = contest_work.known(leg, "auto").config
+        config = work.known(leg, "auto").config
         assert config.population * config.episodes * config.generations <= 150
-    assert contest_tables.LEAST == repeats.LEAST
+    assert contest.LEAST == file.LEAST

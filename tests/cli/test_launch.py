@@ -15,14 +15,11 @@ from conftest import LONG, environment, wait_for
 from hosts import Hosts, why_not
 
 from evolve import store
-from evolve.cli import hosts, roster, supervision
-from evolve.cli.hosts import Host, Inquiry, read_hostfile, write_hostfile
-from evolve.cli.launch import Launch
-from evolve.cli.mpirun import Launcher
-from evolve.cli.perseverance import Attempts, persevere
-from evolve.cli.roster import Roster
+from evolve.cli import hosts, mpirun
+from evolve.cli.hosts import Host, Inquiry, Roster, read_hostfile, write_hostfile
+from evolve.cli.launch import Attempts, Launch, persevere
+from evolve.cli.mpirun import Launcher, Outcome, Supervisor
 from evolve.cli.run import load
-from evolve.cli.supervision import Outcome, Supervisor
 from evolve.errors import InputError
 
 SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,
@@ -137,14 +134,14 @@ def silent(monkeypatch):
             super().__init__([], [])
             self._complaints = {host: "does not answer" if host.name in names else "" for host in hosts}
 
-    monkeypatch.setattr(roster, "Inquiry", Answers)
+    monkeypatch.setattr(hosts, "Inquiry", Answers)
     return names
 
 
 def test_hosts_are_left_out_and_taken_back(silent, monkeypatch):
     said = []
     clock = [0.0]
-    monkeypatch.setattr(roster.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(hosts.time, "monotonic", lambda: clock[0])
     chosen = Roster([A, B, C], ["ssh"], said.append)
     silent.add("node2")
     assert chosen.choose() == [A, C]
@@ -264,10 +261,10 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
 @pytest.fixture
 def supervisor(monkeypatch):
     """A supervisor that leaves the signals and the other children of this process alone."""
-    monkeypatch.setattr(supervision, "_LOOK_EVERY", 0.1)
-    monkeypatch.setattr(supervision.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(mpirun, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(mpirun.signal, "signal", lambda *_: None)
     for name in ("_prctl", "_end_orphans"):
-        monkeypatch.setattr(supervision, name, lambda *_: None)
+        monkeypatch.setattr(mpirun, name, lambda *_: None)
     return Supervisor(print)
 
 

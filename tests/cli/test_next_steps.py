@@ -4,8 +4,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from evolve.cli import next_steps
-from evolve.cli.next_steps import command_line, how_to_resume, steps_after
+from evolve.cli import parser
+from evolve.cli.parser import command_line, how_to_resume, steps_after
 from evolve.cli.replay import _parser as replay_parser
 from evolve.cli.verify import _parser as verify_parser
 from evolve.config import Config
@@ -33,7 +33,7 @@ def test_several_run_files_are_named_by_their_directory():
 
 
 def test_the_library_of_films_is_named_where_it_is_missing(monkeypatch):
-    monkeypatch.setattr(next_steps.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(parser.importlib.util, "find_spec", lambda _: None)
     assert steps_after([Path("seed-1.h5")]).splitlines()[1].endswith(f"# needs: {install_command('video')}")
 
 

@@ -10,9 +10,9 @@ import pytest
 from conftest import ROOT, wait_for, without
 
 from evolve import store
+from evolve.analysis.comparison import read_groups
 from evolve.analysis.figures import connections_of
-from evolve.analysis.groups import read_groups
-from evolve.analysis.html.report_pictures import reported_champion
+from evolve.analysis.html.pictures import reported_champion
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")

@@ -15,12 +15,11 @@ from conftest import LONG, ROOT, wait_for, without
 
 from evolve import store
 from evolve.analysis import html
-from evolve.analysis.comparison import held_out_interval
+from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
-from evolve.analysis.groups import read_groups
-from evolve.analysis.html.report_pictures import reported_champion
-from evolve.analysis.html.report_tables import champion_table, training_table
-from evolve.analysis.run_summary import Clip, RunSummary, VerificationSummary
+from evolve.analysis.html.pictures import reported_champion
+from evolve.analysis.html.summary import Clip, RunSummary, VerificationSummary
+from evolve.analysis.html.tables import champion_table, training_table
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=6", "--set", "env.max_episode_steps=30")

@@ -16,7 +16,7 @@ import pytest
 from conftest import LONG, ROOT, environment, wait_for, without
 
 from evolve import store
-from evolve.cli.next_steps import steps_after
+from evolve.cli.parser import steps_after
 from evolve.cli.run import load
 from evolve.config import Config, parse
 from evolve.errors import InputError

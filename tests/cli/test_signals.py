@@ -8,7 +8,7 @@ import pytest
 
 TWICE = """
 import os, signal
-from evolve.cli.signals import StopFlag
+from evolve.cli.app import StopFlag
 
 stop = StopFlag()
 stop.install()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evolve.cli.spelling import FLAGS, for_terminal
+from evolve.cli.parser import FLAGS, for_terminal
 
 
 @pytest.mark.parametrize(

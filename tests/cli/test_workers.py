@@ -81,7 +81,7 @@ def wait_for_generations(process, tmp_path, number):
 
 SUPERVISED = '''
 import os, signal, sys, time
-from evolve.cli.supervision import supervise
+from evolve.cli.mpirun import supervise
 child = """
 import os, signal, sys, time
 print('on')

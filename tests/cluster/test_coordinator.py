@@ -12,7 +12,7 @@ from conftest import LONG
 from wire import Wire
 
 from evolve.cluster import Coordinator, dismiss, losses, serve
-from evolve.cluster.reports import FailureReporter
+from evolve.cluster.losses import FailureReporter
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
 from evolve.errors import EpisodeError, RunError, Stopped

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evolve.cluster import Transport, introductions
+from evolve.cluster import Transport, introduction
 from evolve.errors import RunError
 
 
@@ -15,7 +15,7 @@ class Silent(Transport):
         super().__init__()
         self.rank, self.size, self.tolerant = rank, 3, True
         self.sent = []
-        self.cards = [(rank, introductions._packed({"host": self.host, "pid": 7})) for rank in cards]
+        self.cards = [(rank, introduction._packed({"host": self.host, "pid": 7})) for rank in cards]
 
     def send(self, rank, _):
         self.sent.append(rank)
@@ -29,7 +29,7 @@ class Silent(Transport):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(introductions, "_CALL_EVERY", 0.0)
+    monkeypatch.setattr(introduction, "_CALL_EVERY", 0.0)
 
 
 def watch(*ended):
@@ -39,18 +39,18 @@ def watch(*ended):
 @pytest.mark.parametrize("cards", [[2], [1, 2]], ids=["before its card came", "after that"])
 def test_rank_0_does_without_one_of_which_only_the_launcher_knows(cards):
     transport = Silent(0, cards)
-    introductions.introduce(transport, watch(1))
+    introduction.introduce(transport, watch(1))
     assert transport.gone == {1}
     assert transport.abandoned == set()
 
 
 def test_a_rank_hears_from_the_launcher_that_rank_0_is_lost():
     with pytest.raises(RunError, match="rank 0 was lost"):
-        introductions.introduce(Silent(1), watch(0))
+        introduction.introduce(Silent(1), watch(0))
 
 
 def test_where_a_death_ends_the_job_the_launcher_is_not_asked():
     transport = Silent(0, [1, 2])
     transport.tolerant = False
-    introductions.introduce(transport, watch(1))
+    introduction.introduce(transport, watch(1))
     assert transport.gone == set()

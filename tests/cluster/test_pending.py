@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.cluster.pending import PendingEpisodes, shrinking_sizes, suitable_sizes
+from evolve.cluster.work_queue import PendingEpisodes, shrinking_sizes, suitable_sizes
 
 many = st.integers(0, 5000)
 

@@ -8,7 +8,7 @@ import pytest
 
 from evolve.cluster import messages
 from evolve.cluster.messages import Alive, Answer, Question
-from evolve.cluster.questions import Questions
+from evolve.cluster.work_queue import Questions
 
 SERIAL = 9
 

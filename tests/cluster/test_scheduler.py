@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evolve.cluster import messages
-from evolve.cluster.scheduler import Fate, Scheduler
+from evolve.cluster.work_queue import Fate, Scheduler
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, generation_keys

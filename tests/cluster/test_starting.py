@@ -10,9 +10,8 @@ from types import SimpleNamespace
 import pytest
 from conftest import LONG
 
-from evolve.cluster import limits, starting, transport
-from evolve.cluster.process_table import LaunchedRank, launched_ranks
-from evolve.cluster.starting import StartWatch
+from evolve.cluster import introduction, start
+from evolve.cluster.start import LaunchedRank, StartWatch, launched_ranks
 from evolve.errors import InputError
 
 HERE, THERE = "node1", "node2"
@@ -35,10 +34,10 @@ def watch(monkeypatch):
 
     def look(number, known, after, missing=None):
         clock = [0.0]
-        monkeypatch.setattr(starting.time, "monotonic", lambda: clock[0])
-        monkeypatch.setattr(starting.os, "_exit", end)
-        monkeypatch.setattr(starting, "launched_ranks", lambda _: known)
-        monkeypatch.setattr(starting, "end_job", lambda _: None)
+        monkeypatch.setattr(start.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(start.os, "_exit", end)
+        monkeypatch.setattr(start, "launched_ranks", lambda _: known)
+        monkeypatch.setattr(start, "end_job", lambda _: None)
         watch = StartWatch(number, 4, HERE, ctypes.CDLL(None))
         watch.missing = missing
         ticks = iter(range(int(after)))
@@ -76,7 +75,7 @@ def test_who_hears_that_the_job_ends_says_nothing(watch, capsys):
 
 
 def test_who_has_not_come_is_named_after_the_limit(watch, capsys, monkeypatch):
-    monkeypatch.setenv(limits.CONNECT, "20")
+    monkeypatch.setenv(start.CONNECT, "20")
     late = [rank(0), rank(1), *(rank(2 + i, THERE, has_come=False) for i in range(7))]
     watch(0, late, 19)
     with pytest.raises(EndedError):
@@ -88,7 +87,7 @@ def test_who_has_not_come_is_named_after_the_limit(watch, capsys, monkeypatch):
 
 
 def test_a_launcher_that_knows_nothing_names_nobody(watch, capsys, monkeypatch):
-    monkeypatch.setenv(limits.CONNECT, "5")
+    monkeypatch.setenv(start.CONNECT, "5")
     with pytest.raises(EndedError):
         watch(0, [], 9)
     assert "not all of the 4 ranks came, and the launcher does not say which" in capsys.readouterr().err
@@ -104,10 +103,10 @@ def test_a_start_in_time_ends_the_watch():
 
 
 def test_the_limit_grows_with_the_ranks(monkeypatch):
-    assert limits.connect_seconds(4096) > limits.connect_seconds(64) > limits.connect_seconds(2) >= 60
-    monkeypatch.setenv(limits.SILENCE, "soon")
+    assert start.connect_seconds(4096) > start.connect_seconds(64) > start.connect_seconds(2) >= 60
+    monkeypatch.setenv(start.SILENCE, "soon")
     with pytest.raises(InputError, match=r"EVOLVE_SILENCE_SECONDS: expected seconds, from 1 on, got soon"):
-        limits.silence_seconds()
+        start.silence_seconds()
 
 
 def test_without_pmix_nothing_is_known(monkeypatch):
@@ -154,14 +153,14 @@ def test_a_launcher_that_does_not_tell_mpi_of_the_ranks_is_refused(monkeypatch, 
     alone = SimpleNamespace(Get_size=lambda: 1)
     mpi = SimpleNamespace(COMM_WORLD=alone, Get_library_version=lambda: "Some MPI v1, package")
     with pytest.raises(InputError, match=rf"^{launcher}: expected .* Some MPI v1.*{cure}"):
-        transport._check_ranks(mpi, 3)
+        introduction._check_ranks(mpi, 3)
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
     """As Open MPI's did once, after an abort."""
     soon = "s._PATIENCE = s._LONG_PATIENCE = 1"
-    code = f"from evolve.cluster import starting as s; {soon}; s.end_launcher_later({waits})"
+    code = f"from evolve.cluster import start as s; {soon}; s.end_launcher_later({waits})"
     launcher = tmp_path / "mpirun"
     launcher.write_text(f"#!/bin/sh\nsleep 3600 &\n{sys.executable} -c '{code}'\nwait\n")
     launcher.chmod(0o755)
@@ -171,4 +170,4 @@ def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
 
 def test_what_is_no_launcher_is_left_alone(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
-    starting.end_launcher_later()
+    start.end_launcher_later()

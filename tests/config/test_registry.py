@@ -14,7 +14,7 @@ from evolve.config.registry import Registry
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.networks import NETWORKS
-from evolve.networks.mlp import MlpOptions
+from evolve.networks.layered import MlpOptions
 from evolve.strategies import STRATEGIES, Strategy
 
 
@@ -132,7 +132,7 @@ def test_what_a_kind_does_wrong_is_blamed_on_it():
 
 MODULE = """
 from evolve.config import Options
-from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.networks.layered import Mlp, MlpOptions
 from evolve.strategies.prune import Prune, PruneOptions
 
 class Louder(PruneOptions):

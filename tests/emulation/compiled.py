@@ -11,7 +11,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from evolve.numerics import device_code
+from evolve.numerics import cupy_device
 
 _RUNTIME = Path(__file__).with_name("runtime.c")
 # Not contracted, as on the device. More optimization would take longer than what tests gain by it.
@@ -29,7 +29,7 @@ _OPTIONS = (
 
 def emulation_available() -> bool:
     """Return whether kernels can be compiled, and executed on the host."""
-    return device_code.available() and shutil.which("gcc") is not None
+    return cupy_device.available() and shutil.which("gcc") is not None
 
 
 @cache
@@ -60,15 +60,15 @@ def kept(key: str, suffix: str, build) -> Path:
     return path
 
 
-def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = device_code.EXACT) -> str:
-    """Return the PTX for an architecture, "sm_90", of files as `device_code.compile_source` takes them.
+def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = cupy_device.EXACT) -> str:
+    """Return the PTX for an architecture, "sm_90", of files as `cupy_device.compile_source` takes them.
 
     files: By default those of all kernels.
     """
-    files = files or device_code.source()
+    files = files or cupy_device.source()
     virtual = architecture.replace("sm_", "compute_")  # the same PTX, without machine code, in half the time
 
     def build(path: Path) -> None:
-        path.write_bytes(device_code.compile_source(files, virtual, "PTX", options))
+        path.write_bytes(cupy_device.compile_source(files, virtual, "PTX", options))
 
     return kept(repr((files, virtual, options)), ".ptx", build).read_text("latin1")

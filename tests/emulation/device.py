@@ -21,8 +21,8 @@ from emulation import compiled
 from emulation.instructions import Form
 from emulation.ptx import translate
 from evolve.errors import RunError
-from evolve.numerics import device, device_code
-from evolve.numerics.device import MOST_PARTS, DeviceMemoryError, Transfers
+from evolve.numerics import cupy_device, device
+from evolve.numerics.device_protocol import MOST_PARTS, DeviceMemoryError, Transfers
 
 _POISON = 0xFE
 """What bytes become that nobody may read: a float32 of -1.7e38, an address that nobody has."""
@@ -64,7 +64,7 @@ class EmulatedDevice:
     Args:
         architecture: The one to compile for.
         capacity: The bytes it has.
-        files: The compilation unit and its headers, by default those of `device_code.source()`.
+        files: The compilation unit and its headers, by default those of `cupy_device.source()`.
         options: Those of the compiler, by default the exact ones.
         allow: Inexact instructions to be executed all the same.
         check_races: Whether accesses of several threads to a byte are errors when no barrier lies between; slower.
@@ -85,7 +85,7 @@ class EmulatedDevice:
         *,
         capacity: int = 2**30,
         files: Mapping[str, str] | None = None,
-        options: tuple[str, ...] = compiled.device_code.EXACT,
+        options: tuple[str, ...] = cupy_device.EXACT,
         allow: Mapping[str, Form] | None = None,
         check_races: bool = False,
         seed: int = 0,
@@ -178,11 +178,11 @@ class EmulatedDevice:
     def _library(self, kernel: str) -> ctypes.PyDLL:
         """Return the library of a kernel: of the sources that were given or, if they lack it, of the engine's own."""
         name = f"evolve_{kernel}"
-        unit = device_code.unit_of(kernel)
+        unit = cupy_device.unit_of(kernel)
         if name in self._given.kernels:
             return self._given.library(name)
         if unit not in self._units:
-            self._units[unit] = _Unit(_translated(compiled.ptx(self.architecture, device_code.source(unit))))
+            self._units[unit] = _Unit(_translated(compiled.ptx(self.architecture, cupy_device.source(unit))))
         return self._units[unit].library(name)
 
     def _free(self, held: Any, span: tuple[int, int]) -> None:

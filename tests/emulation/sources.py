@@ -2,7 +2,7 @@
 
 import re
 
-from evolve.numerics.device_code import source
+from evolve.numerics.cupy_device import source
 
 _UNIT = "kernels.cu"
 _ENTRIES = re.compile(r"^(STEP|SETTLE|COLUMNS|OVER_NUMBERS)\((\w+).*\n", re.MULTILINE)

@@ -8,7 +8,7 @@ import pytest
 
 from emulation import EmulatedDevice, KernelError, emulation_available
 from evolve.numerics import device as devices
-from evolve.numerics.device import DeviceMemoryError, UnannouncedCopyError
+from evolve.numerics.device_protocol import DeviceMemoryError, UnannouncedCopyError
 
 pytestmark = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 

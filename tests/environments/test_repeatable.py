@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evolve.environments import repeatable
+from evolve.environments import engine as engines
 from evolve.errors import InputError
 
 
@@ -33,17 +33,17 @@ class SlowToBegin:
 
 
 def test_time_to_begin_does_not_count(monkeypatch):
-    monkeypatch.setattr(repeatable, "_PAIR_SECONDS", 0.01)
+    monkeypatch.setattr(engines, "_PAIR_SECONDS", 0.01)
     engine = SlowToBegin()
     with pytest.raises(InputError, match=r"observation \(0.0 against 1.0\) of step 1"):
-        repeatable.check(engine)
+        engines.check(engine)
 
 
 def test_environments_are_closed_where_time_is_over(monkeypatch):
     from evolve.config import EnvOptions
     from evolve.environments.gymnasium_engine import GymnasiumEngine
 
-    monkeypatch.setattr(repeatable, "_PAIR_SECONDS", -1.0)
+    monkeypatch.setattr(engines, "_PAIR_SECONDS", -1.0)
     engine = GymnasiumEngine(EnvOptions(id="CartPole-v1"), 1)
     made = []
 
@@ -55,6 +55,6 @@ def test_environments_are_closed_where_time_is_over(monkeypatch):
         return env
 
     engine._make = make
-    repeatable.check(engine)
+    engines.check(engine)
     assert made
     assert all(each.closed for each in made)

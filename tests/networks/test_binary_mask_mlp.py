@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from episodes import initial, noise, of_any_size, ordered, play
 
-from evolve.networks.binary_mask_mlp import BinaryMaskMlp, BinaryMaskMlpOptions
+from evolve.networks.layered import BinaryMaskMlp, BinaryMaskMlpOptions
 from evolve.numerics import tanh
 
 

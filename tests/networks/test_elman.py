@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
-from evolve.networks.elman import Elman, ElmanOptions
+from evolve.networks.layered import Elman, ElmanOptions
 from evolve.numerics import tanh
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from episodes import initial, noise, of_any_size, ordered, play
 
-from evolve.networks.mlp import Mlp, MlpOptions
+from evolve.networks.layered import Mlp, MlpOptions
 from evolve.numerics import tanh
 
 

@@ -13,10 +13,10 @@ from emulation import EmulatedDevice, emulation_available
 from emulation.cuda import Cuda, CudaError
 
 from evolve.errors import InputError, RunError
-from evolve.numerics import cupy_device, device, device_code
+from evolve.numerics import cupy_device, device
 from evolve.numerics.cupy_device import CupyDevice, local_ranks, open_device
-from evolve.numerics.device import DeviceMemoryError
-from evolve.numerics.device_arrays import DeviceArrays
+from evolve.numerics.device import DeviceArrays
+from evolve.numerics.device_protocol import DeviceMemoryError
 
 pytestmark = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
@@ -26,7 +26,7 @@ def cuda(monkeypatch):
     """A `cupy` in place, and its GPU as the device of this process."""
     made = Cuda(EmulatedDevice())
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
-    monkeypatch.setattr(device_code, "machine_code", lambda architecture, unit="": f"{architecture} {unit}".encode())
+    monkeypatch.setattr(cupy_device, "machine_code", lambda architecture, unit="": f"{architecture} {unit}".encode())
     for names in cupy_device._LOCAL:
         for name in names:
             monkeypatch.delenv(name, raising=False)

@@ -12,7 +12,7 @@ from evolve.config import Config, parse
 from evolve.errors import InputError, install_command
 from evolve.numerics import backend, cupy_device, device, host_backend
 from evolve.training import prepare
-from evolve.training.making_rollouts import check_device_memory, rollout_of
+from evolve.training.rollouts import check_device_memory, rollout_of
 
 TABLE = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "compute": {"backend": "cupy"}}
 

@@ -11,11 +11,11 @@ from emulation.sources import only
 
 from evolve.environments import TASKS
 from evolve.errors import InputError
-from evolve.numerics import device_code, portable
-from evolve.numerics.device_code import EXACT, compile_source, machine_code, source, unit_of
+from evolve.numerics import cupy_device, portable
+from evolve.numerics.cupy_device import EXACT, compile_source, machine_code, source, unit_of
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
-needs_nvrtc = pytest.mark.skipif(not device_code.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+needs_nvrtc = pytest.mark.skipif(not cupy_device.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 needs_emulation = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
 
@@ -120,8 +120,8 @@ def compilations(monkeypatch):
         made.append(architecture)
         return f"code for {architecture}".encode()
 
-    monkeypatch.setattr(device_code, "compile_source", count)
-    monkeypatch.setattr(device_code, "_version", lambda: (13, 0))
+    monkeypatch.setattr(cupy_device, "compile_source", count)
+    monkeypatch.setattr(cupy_device, "_version", lambda: (13, 0))
     return made
 
 
@@ -138,9 +138,9 @@ def test_other_sources_or_another_compiler_need_other_code(tmp_path, compilation
     machine_code("sm_90", tmp_path)
     changed = source() | {"exact.h": "/* nothing */"}
     with monkeypatch.context() as patch:
-        patch.setattr(device_code, "source", lambda unit="": changed)
+        patch.setattr(cupy_device, "source", lambda unit="": changed)
         machine_code("sm_90", tmp_path)
-    monkeypatch.setattr(device_code, "_version", lambda: (13, 1))
+    monkeypatch.setattr(cupy_device, "_version", lambda: (13, 1))
     machine_code("sm_90", tmp_path)
     assert len(compilations) == 3
 
@@ -161,14 +161,14 @@ def test_a_damaged_file_is_made_again(tmp_path, compilations):
 
 
 def test_without_nvrtc(monkeypatch, tmp_path):
-    monkeypatch.setattr(device_code, "_candidates", lambda: ["/nowhere/libnvrtc.so.13"])
-    device_code._load.cache_clear()
-    device_code._version.cache_clear()
+    monkeypatch.setattr(cupy_device, "_candidates", lambda: ["/nowhere/libnvrtc.so.13"])
+    cupy_device._load.cache_clear()
+    cupy_device._version.cache_clear()
     try:
-        assert not device_code.available()
+        assert not cupy_device.available()
         with pytest.raises(InputError, match=r"NVRTC.*none that can be loaded.*pip install .*\[gpu\]'") as error:
             machine_code("sm_90", tmp_path)
         assert error.value.argument == "compute.backend"
         assert "\n" not in str(error.value)
     finally:
-        device_code._load.cache_clear()
+        cupy_device._load.cache_clear()

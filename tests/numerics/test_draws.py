@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics import native
-from evolve.numerics.draws import KEY, draws
+from evolve.numerics.many_streams import KEY, draws
 from evolve.numerics.native import ADDRESS, INT64
 
 

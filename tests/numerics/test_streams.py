@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics import native, normal_quantile
-from evolve.numerics.streams import (
-    Purpose,
-    Stream,
-    environment_seeds,
-    first_words,
-    purpose_number,
-    seed_sequence,
-)
+from evolve.numerics.streams import Purpose, Stream, environment_seeds, first_words, purpose_number, seed_sequence
 
 part = st.integers(0, 2**32 - 1)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evolve.numerics import native
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.numerics.trigonometry import sincos
+from evolve.numerics.portable import sincos
 
 mpmath.mp.dps = 40
 QUARTERS = [n * np.pi / 4 for n in range(-20, 21)]

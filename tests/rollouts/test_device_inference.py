@@ -8,7 +8,7 @@ import pytest
 from evolve import environments, networks
 from evolve.config import EnvOptions
 from evolve.genome import concatenate
-from evolve.numerics.device import UnannouncedCopyError
+from evolve.numerics.device_protocol import UnannouncedCopyError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import (
     EPISODE_QUANTITIES,

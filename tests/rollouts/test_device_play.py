@@ -9,7 +9,7 @@ from evolve import environments, networks
 from evolve.config import Config, parse
 from evolve.genome import concatenate
 from evolve.numerics import native
-from evolve.numerics.device_code import source
+from evolve.numerics.cupy_device import source
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import (
     EPISODE_QUANTITIES,
@@ -20,7 +20,7 @@ from evolve.rollouts import (
     join,
 )
 from evolve.rollouts.device_play import DevicePlay
-from evolve.training.making_rollouts import rollout_of
+from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.usefixtures("any_device")
 needs_native = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")

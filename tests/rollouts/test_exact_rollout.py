@@ -10,7 +10,7 @@ from evolve.numerics import native
 from evolve.numerics.streams import Purpose, Stream
 from evolve.rollouts import EpisodeBatch, ExactRollout, Rollout, generation_keys, join, sum_traces
 from evolve.rollouts.episodes import QUANTITIES
-from evolve.training.making_rollouts import rollout_of
+from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 P, E = 9, 3

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evolve.rollouts.failures import FailureDetector
+from evolve.rollouts.rollout import FailureDetector
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from evolve import networks
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.random_search import Random, RandomOptions
+from evolve.strategies.elitist import Random, RandomOptions
 from evolve.strategies.scored_genomes import evaluated, from_arrays, no_scored_genomes, to_arrays
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)

@@ -7,7 +7,7 @@ from evolve import networks
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.ga import Ga, GaOptions
+from evolve.strategies.elitist import Ga, GaOptions
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 W = NETWORK.num_weights

@@ -11,7 +11,7 @@ from evolve import networks
 from evolve.errors import InputError
 from evolve.strategies import Results
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
-from evolve.strategies.shaping import centred_ranks
+from evolve.strategies.optimizers import centred_ranks
 
 
 def made(P=6, **options):

@@ -8,8 +8,8 @@ from evolve.genome import Genomes
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
+from evolve.strategies.elitist import Umda, UmdaOptions
 from evolve.strategies.scored_genomes import evaluated
-from evolve.strategies.umda import Umda, UmdaOptions
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 W = NETWORK.num_weights

@@ -8,15 +8,15 @@ from evolve.config import Config, parse
 from evolve.errors import RunError
 from evolve.numerics import device, host_backend
 from evolve.rollouts import ExactRollout
-from evolve.training import backend_trial, prepare
-from evolve.training.backend_trial import BackendTrial, choose_backend
+from evolve.training import prepare, rollouts
+from evolve.training.rollouts import BackendTrial, choose_backend
 
 SMALL = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "population": 6, "episodes": 2}
 
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(backend_trial, "_SECONDS", 0.01)
+    monkeypatch.setattr(rollouts, "_SECONDS", 0.01)
 
 
 def experiment(**compute):
@@ -38,8 +38,8 @@ def test_a_trial_says_what_was_taken_and_why():
 @pytest.mark.parametrize(("speeds", "taken"), [((1.0, 1.31), "cupy"), ((1.0, 1.29), host_backend("auto"))])
 def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
     measured = iter(speeds)
-    monkeypatch.setattr(backend_trial, "_speed", lambda *_: next(measured))
-    monkeypatch.setattr(backend_trial, "check_device_memory", lambda _: None)
+    monkeypatch.setattr(rollouts, "_speed", lambda *_: next(measured))
+    monkeypatch.setattr(rollouts, "check_device_memory", lambda _: None)
     chosen, trial = choose_backend(experiment())
     assert trial is not None
     assert chosen.backend == taken
@@ -67,8 +67,8 @@ def test_a_trial_of_whole_episodes_counts_all_of_their_steps(emulated_device, qu
         return results
 
     monkeypatch.setattr(ExactRollout, "tick", counted)
-    speed = backend_trial.rollout_speed(there, "cupy", 0.01)
-    steps = sum(made for made, _ in played[backend_trial._WARM_UP :])
+    speed = rollouts.rollout_speed(there, "cupy", 0.01)
+    steps = sum(made for made, _ in played[rollouts._WARM_UP :])
     assert steps >= 5 * 8
     assert speed.environment == pytest.approx(played[-1][1] / steps)
 

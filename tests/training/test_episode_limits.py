@@ -9,9 +9,9 @@ from conftest import run_on
 from evolve import store
 from evolve.config import Config, EnvOptions, parse
 from evolve.errors import InputError
-from evolve.training.episode_limits import step_limit
 from evolve.training.experiment import prepare
-from evolve.training.new_run_checks import validate_new_run
+from evolve.training.fitness import step_limit
+from evolve.training.resume import validate_new_run
 
 SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "held_out_episodes=3", "--set",
          "output.genomes=all")  # fmt: skip

@@ -14,7 +14,7 @@ from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EPISODE_QUANTITIES
 from evolve.store import Record
 from evolve.training import iterate, make_rollout, prepare
-from evolve.training.champion_evaluation import validation_returns
+from evolve.training.champion import validation_returns
 from evolve.training.loop import is_good_enough, is_validation_due
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")

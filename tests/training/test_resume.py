@@ -13,7 +13,7 @@ import pytest
 from conftest import make_runs, wait_for
 
 from evolve import store
-from evolve.cli.next_steps import command_line
+from evolve.cli.parser import command_line
 from evolve.cli.run import load
 from evolve.cluster import Transport
 from evolve.config import Config

@@ -1,28 +1,31 @@
 """The contest of machines: the same work everywhere, which digests prove, and how long it takes.
 
-`contest_work` is what is played, `golden` the short runs whose digests are known, `contest_session` measures a row,
-`contest_file` writes and reads what was found, and `contest_ranking` compares files. Only `evolve.cli.contest` starts
-processes; `measure` works on whatever ranks there are.
+`work` is what is played, with the short runs whose digests are known (`golden.json`), `session` measures a row, `file`
+writes and reads what was found, and `ranking` compares files. Only `evolve.cli.contest` starts processes; `measure`
+works on whatever ranks there are.
 """
 
-from evolve.analysis.contest.contest_file import check_new, read, write
-from evolve.analysis.contest.contest_ranking import ContestRanking, RankedRow, money, rank, rows_of
-from evolve.analysis.contest.contest_result import (
+from evolve.analysis.contest.file import (
     DIFFERENT,
+    LEAST,
+    MOST,
     UNVERIFIED,
     VALIDATED,
+    WITHIN,
     ContestFile,
     ContestRow,
     Price,
+    benchmark_2020,
+    check_new,
     leg_difference,
+    read,
     read_price,
+    write,
 )
-from evolve.analysis.contest.contest_session import DifferentWorkError, measure, validate
-from evolve.analysis.contest.contest_work import LEGS, LEGS_OF_VERSION, SIZES, VERSION, ContestSize
-from evolve.analysis.contest.machine_facts import machine_facts
-from evolve.analysis.contest.repeat_load import load_averages
-from evolve.analysis.contest.repeats import LEAST, MOST, WITHIN
-from evolve.analysis.contest.walker_benchmark import benchmark_2020
+from evolve.analysis.contest.machine import machine_facts
+from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money, rank, rows_of
+from evolve.analysis.contest.session import DifferentWorkError, load_averages, measure, validate
+from evolve.analysis.contest.work import LEGS, LEGS_OF_VERSION, SIZES, VERSION, ContestSize
 
 __all__ = [
     "DIFFERENT",

@@ -11,9 +11,8 @@ from evolve.analysis.figures.contest_figure import draw_contest
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
 from evolve.analysis.figures.device_speed import draw_device_speed
 from evolve.analysis.figures.growth_figure import draw_growth
-from evolve.analysis.figures.load import draw_load
+from evolve.analysis.figures.load import draw_load, draw_returns
 from evolve.analysis.figures.network_figure import DrawnNetwork, draw_champion, draw_network, network_of
-from evolve.analysis.figures.spread import draw_returns
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_svg
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The connections of a network: which neurons a mask leaves connected, how strongly, and which of them can act."""
+"""The connections of a network: where neurons stand, how lines are drawn, and which connections can act."""
 
 import math
 from collections.abc import Iterator
@@ -9,11 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from evolve.analysis.figures.style import COLOURS, FAINT, PAPER, matplotlib
 from evolve.networks import Block, Network
-from evolve.shapes import Bool, Float32, Int64
+from evolve.shapes import Bool, Float32, Float64, Int64
 
-Neuron = tuple[int, int]
-"""Its layer and its number there."""
+Places = dict[int, tuple[float, float]]
+"""Where the neurons of a layer are drawn, by number: the layer, and a height from 1 down to 0."""
+
+
+POSITIVE = COLOURS[0]
+NEGATIVE = COLOURS[1]
+_FEW = 150  # connections that are drawn in full ink
+_MOST_NUMBERS = 24  # connections whose strength is written beside them
+_COLUMNS = ("source", "tail", "target", "head", "strength", "place")
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,102 @@ class Connections:
         return self.take(np.sort(np.concatenate([*kept, np.zeros(0, np.intp)])))
 
 
-_COLUMNS = ("source", "tail", "target", "head", "strength", "place")
+def places_of(connections: Connections) -> list[Places]:
+    """Return where the neurons of each layer are: all observations and outputs, but only the connected hidden ones."""
+    last = len(connections.sizes) - 1
+    places = []
+    for layer, size in enumerate(connections.sizes):
+        shown = range(size) if layer in (0, last) else sorted(connections.connected[layer])
+        shown = [neuron for neuron in shown if layer != last or neuron not in connections.unused]
+        heights = np.linspace(1, 0, len(shown) + 2)[1:-1]
+        places.append({neuron: (float(layer), float(y)) for neuron, y in zip(shown, heights, strict=True)})
+    return places
+
+
+def curves_of(connections: Connections, places: list[Places]) -> Float64:
+    """Return [n, 4, 2]: each connection as a Bézier curve.
+
+    Curves that skip a layer pass beside its neurons. Curves within a layer leave it and come back.
+    """
+    rows = max(map(len, places[1:-1]), default=1)  # of hidden neurons, to be passed at half a row's distance
+    beside = max(0.07, 0.7 / (rows + 1))
+    begin = _ends(connections.source.tolist(), connections.tail.tolist(), places)
+    end = _ends(connections.target.tolist(), connections.head.tolist(), places)
+    reach = (end - begin)[:, :1]
+    lift = np.where(reach > 1.5, beside * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
+    within = np.where(reach == 0, 0.3, 0)
+    loop = np.where(reach == 0, beside / 3, 0)
+    first = begin + np.concatenate([0.45 * reach + within, lift + loop], axis=1)
+    second = end - np.concatenate([0.45 * reach - within, loop - lift], axis=1)
+    return np.stack([begin, first, second, end], axis=1)
+
+
+def points_on(curves: Float64, at: Float64) -> Float64:
+    """Return [n, len(at), 2]: the points of Bézier curves [n, 4, 2] at shares of their way, from 0 to 1."""
+    t = at[:, None]
+    parts = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
+    return np.asarray(sum(part * curves[:, n, None] for n, part in enumerate(parts)))
+
+
+def _ends(layers: list[int], neurons: list[int], places: list[Places]) -> Float64:
+    ends = [places[layer][neuron] for layer, neuron in zip(layers, neurons, strict=True)]
+    return np.array(ends, np.float64).reshape(-1, 2)
+
+
+def draw_connections(panel: Any, connections: Connections, places: list[Places]) -> None:
+    """Draw in a panel each connection as a curve, the strong ones last.
+
+    Where there are many, the weak ones fade; where there are few, their strengths are written on them.
+    """
+    if not len(connections):
+        return
+    size = np.abs(connections.strength) / max(float(np.abs(connections.strength).max()), 1e-30)
+    order = np.argsort(size)
+    connections = connections.take(order)
+    size = size[order]
+    curves = curves_of(connections, places)
+    crowd = min(1.0, _FEW / len(size))
+    alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size**1.5) + 0.02
+    colours = matplotlib("colors").to_rgba_array(colours_of(connections.strength))
+    colours[:, 3] = np.clip(alpha, 0.02, 1)
+    path = matplotlib("path").Path
+    codes = [path.MOVETO, path.CURVE4, path.CURVE4, path.CURVE4]
+    lines = matplotlib("collections").PathCollection(
+        [path(points, codes) for points in curves],
+        facecolors="none",
+        edgecolors=colours,
+        linewidths=(0.4 + 2.8 * size) * (0.5 + crowd / 2),
+    )
+    lines.set_gid("connections")
+    panel.add_collection(lines, autolim=False)
+    panel.update_datalim(points_on(curves, np.array([0.5]))[:, 0])
+    if len(connections) <= _MOST_NUMBERS:
+        _write_strengths(panel, connections, curves)
+
+
+def colours_of(strength: Float32) -> list[str]:
+    """Return the colour of each strength [n]."""
+    return [POSITIVE if s > 0 else NEGATIVE if s < 0 else FAINT for s in strength.tolist()]
+
+
+def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> None:
+    """Write the strength of each connection on it, where it is farthest from the numbers that stand already."""
+    ways = points_on(curves, np.linspace(0.2, 0.8, 13))
+    written = np.zeros((0, 2))
+    paper = {"boxstyle": "round,pad=0.12", "facecolor": PAPER, "edgecolor": "none"}
+    for way, strength, colour in zip(
+        ways, connections.strength.tolist(), colours_of(connections.strength), strict=True
+    ):
+        apart = np.abs(way[:, None] - written) * (1, 2.2)  # numbers are wider than they are high
+        nearest = np.hypot(*apart.T).min(axis=0) if len(written) else np.abs(np.linspace(-1, 1, len(way))) * -1
+        at = way[int(np.argmax(nearest))]
+        written = np.concatenate([written, at[None]])
+        panel.text(*at, f"{strength:.2f}".replace("-", "−"), color=colour, fontsize=7.5, ha="center", va="center",
+                   bbox=paper, zorder=2.5)  # fmt: skip
+
+
+Neuron = tuple[int, int]
+"""Its layer and its number there."""
 
 
 def connections_of(network: Network, mask: Bool, strength: Float32) -> Connections:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.analysis.figures.line_labels import LineLabel, label_lines
-from evolve.analysis.figures.style import COLOURS, FAINT, new_figure, set_title, styled
+from evolve.analysis.figures.style import COLOURS, FAINT, LineLabel, label_lines, new_figure, set_title, styled
 
 _INCHES = 2.6  # of a panel
 _MOST_PANELS = 3  # one above the other

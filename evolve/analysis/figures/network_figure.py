@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.champion import Champion
-from evolve.analysis.figures.connections import Connections, connections_of
-from evolve.analysis.figures.network_layout import Places, places_of
-from evolve.analysis.figures.network_lines import NEGATIVE, POSITIVE, colours_of, draw_connections
+from evolve.analysis.figures.connections import (
+    NEGATIVE,
+    POSITIVE,
+    Connections,
+    Places,
+    colours_of,
+    connections_of,
+    draw_connections,
+    places_of,
+)
 from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, WIDTH, matplotlib, new_figure, set_title, styled
-from evolve.environments.labels import names
+from evolve.environments.pictures import names
 from evolve.shapes import Float32
 from evolve.training import Experiment
 

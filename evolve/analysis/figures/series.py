@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evolve.analysis.groups import RunGroup
+from evolve.analysis.comparison import RunGroup
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 

@@ -1,6 +1,6 @@
 """The report: tables, figures and films of runs on one HTML page that needs nothing else to be read.
 
-`render` makes the page, `save` writes it. `report_tables` and `manifest_rows` fill its tables; `report.html` and
+`render` makes the page, `save` writes it. `tables` fills its tables; `report.html` and
 `report.css` are its template. Only this package imports Jinja2 (in `page`), which comes with the extra `report`.
 """
 

@@ -6,22 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from evolve.analysis import figures
-from evolve.analysis.comparison import best_run, compare_groups
+from evolve.analysis.comparison import RunGroup, best_run, compare_groups, deduplicate_seeds, uneven_lengths
 from evolve.analysis.formatting import short_names
-from evolve.analysis.groups import RunGroup, deduplicate_seeds, uneven_lengths
-from evolve.analysis.html import report_tables
-from evolve.analysis.html.conclusion import conclude
-from evolve.analysis.html.manifest_rows import differing_settings, manifest_rows
-from evolve.analysis.html.report_pictures import (
-    Picture,
-    films_of,
-    network_picture,
-    picture_of,
-    reported_champion,
-    spreads_of,
-)
-from evolve.analysis.html.report_tables import ReportTable
-from evolve.analysis.run_summary import RunSummary
+from evolve.analysis.html import tables
+from evolve.analysis.html.pictures import Picture, films_of, network_picture, picture_of, reported_champion, spreads_of
+from evolve.analysis.html.summary import RunSummary
+from evolve.analysis.html.tables import ReportTable, conclude, differing_settings, manifest_rows
 from evolve.config import import_extra
 from evolve.store.disk import atomic_write, naming_output
 
@@ -52,7 +42,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
     group_of = {run.path: group for group in groups for run in group.runs}
     champions = {run.path: reported_champion(run, group_of[run.path]) for run in runs}
     best = [champions[best_run(group).path] for group in groups]
-    samples = {run.path: sample for name, run in named if (sample := report_tables.held_out_sample(name, run))}
+    samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
     compared, left_out = deduplicate_seeds(groups)
     text: str = _template().render(
         title=", ".join(sorted({group.config.env.id for group in groups})),
@@ -61,10 +51,10 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         runs=named,
         empty=[str(path) for path in empty],
         tables=[
-            report_tables.experiments_table(groups),
-            report_tables.training_table(names, runs),
-            report_tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
-            report_tables.digest_table(names, runs),
+            tables.experiments_table(groups),
+            tables.training_table(names, runs),
+            tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
+            tables.digest_table(names, runs),
         ],
         left_out=left_out,
         uneven=uneven_lengths(compared),
@@ -74,10 +64,10 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         networks=[network_picture(*each) for each in zip(range(len(groups)), groups, best, strict=True)],
         films=films_of(groups, summaries),
         without_film=_without_film(names, summaries),
-        held_out=report_tables.held_out_table(list(samples.values())) if samples else None,
+        held_out=tables.held_out_table(list(samples.values())) if samples else None,
         spreads=spreads_of(groups, samples),
-        not_evaluated=[report_tables.file_argument(run) for run in runs if run.path not in samples],
-        verification=report_tables.verification_table(names, summaries),
+        not_evaluated=[tables.file_argument(run) for run in runs if run.path not in samples],
+        verification=tables.verification_table(names, summaries),
         load=picture_of("load", "Busy seconds of each rank", figures.draw_load(named)),
         differing_settings=differing_settings(groups),
         manifest=manifest_rows(names, runs),
@@ -111,7 +101,7 @@ def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple
         return None
     found = compare_groups(groups)
     picture = picture_of("comparison", found.score, figures.draw_comparison(found, titled=False))
-    return report_tables.comparison_table(found), picture, found.notes
+    return tables.comparison_table(found), picture, found.notes
 
 
 def _without_film(names: Sequence[str], summaries: Sequence[RunSummary]) -> dict[str, str]:

@@ -4,9 +4,8 @@
 imageio (with PyAV) and Pillow, which come with the extra `video`.
 """
 
-from evolve.analysis.video.camera import Subject, film_episodes
+from evolve.analysis.video.camera import Subject, drawable, film_episodes
 from evolve.analysis.video.film import FORMATS, Film, check_film, still
 from evolve.analysis.video.picture import Label
-from evolve.analysis.video.twins import drawable
 
 __all__ = ["FORMATS", "Film", "Label", "Subject", "check_film", "drawable", "film_episodes", "still"]

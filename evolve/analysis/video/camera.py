@@ -1,22 +1,23 @@
-"""Filming episodes while they are played, with the network at work beside the body."""
+"""The camera: play an episode again and yield its frames."""
 
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from evolve.analysis.champion import Champion
+from evolve import environments
+from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
 from evolve.analysis.formatting import number
-from evolve.analysis.network_observer import NetworkObserver
 from evolve.analysis.video.film import Film
-from evolve.analysis.video.network_panel import fits
-from evolve.analysis.video.picture import Label
+from evolve.analysis.video.picture import Label, fits
 from evolve.environments import Engine, Recorder
-from evolve.errors import pluralize
+from evolve.environments.envpool_engine import can_draw
+from evolve.environments.rendering import Mode
+from evolve.errors import InputError, pluralize
 from evolve.networks import Activity
 from evolve.rollouts import EpisodeResults
 from evolve.shapes import Float32
@@ -26,6 +27,33 @@ from evolve.verification import EachStep, Episode, make_engine, play
 
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # seconds for which the last picture stays
+
+
+def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
+    """Return an experiment whose environment can be drawn, and what has to be said of it.
+
+    What EnvPool cannot draw is shown in Gymnasium's environment of the same name, where there is one. That plays other
+    episodes from the same seeds.
+
+    Args:
+        experiment: Whose champion is shown.
+        mode: How: as frames, or in a window.
+
+    Raises:
+        InputError: Gymnasium's environment has other observations or actions, or cannot be made.
+    """
+    env = experiment.config.env
+    if env.engine != "envpool" or (mode == "rgb_array" and can_draw(env.id)):
+        return experiment, ""
+    config = experiment.config.model_copy(update={"env": env.model_copy(update={"engine": "gymnasium"})})
+    with closing(environments.make(config.env, slots=1)) as engine:
+        network = experiment.network
+        if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
+            raise InputError("env.engine", "an environment of Gymnasium that is EnvPool's twin", env.id)
+    name = f"{engine.id} of Gymnasium"
+    why = "has no window" if mode == "human" else "draws none of its own"
+    said = f"an episode of {name}, since EnvPool, where it evolved and was evaluated, {why}"
+    return replace(experiment, config=config), said
 
 
 @dataclass(frozen=True)

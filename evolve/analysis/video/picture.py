@@ -1,18 +1,35 @@
-"""One picture of a film: a strip that says what is seen, below it what the environment drew, and the network beside.
-
-Players put their controls over the lower edge.
-"""
+"""A picture of a film: the environment, the network beside it, and a strip with text."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from evolve.analysis.figures import DrawnNetwork
-from evolve.analysis.formatting import number
-from evolve.analysis.video.libraries import font, library
-from evolve.analysis.video.network_panel import NetworkPanel
-from evolve.networks import Activity
-from evolve.shapes import UInt8
+import numpy as np
 
+from evolve.analysis.figures import DrawnNetwork
+from evolve.analysis.figures.connections import Places, curves_of, places_of, points_on
+from evolve.analysis.formatting import number
+from evolve.config import import_extra
+from evolve.errors import pluralize
+from evolve.networks import Activity
+from evolve.shapes import Float32, Float64, UInt8
+
+_NIGHT_RGB = (18, 21, 26)
+_RESTING = (52, 58, 68)
+_TEXT = (196, 202, 211)
+_QUIET = (138, 146, 158)
+POSITIVE = (86, 180, 233)
+NEGATIVE = (255, 148, 54)
+_FINE = 2  # a panel is drawn so many times larger, and reduced
+_SMALLEST_TEXT = 9  # pixels
+_WIDEST_NAME = 0.38  # of the panel's width
+_MOST_CONNECTIONS = 300
+_MOST_NEURONS = 300  # of a layer
+_FADING = 0.97  # of the brightest of late, per picture
+_SLOWLY = 0.995  # the same of an observation, which may rest
+_FEW = 60  # connections that have room for broad lines
+_SMALLEST = 0.02  # activity that lights a neuron up
+_FAINTEST = 0.04  # share of the brightest that is drawn
 _PAPER = "#fafafa"
 _LINE = "#d8d8d8"
 _INK = "#222222"
@@ -21,6 +38,146 @@ _NIGHT = "#12151a"
 _NARROWEST = 320  # pixels: smaller pictures are enlarged
 _WIDEST = (("step", "0000"), ("return", "-000.00"))  # values that most episodes have
 _BESIDE = (0.5, 0.75)  # the least and the most width of a network, as a share of the body's
+
+
+def library(name: str) -> Any:
+    """Return a module of imageio, PyAV or Pillow. Raises InputError where it is not installed."""
+    return import_extra(name, "video", "films", "imageio, PyAV and Pillow")
+
+
+@cache
+def font(size: int) -> Any:
+    """Return Pillow's own font, so many pixels high."""
+    return library("PIL.ImageFont").load_default(size)
+
+
+def fits(drawn: DrawnNetwork) -> bool:
+    """Return whether a network can be made out beside a film."""
+    return bool(len(drawn.shown)) and max(map(len, places_of(drawn.shown))) <= _MOST_NEURONS
+
+
+class NetworkPanel:
+    """Paints a network of one size.
+
+    Args:
+        drawn: The network.
+        size: Width and height, in pixels.
+    """
+
+    def __init__(self, drawn: DrawnNetwork, size: tuple[int, int]) -> None:
+        self._size = size
+        self._shown = drawn.shown.strongest(_MOST_CONNECTIONS)
+        places = places_of(self._shown)
+        self._text = max(_SMALLEST_TEXT + 1, min(14, size[0] // 30))
+        self._place(drawn, places)
+        ways = points_on(curves_of(self._shown, places), np.linspace(0, 1, 25))
+        self._ways = [[tuple(point) for point in way] for way in self._at(ways).tolist()]
+        self._neurons = [
+            (layer, neuron, tuple(self._at(np.array(place)).tolist()))
+            for layer, row in enumerate(places)
+            for neuron, place in row.items()
+        ]
+        self._radius = _FINE * min(6.5, max(1.5, 0.36 * self._pitch))
+        self._width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
+        self._brightest = 0.0
+        self._largest = [np.full(len(row) if layer == 0 else 1, _SMALLEST) for layer, row in enumerate(places)]
+        self._texts = self._write(drawn, places)
+        self._base = self._draw_base()
+
+    def _place(self, drawn: DrawnNetwork, places: list[Places]) -> None:
+        """Decide where the layers stand, and which names have room."""
+        wide, high = self._size
+        self._top, self._bottom = 0.02 * high, high - 2.1 * self._text
+        self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
+        self._names = font(min(self._text, max(_SMALLEST_TEXT, int(self._pitch))))
+        self._named = []
+        margins = []
+        for row, names in ((places[0], drawn.inputs), (places[-1], drawn.outputs)):
+            room = (self._bottom - self._top) / (len(row) + 1) >= _SMALLEST_TEXT - 0.7
+            longest = max(self._names.getlength(names[neuron]) for neuron in row)
+            self._named.append(room and longest < _WIDEST_NAME * wide)
+            margins.append(longest + 1.6 * self._text if self._named[-1] else 1.4 * self._text)
+        self._left, self._right = margins[0], wide - margins[1]
+        self._layers = len(places)
+
+    def _at(self, points: Float64) -> Float64:
+        """Return points (layer, height) in pixels of the fine drawing."""
+        x = self._left + points[..., 0] / (self._layers - 1) * (self._right - self._left)
+        y = self._bottom - points[..., 1] * (self._bottom - self._top)
+        return _FINE * np.stack([x, y], axis=-1)
+
+    def _write(self, drawn: DrawnNetwork, places: list[Places]) -> list[tuple[Any, ...]]:
+        """Return the texts beside the network, as arguments of `ImageDraw.text`."""
+        texts: list[tuple[Any, ...]] = []
+        gap = 0.8 * self._text
+        ends = ((places[0], drawn.inputs, -gap, "rm"), (places[-1], drawn.outputs, gap, "lm"))
+        for named, (row, names, aside, anchor) in zip(self._named, ends, strict=True):
+            for neuron, place in row.items() if named else ():
+                x, y = self._at(np.array(place)) / _FINE
+                texts.append(((x + aside, y), names[neuron], _TEXT, self._names, anchor))
+        said = pluralize(len(drawn.left), "connection")
+        if len(self._shown) < len(drawn.left):
+            said = f"the strongest {len(self._shown):,} of {said}"
+        below = self._size[1] - 0.95 * self._text
+        texts.append(((self._size[0] / 2, below), said, _QUIET, font(self._text), "mm"))
+        return texts
+
+    def _draw_base(self) -> Any:
+        """Return the network at rest."""
+        wide, high = self._size
+        base = library("PIL.Image").new("RGB", (_FINE * wide, _FINE * high), _NIGHT_RGB)
+        draw = library("PIL.ImageDraw").Draw(base)
+        for way in self._ways:
+            draw.line(way, _mixed(_NIGHT_RGB, _RESTING, 0.55), _FINE // 2)
+        return base
+
+    def paint(self, activity: Activity) -> Any:
+        """Return the picture of a network that does something."""
+        page = self._base.copy()
+        draw = library("PIL.ImageDraw").Draw(page)
+        carried = self._carried(activity)
+        shares = np.minimum(np.abs(carried) / self._brightest, 1) if self._brightest > 0 else 0 * carried
+        for n in np.argsort(shares).tolist():
+            share = float(shares[n])
+            if share > _FAINTEST:
+                light = POSITIVE if carried[n] > 0 else NEGATIVE
+                draw.line(
+                    self._ways[n], _mixed(_RESTING, light, share**0.6), round(_FINE * (0.7 + self._width * share))
+                )
+        self._draw_neurons(draw, activity)
+        picture = page.reduce(_FINE)
+        draw = library("PIL.ImageDraw").Draw(picture)
+        for at, text, colour, size, anchor in self._texts:
+            # The font that comes with Pillow has no minus sign.
+            draw.text(at, text.replace("−", "-"), colour, size, anchor)
+        return picture
+
+    def _carried(self, activity: Activity) -> Float32:
+        """Return [n]: what each connection that is drawn carries."""
+        shown = self._shown
+        ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
+        passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
+        carried: Float32 = np.nan_to_num(passed * activity.weights[shown.place], posinf=0, neginf=0)
+        self._brightest = max(_FADING * self._brightest, float(np.quantile(np.abs(carried), 0.97)))
+        for layer, (nodes, largest) in enumerate(zip(activity.nodes, self._largest, strict=True)):
+            now = np.abs(np.nan_to_num(nodes))
+            fading = _FADING if layer else _SLOWLY
+            np.maximum(fading * largest, now.max() if layer else now[: len(largest)], out=largest)
+            np.maximum(largest, _SMALLEST, out=largest)
+        return carried
+
+    def _draw_neurons(self, draw: Any, activity: Activity) -> None:
+        for layer, neuron, (x, y) in self._neurons:
+            value = float(np.nan_to_num(activity.nodes[layer][neuron]))
+            share = min(abs(value) / float(self._largest[layer][0 if layer else neuron]), 1.0)
+            light = _mixed(_NIGHT_RGB, POSITIVE if value > 0 else NEGATIVE, share**0.8)
+            ring = _mixed(_QUIET, light, share)
+            r = self._radius
+            draw.ellipse([x - r, y - r, x + r, y + r], light, ring, _FINE)
+
+
+def _mixed(dark: tuple[int, ...], light: tuple[int, ...], share: float) -> tuple[int, ...]:
+    return tuple(round(a + (b - a) * share) for a, b in zip(dark, light, strict=True))
 
 
 @dataclass(frozen=True)

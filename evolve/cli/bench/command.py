@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evolve.cli.app import App, launch
+from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.bench import engines, network_speed, rollouts, scale_run, startup, tables
 from evolve.cli.bench.bench_options import check_options, parser
 from evolve.cli.bench.device_bench import BUDGET, draw, measure_devices
 from evolve.cli.bench.recording import population
 from evolve.cli.bench.scale_bench import SCALE_BUDGET, cells, draw_scale, measure_scale
 from evolve.cli.bench.scale_grid import Cell
-from evolve.cli.signals import StopFlag
 from evolve.config import Config, parse, read_assignment, set_key
-from evolve.environments.sleeping import ID as SLEEP
+from evolve.environments.function_task import ID as SLEEP
 from evolve.errors import Stopped
 from evolve.genome import Genomes
 from evolve.training import Experiment, prepare

@@ -16,8 +16,9 @@ from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.networks import Network
 from evolve.numerics import native
-from evolve.numerics.device import WIDTH as TILE
-from evolve.numerics.device import DeviceMemoryError, device
+from evolve.numerics.device import device
+from evolve.numerics.device_protocol import WIDTH as TILE
+from evolve.numerics.device_protocol import DeviceMemoryError
 
 Row = dict[str, Any]
 

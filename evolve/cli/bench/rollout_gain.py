@@ -8,7 +8,7 @@ from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.numerics import host_backend
 from evolve.training import Experiment, prepare
-from evolve.training.backend_trial import rollout_speed
+from evolve.training.rollouts import rollout_speed
 
 Row = dict[str, Any]
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from evolve import environments
-from evolve.cli.app import App
+from evolve.cli.app import App, StopFlag
 from evolve.cli.bench.recording import record
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
-from evolve.cli.signals import StopFlag
 from evolve.errors import RunError, Stopped
 from evolve.genome import DIGEST_START, Genomes, chain_digest
 from evolve.numerics import backend

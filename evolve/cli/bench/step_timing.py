@@ -10,9 +10,9 @@ import numpy as np
 from evolve.genome import Genomes
 from evolve.networks import Batch, Network
 from evolve.numerics import Backend
-from evolve.numerics.device_arrays import DeviceStep
+from evolve.numerics.device import DeviceStep
 from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts.device_inference import device_step
+from evolve.rollouts.inference import device_step
 from evolve.shapes import Float32
 from evolve.strategies import initial_genomes
 

@@ -4,14 +4,11 @@ Each file defines one task by array operations; `environments/kernels/` has the 
 Gymnasium's formulas, but not its bits, which libm decides.
 """
 
-from evolve.environments.exact.acrobot import Acrobot
 from evolve.environments.exact.bandit import Bandit
 from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
-from evolve.environments.exact.cart_pole import CartPole
+from evolve.environments.exact.classic_control import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
 from evolve.environments.exact.cues import Cues
 from evolve.environments.exact.lunar_lander import LunarLander, LunarLanderContinuous
-from evolve.environments.exact.mountain_car import MountainCar, MountainCarContinuous
-from evolve.environments.exact.pendulum import Pendulum
 from evolve.environments.exact.reversal import Reversal
 from evolve.environments.exact.t_maze import TMaze
 from evolve.environments.exact.task import AnyTask, Draws, Moved

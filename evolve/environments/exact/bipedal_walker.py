@@ -1,15 +1,9 @@
-"""BipedalWalker: two legs with hips and knees carry a hull over rough ground; hardcore, over stumps, stairs and pits.
+"""The ground of BipedalWalker: slightly rough, and with stumps, stairs and pits if it is hardcore.
 
-Gymnasium's BipedalWalker-v3 and BipedalWalkerHardcore-v3 (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin
-Catto, zlib licence): the same seed gives the same terrain and push, and each episode has Gymnasium's observations,
-rewards and end, to the bit. `environments/physics/` has the physics.
-
-The four outputs are torques of hip and knee, of the left leg and of the right one. A step is rewarded with 130/30 for
-each meter forward, less 5 for each radian that the hull leans more than before, and less 0.028 for each unit of torque.
-An episode ends when the hull touches the ground (-100), or at the end of the terrain.
+It is drawn as Gymnasium draws it (Oleg Klimov, MIT licence), number by number, so a seed gives the same ground.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,23 +11,27 @@ import numpy as np
 
 from evolve.config import Options
 from evolve.environments.exact.task import Draws, ExactTask, Moved, bounded
-from evolve.environments.exact.walker_terrain import (
-    GRASS,
-    SCALE,
-    START,
-    START_PAD,
-    STEP,
-    VERTICES,
-    draw_terrain,
-    skip_clouds,
-)
-from evolve.environments.physics import layout, shapes
+from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.pcg64 import Pcg64
-from evolve.environments.physics.polygons import vectors
-from evolve.environments.physics.rays import ray_to_blocks, ray_to_edges
+from evolve.environments.physics.polygons import ray_to_blocks, ray_to_edges, vectors
 from evolve.environments.physics.world import reset_bodies, step_worlds
-from evolve.numerics.trigonometry import sincos
+from evolve.numerics.portable import sincos
 from evolve.shapes import Float32, Float64, UInt8
+
+SCALE = 30.0
+STEP = 14 / SCALE
+"""Between the vertices of the ground, in meters."""
+VERTICES = 200
+START = 400 / SCALE / 4
+"""The height of the ground where the walker begins."""
+START_PAD = 20
+"""Vertices of flat ground at the beginning."""
+GRASS = 10
+"""Vertices of rough ground between obstacles, at most. The episode ends as many before the end of the ground."""
+CLOUDS, NUMBERS_OF_A_CLOUD = 10, 11
+
+Corners = list[tuple[float, float]]
+
 
 HULL_POLY = [(34, -8), (34, 1), (6, 9), (-30, 9), (-30, -8)]
 LEG_DOWN = -8 / SCALE
@@ -46,6 +44,80 @@ MOTORS_TORQUE = 80
 SPEED_HIP, SPEED_KNEE = 4, 6
 
 
+@dataclass
+class Terrain:
+    """The ground of one episode.
+
+    Attributes:
+        heights: [VERTICES], from left to right.
+        blocks: The corners of each obstacle, from left to right.
+    """
+
+    heights: list[float] = field(default_factory=list)
+    blocks: list[Corners] = field(default_factory=list)
+
+    def add_block(self, x1: float, x2: float, y1: float, y2: float) -> None:
+        """Add a rectangle."""
+        self.blocks.append([(x1, y1), (x2, y1), (x2, y2), (x1, y2)])
+
+
+def draw_terrain(generator: Pcg64, hardcore: bool) -> Terrain:
+    """Draw the ground of an episode.
+
+    Args:
+        generator: Of the episode.
+        hardcore: Whether there are obstacles.
+    """
+    terrain = Terrain()
+    grass, stump, stairs, pit = range(4)
+    state, counter, begins = grass, START_PAD, False
+    velocity, y, original = 0.0, START, 0.0
+    direction = width = steps = 0
+    for i in range(VERTICES):
+        x = i * STEP
+        if state == grass and not begins:
+            below = START - y
+            velocity = 0.8 * velocity + 0.01 * ((below > 0) - (below < 0))
+            if i > START_PAD:
+                velocity += generator.uniform(-1, 1) / SCALE
+            y += velocity
+        elif state == pit and begins:
+            counter = generator.integer(3, 5)
+            for shift in (0.0, STEP * counter):
+                terrain.add_block(x + shift, x + STEP + shift, y, y - 4 * STEP)
+            counter += 2
+            original = y
+        elif state == pit:
+            y = original - 4 * STEP if counter > 1 else original
+        elif state == stump and begins:
+            counter = generator.integer(1, 3)
+            terrain.add_block(x, x + counter * STEP, y, y + counter * STEP)
+        elif state == stairs and begins:
+            direction = 1 if generator.random() > 0.5 else -1
+            width, steps = generator.integer(4, 5), generator.integer(3, 5)
+            original = y
+            for s in range(steps):
+                low, high = y + (-1 + s * direction) * STEP, y + (s * direction) * STEP
+                terrain.add_block(x + (s * width) * STEP, x + ((1 + s) * width) * STEP, low, high)
+            counter = steps * width
+        elif state == stairs:
+            y = original + ((steps * width - counter - direction) / width * direction) * STEP
+        begins = False
+        terrain.heights.append(y)
+        counter -= 1
+        if counter == 0:
+            counter = generator.integer(GRASS // 2, GRASS)
+            state = generator.integer(1, 4) if state == grass and hardcore else grass
+            begins = True
+    return terrain
+
+
+def skip_clouds(generator: Pcg64) -> None:
+    """Draw the clouds of an episode, which nobody sees here: the numbers after them are needed."""
+    for _ in range(CLOUDS * NUMBERS_OF_A_CLOUD):
+        generator.word()
+
+
 class BipedalWalkerOptions(Options):
     """Settings: whether there are obstacles."""
 
@@ -53,7 +125,7 @@ class BipedalWalkerOptions(Options):
 
 
 def _model(hardcore: bool, scale: float) -> Any:
-    model = np.zeros((), layout.MODEL)
+    model = np.zeros((), frames.MODEL)
     model["num_bodies"], model["num_joints"], model["num_edges"] = 5, 4, VERTICES - 1
     model["body_order"], model["joint_order"] = (4, 3, 0, 1, 2), (3, 2, 0, 1)
     model["gravity"], model["spacing"] = -10.0, STEP
@@ -61,19 +133,19 @@ def _model(hardcore: bool, scale: float) -> Any:
     model["x"] = [i * STEP for i in range(VERTICES)]
     x, y = STEP * START_PAD / 2, START + 2 * LEG_H
     corners = np.array([(a / SCALE, b / SCALE) for a, b in HULL_POLY], np.float32)
-    hull = shapes.hull(corners, 5.0, [shapes.mixed(FRICTION, 0.1)] * 2)
+    hull = polygons.hull(corners, 5.0, [polygons.mixed(FRICTION, 0.1)] * 2)
     hull["p"] = x, y
     model["hull"][0] = hull
     for leg, side in enumerate((-1, 1)):
         for part, (width, down) in enumerate(((LEG_W / 2, LEG_H / 2), (0.8 * LEG_W / 2, LEG_H * 3 / 2))):
-            limb = shapes.box(width, LEG_H / 2, 1.0, [shapes.mixed(FRICTION, 0.2)] * 2)
+            limb = polygons.box(width, LEG_H / 2, 1.0, [polygons.mixed(FRICTION, 0.2)] * 2)
             limb["p"], limb["a"] = (x, y - down - LEG_DOWN), side * 0.05
             model["hull"][1 + 2 * leg + part] = limb
         hinges = model["hinge"][2 * leg : 2 * leg + 2]
         hinges["a"], hinges["b"] = (0, 1 + 2 * leg), (1 + 2 * leg, 2 + 2 * leg)
         hinges["anchor_a"], hinges["anchor_b"] = ((0, LEG_DOWN), (0, -LEG_H / 2)), (0, LEG_H / 2)
         hinges["lower"], hinges["upper"] = (-0.8, -1.6), (1.1, -0.1)
-    shapes.finish_hinges(model)
+    polygons.finish_hinges(model)
     return model
 
 
@@ -85,7 +157,7 @@ def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
     push = generator.uniform(-INITIAL_RANDOM, INITIAL_RANDOM)
     state["height"], state["num_blocks"] = terrain.heights, len(terrain.blocks)
     for number, corners in enumerate(terrain.blocks):
-        state["block"][number] = shapes.block(corners)
+        state["block"][number] = polygons.block(corners)
     state["generator"] = generator.record()
     return push
 

@@ -24,13 +24,12 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.environments.exact.task import Draws, ExactTask, Moved, bounded, largest
-from evolve.environments.physics import layout, shapes
+from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.frames import cross
 from evolve.environments.physics.pcg64 import Pcg64
 from evolve.environments.physics.polygons import vectors
 from evolve.environments.physics.world import reset_bodies, step_worlds
-from evolve.numerics.portable import ROUND
-from evolve.numerics.trigonometry import sincos
+from evolve.numerics.portable import ROUND, sincos
 from evolve.shapes import Float32, Float64, UInt8
 
 SCALE = 30.0
@@ -139,7 +138,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
     def model(self) -> Any:
         """The bodies and joints, a record of `layout.MODEL`."""
         options = self.options
-        model = np.zeros((), layout.MODEL)
+        model = np.zeros((), frames.MODEL)
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
         model["body_order"][:3], model["joint_order"][:2] = (2, 0, 1), (1, 0)
         model["gravity"] = options.gravity
@@ -147,12 +146,14 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         model["option"][:3] = min(self.action_scale, 1.0), options.wind_power, options.turbulence_power
         model["x"][: CHUNKS + 2] = 0, WIDTH, *(WIDTH / (CHUNKS - 1) * i for i in range(CHUNKS))
         corners = np.array([(a / SCALE, b / SCALE) for a, b in LANDER_POLY], np.float32)
-        lander = shapes.hull(corners, 5.0, [shapes.mixed(ground, 0.1) for ground in (MOON_FRICTION, BOTTOM_FRICTION)])
+        lander = polygons.hull(
+            corners, 5.0, [polygons.mixed(ground, 0.1) for ground in (MOON_FRICTION, BOTTOM_FRICTION)]
+        )
         lander["p"] = WIDTH / 2, HEIGHT
         model["hull"][0] = lander
         for number, side in enumerate((-1, 1)):
-            leg = shapes.box(
-                LEG_W, LEG_H, 1.0, [shapes.mixed(ground, 0.2) for ground in (MOON_FRICTION, BOTTOM_FRICTION)]
+            leg = polygons.box(
+                LEG_W, LEG_H, 1.0, [polygons.mixed(ground, 0.2) for ground in (MOON_FRICTION, BOTTOM_FRICTION)]
             )
             leg["p"], leg["a"] = (WIDTH / 2 - side * LEG_AWAY, HEIGHT), side * 0.05
             model["hull"][1 + number] = leg
@@ -160,7 +161,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
             hinge["b"], hinge["anchor_b"] = 1 + number, (side * LEG_AWAY, LEG_DOWN)
             hinge["lower"], hinge["upper"] = (0.9 - 0.5, 0.9) if side < 0 else (-0.9, -0.9 + 0.5)
             hinge["speed"], hinge["torque"] = 0.3 * side, LEG_SPRING_TORQUE
-        shapes.finish_hinges(model)
+        polygons.finish_hinges(model)
         return model
 
     def kernel_constants(self) -> UInt8:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from evolve.config import Options
-from evolve.environments.physics.layout import WORLD
-from evolve.numerics.draws import draws
+from evolve.environments.physics.frames import WORLD
+from evolve.numerics.many_streams import draws
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
@@ -32,7 +32,7 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.draws`.
+    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.many_streams`.
 
     seeds: [k], of their environments. steps: [k], which each has taken.
     """

@@ -1,4 +1,4 @@
-/* Acrobot; environments/exact/acrobot.py is its definition. Rows: angle 1, its sine and cosine, angle 2, its sine and cosine,
+/* Acrobot; environments/exact/classic_control.py is its definition. Rows: angle 1, its sine and cosine, angle 2, its sine and cosine,
  * both speeds. */
 
 INLINE void acrobot_begin(const task *at, int64_t slot, double *state, int64_t t)

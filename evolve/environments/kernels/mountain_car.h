@@ -1,4 +1,4 @@
-/* MountainCar, with three actions and with one force; environments/exact/mountain_car.py is their definition. Rows: position,
+/* MountainCar, with three actions and with one force; environments/exact/classic_control.py is their definition. Rows: position,
  * speed; options: the largest force. */
 INLINE void mountain_car_begin(const task *at, int64_t slot, double *state, int64_t t)
 {

@@ -1,4 +1,4 @@
-/* Pendulum; environments/exact/pendulum.py is its definition. Rows: angle, its sine and cosine, speed; options: the largest
+/* Pendulum; environments/exact/classic_control.py is its definition. Rows: angle, its sine and cosine, speed; options: the largest
  * torque. */
 
 INLINE void pendulum_begin(const task *at, int64_t slot, double *state, int64_t t)

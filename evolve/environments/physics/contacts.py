@@ -1,21 +1,34 @@
-"""The contacts of worlds: pairs of a body and a piece of ground whose boxes overlap, in Box2D's order.
+"""Contacts: the points at which two polygons touch, and which pairs of bodies and ground are in contact."""
 
-A body has a box that is larger than the body. When the body leaves the box, it gets another one, ahead of its motion,
-and contacts with the pieces of ground there. A contact ends when its boxes no longer overlap. This is b2ContactManager
-of Box2D 2.3 (Erin Catto, zlib licence), without its trees, which find the same pairs faster.
-
-States are records of `layout.WORLD` [k], which the functions change. The model is a record of `layout.MODEL`.
-"""
-
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evolve.environments.physics.frames import Frame, Rotation, frame_around, placed
-from evolve.environments.physics.layout import CONTACT, MAX_BLOCKS, MAX_CONTACTS
-from evolve.environments.physics.manifolds import touch_blocks, touch_edges
+from evolve.environments.physics.frames import (
+    ANGULAR_SLOP,
+    CONTACT,
+    LARGEST,
+    MAX_BLOCKS,
+    MAX_CONTACTS,
+    MAX_CORNERS,
+    POINT,
+    SKIN,
+    Frame,
+    Number,
+    Rotation,
+    dot,
+    frame_around,
+    placed,
+    placed_back,
+    right_of,
+    turned,
+    turned_back,
+    unit,
+)
 from evolve.environments.physics.polygons import (
     Boxes,
+    Polygons,
     boxes,
     first_vertices,
     ground_polygons,
@@ -24,7 +37,196 @@ from evolve.environments.physics.polygons import (
     vectors,
     widened,
 )
-from evolve.shapes import Float32, Int64
+from evolve.shapes import Bool, Float32, Int64
+
+RADIUS = np.float32(2.0) * SKIN
+"""Polygons touch if they are nearer than this: then their skins do."""
+# The ground's face is the reference unless the body's is better by this much, so that it changes seldom.
+_SHARE, _MORE = np.float32(0.98), np.float32(0.001)
+
+
+class Manifolds(NamedTuple):
+    """N manifolds.
+
+    size: [N], the number of points. by_body: [N], whether the reference face is the body's. normal, local: [2, N], the
+    normal of the reference face and a point on it, in its frame. points: [2, N] records of `layout.POINT`, in the
+    other frame.
+    """
+
+    size: Int64
+    by_body: Bool
+    normal: Float32
+    local: Float32
+    points: Any
+
+
+class _End(NamedTuple):
+    """One end of N lines.
+
+    v: [2, N]. index_a, index_b: [N], the features of the reference polygon and of the other polygon from which it
+    comes. face_a, face_b: [N], 1 for a face, 0 for a corner.
+    """
+
+    v: Float32
+    index_a: Any
+    index_b: Any
+    face_a: Any
+    face_b: Any
+
+
+def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
+    """Return the manifolds of N edges, `ground`, and of N bodies in frames [N]."""
+    v1, v2 = ground.corner[:, 0], ground.corner[:, 1]
+    right = right_of(unit(v2 - v1))
+    front = dot(right, placed(frame, bodies.centroid) - v1) >= 0
+    normal = np.where(front, right, -right)
+    corner, outward = placed(frame.spread(), bodies.corner), turned(frame.q, bodies.normal)
+    inward = -outward
+
+    # The best face is the one beyond which the other polygon is farthest. A face of the body has to look at the edge.
+    of_edge = dot(normal[:, None], corner - v1[:, None]).min(axis=0)
+    of_faces = np.minimum(dot(inward, corner - v1[:, None]), dot(inward, corner - v2[:, None]))
+    near = (of_edge <= RADIUS) & (of_faces <= RADIUS).all(axis=0)
+    usable = dot(inward + normal[:, None], normal[:, None]) >= -ANGULAR_SLOP
+    of_faces = np.where(usable, of_faces, -LARGEST)
+    face = of_faces.argmax(axis=0)
+    by_body = usable.any(axis=0) & (_at(of_faces, face) > _SHARE * of_edge + _MORE)
+
+    # Clip the edge by the sides of the body's face, or else the body's nearest face by the sides of the edge.
+    nearest = dot(normal[:, None], outward).argmin(axis=0)
+    face_end, nearest_end = _after(face, bodies.size), _after(nearest, bodies.size)
+    ends = [
+        _End(np.where(by_body, v, _at(corner, n)), 0 * n, np.where(by_body, face, n), 1 - by_body, 0 + by_body)
+        for v, n in ((v1, nearest), (v2, nearest_end))
+    ]
+    i1, i2 = np.where(by_body, face, 1 - front), np.where(by_body, face_end, front)
+    r1 = np.where(by_body, _at(corner, face), np.where(front, v1, v2))
+    r2 = np.where(by_body, _at(corner, face_end), np.where(front, v2, v1))
+    reference = np.where(by_body, _at(outward, face), normal)
+    side = right_of(reference)
+    ends, one_left = _clip(ends, side, dot(side, r1), i1)
+    ends, both_left = _clip(ends, -side, dot(-side, r2), i2)
+    kept = [near & one_left & both_left & (dot(reference, end.v - r1) <= RADIUS) for end in ends]
+    own = np.where(by_body, _at(bodies.normal, face), reference), np.where(by_body, _at(bodies.corner, face), r1)
+    return _manifolds(ends, kept, by_body, *own, frame)
+
+
+def touch_blocks(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
+    """Return the manifolds of N blocks, `ground`, and of N bodies in frames [N]."""
+    zero = np.zeros_like(frame.q.s)
+    still = Frame(np.zeros_like(frame.p), Rotation(zero, zero + 1))
+    blocks = _padded(ground)
+    face_a, of_blocks = _best_faces(blocks, still, bodies, frame)
+    face_b, of_bodies = _best_faces(bodies, frame, blocks, still)
+    by_body = of_bodies > _SHARE * of_blocks + _MORE
+    one, two = _choose(by_body, bodies, blocks), _choose(by_body, blocks, bodies)
+    f1, f2 = _choose_frames(by_body, frame, still), _choose_frames(by_body, still, frame)
+    face = np.where(by_body, face_b, face_a)
+
+    # Clip the face of polygon 2 that looks at the reference face by the sides of the reference face.
+    n = turned_back(f2.q, turned(f1.q, _at(one.normal, face)))
+    nearest = dot(n[:, None], two.normal).argmin(axis=0)
+    ends = [
+        _End(placed(f2, _at(two.corner, i)), face, i, np.ones_like(face), np.zeros_like(face))
+        for i in (nearest, _after(nearest, two.size))
+    ]
+    after = _after(face, one.size)
+    v1, v2 = _at(one.corner, face), _at(one.corner, after)
+    along = unit(v2 - v1)
+    tangent = turned(f1.q, along)
+    normal = right_of(tangent)
+    r1, r2 = placed(f1, v1), placed(f1, v2)
+    ends, one_left = _clip(ends, -tangent, -dot(tangent, r1) + RADIUS, face)
+    ends, both_left = _clip(ends, tangent, dot(tangent, r2) + RADIUS, after)
+    near = (of_blocks <= RADIUS) & (of_bodies <= RADIUS)
+    kept = [near & one_left & both_left & (dot(normal, end.v) - dot(normal, r1) <= RADIUS) for end in ends]
+    return _manifolds(ends, kept, by_body, right_of(along), np.float32(0.5) * (v1 + v2), frame)
+
+
+def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int64, Float32]:
+    """Return the faces [N] of polygons 1 beyond which polygons 2 are farthest, and the separations [N].
+
+    Box2D starts at the face that points to the other polygon and climbs to better neighbours. It may end at a local
+    maximum.
+    """
+    outward = turned(f1.q, one.normal)
+    local = turned_back(f2.q, outward)
+    deepest = dot(two.corner[:, None], local[:, :, None]).argmin(axis=1)
+    corner, beyond = placed(f1.spread(), one.corner), placed(f2.spread(), two.corner)
+    rows = np.arange(len(one.size))
+    separation = dot(beyond[:, deepest, rows] - corner, outward)
+
+    d = turned_back(f1.q, placed(f2, two.centroid) - placed(f1, one.centroid))
+    face = dot(one.normal, d[:, None]).argmax(axis=0)
+    before, after = _before(face, one.size), _after(face, one.size)
+    here, back, forth = (_at(separation, i) for i in (face, before, after))
+    backwards = (back > here) & (back > forth)
+    climbing = backwards | (forth > here)
+    best = here
+    for _ in range(MAX_CORNERS + 1):
+        following = np.where(backwards, _before(face, one.size), _after(face, one.size))
+        found = _at(separation, following)
+        climbing &= found > best
+        face, best = np.where(climbing, following, face), np.where(climbing, found, best)
+    return face, best
+
+
+def _clip(ends: list[_End], normal: Float32, offset: Number, corner: Int64) -> tuple[list[_End], Bool]:
+    """Keep the parts of lines that lie behind a border; return their ends, and whether anything is left, [N]."""
+    d0, d1 = (dot(normal, end.v) - offset for end in ends)
+    whole = (d0 <= 0) & (d1 <= 0)
+    crossing = d0 * d1 < 0
+    cut = ends[0].v + (d0 / (d0 - d1)) * (ends[1].v - ends[0].v)
+    new = _End(cut, corner, ends[0].index_b, 0 * corner, 0 * corner + 1)
+    first = _End(*(np.where(d0 <= 0, a, b) for a, b in zip(*ends, strict=True)))
+    second = _End(*(np.where(whole, a, b) for a, b in zip(ends[1], new, strict=True)))
+    return [first, second], whole | crossing
+
+
+def _manifolds(
+    ends: list[_End], kept: list[Bool], by_body: Bool, normal: Float32, local: Float32, frame: Frame
+) -> Manifolds:
+    """Return manifolds whose points are the ends that are kept."""
+    points = np.zeros((2, len(by_body)), POINT)
+    for point, end in zip(points, ends, strict=True):
+        point["local"] = np.where(by_body, end.v, placed_back(frame, end.v)).T
+        # An identity names the feature of the ground first.
+        a, b = np.where(by_body, end.index_b, end.index_a), np.where(by_body, end.index_a, end.index_b)
+        face_a, face_b = np.where(by_body, end.face_b, end.face_a), np.where(by_body, end.face_a, end.face_b)
+        point["id"] = a | b << 8 | face_a << 16 | face_b << 24
+    points[0] = np.where(kept[0], points[0], points[1])
+    return Manifolds(kept[0] + 0 + kept[1], by_body, normal, local, points)
+
+
+def _padded(polygons: Polygons) -> Polygons:
+    """Return polygons with as many places for corners as bodies have."""
+    place = [*range(polygons.corner.shape[1]), *[0] * (MAX_CORNERS - polygons.corner.shape[1])]
+    return polygons._replace(corner=polygons.corner[:, place], normal=polygons.normal[:, place])
+
+
+def _choose(condition: Bool, one: Polygons, other: Polygons) -> Polygons:
+    pairs: Iterable[tuple[Any, Any]] = zip(one, other, strict=True)
+    return Polygons(*(np.where(condition, a, b) for a, b in pairs))
+
+
+def _choose_frames(condition: Bool, one: Frame, other: Frame) -> Frame:
+    (s1, c1), (s2, c2) = one.q, other.q
+    rotation = Rotation(np.where(condition, s1, s2), np.where(condition, c1, c2))
+    return Frame(np.where(condition, one.p, other.p), rotation)
+
+
+def _at(corners: Float32, index: Int64) -> Float32:
+    """Return the entries [..., N] of an array [..., C, N] at one corner of each polygon."""
+    picked: Float32 = corners[..., index, np.arange(len(index))]
+    return picked
+
+
+def _after(corner: Int64, count: Int64) -> Int64:
+    return np.where(corner + 1 < count, corner + 1, 0)
+
+
+def _before(corner: Int64, count: Int64) -> Int64:
+    return np.where(corner > 0, corner, count) - 1
 
 
 def contact_list(states: Any) -> tuple[Int64, Int64]:

@@ -1,20 +1,47 @@
-"""The distance of two convex polygons, by the algorithm of Gilbert, Johnson and Keerthi (1988).
+"""The distance of two convex polygons, and the time at which a moving body touches the ground.
 
-The differences of all points of one polygon and all points of the other are a convex set. Its distance from the origin
-is the distance of the polygons. The algorithm moves a simplex, up to three corners of the set, towards the origin.
-This is b2Distance of Box2D 2.3 (Erin Catto, zlib licence), for one pair of polygons. Corners are [2, C], without
-padding.
+The distance is found by the algorithm of Gilbert, Johnson and Keerthi (1988): b2Distance of Box2D 2.3 (Erin Catto,
+zlib licence). The differences of all points of one polygon and all points of the other are a convex set, whose distance
+from the origin is the distance of the polygons. The algorithm moves a simplex, up to three corners of the set, towards
+the origin. Corners are [2, C], without padding.
+
+The time is found by conservative advancement (Catto, 2013): b2TimeOfImpact. Two polygons are apart along an axis. A
+root finder gives the time at which they touch along this axis. At that time another axis is sought, and so on until the
+distance itself is small.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evolve.environments.physics.constants import SMALLEST
-from evolve.environments.physics.frames import Frame, cross, dot, left_of, length, placed, right_of, turned_back
-from evolve.shapes import Float32
+from evolve.environments.physics.frames import (
+    PI,
+    SMALLEST,
+    TARGET,
+    TOLERANCE,
+    Frame,
+    Number,
+    cross,
+    dot,
+    frame_around,
+    left_of,
+    length,
+    placed,
+    right_of,
+    turned,
+    turned_back,
+    unit,
+)
+from evolve.environments.physics.polygons import Polygons
+from evolve.shapes import Bool, Float32
 
 _ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+
+
+_F = np.float32
+_EIGHTH = _F(0.125)
+_NEAR = _F(0.00635)
+"""A distance above TARGET + TOLERANCE."""
 
 
 class Simplex(NamedTuple):
@@ -142,3 +169,178 @@ def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference)
         return _between(two, three, d23_1, d23_2)[::-1]  # Box2D puts the third corner in the place of the first
     inverse = _ONE / (t1 + t2 + t3)
     return [(one, t1 * inverse), (two, t2 * inverse), (three, t3 * inverse)]
+
+
+class Sweep(NamedTuple):
+    """The motion of bodies.
+
+    c0, c: [2, ...], the centers of mass before and after. center: [2, ...], the centers of mass in the bodies' frames.
+    a0, a: the angles before and after.
+    """
+
+    c0: Float32
+    c: Float32
+    center: Float32
+    a0: Number
+    a: Number
+
+    def frame(self, t: np.float32) -> Frame:
+        """Return the frame at a time between 0 and 1."""
+        c, a = (_ONE - t) * self.c0 + t * self.c, (_ONE - t) * self.a0 + t * self.a
+        return frame_around(c, a, self.center)
+
+
+class _Separator:
+    """An axis along which a piece of ground and a body are apart.
+
+    It is the normal of a face of the ground, or of a face of the body, or else the line between two corners.
+    """
+
+    def __init__(self, ground: Float32, body: Float32, frame: Frame, simplex: Simplex) -> None:
+        self._ground, self._body = ground, body
+        one, *rest = simplex.corners
+        a, b = ground[:, one[0]], body[:, one[1]]
+        self._of_body = bool(rest) and one[0] == rest[0][0]
+        self._of_ground = bool(rest) and not self._of_body
+        if not rest:
+            self._axis = unit(placed(frame, b) - a)
+            return
+        side, other = (b, body[:, rest[0][1]]) if self._of_body else (a, ground[:, rest[0][0]])
+        self._axis = unit(right_of(other - side))
+        self._middle = _HALF * (side + other)
+        if self.separation(frame, one) < 0:
+            self._axis = -self._axis
+
+    def separation(self, frame: Frame, corners: tuple[int, int]) -> np.float32:
+        """Return the separation of a corner of the ground and a corner of the body in a frame."""
+        a, b = self._ground[:, corners[0]], self._body[:, corners[1]]
+        along: np.float32
+        if self._of_body:
+            along = dot(a - placed(frame, self._middle), turned(frame.q, self._axis))
+        else:
+            along = dot(placed(frame, b) - (self._middle if self._of_ground else a), self._axis)
+        return along
+
+    def deepest(self, frame: Frame) -> tuple[int, int]:
+        """Return the numbers of the corners of ground and body that are deepest along the axis."""
+        if self._of_body:
+            return support(self._ground, -turned(frame.q, self._axis)), 0
+        corner = support(self._body, turned_back(frame.q, -self._axis))
+        return 0 if self._of_ground else support(self._ground, self._axis), corner
+
+
+def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
+    """Return the time from 0 to 1 at which a body touches a piece of ground; 1 also stands for never.
+
+    Args:
+        ground: [2, C], the corners of the ground.
+        body: [2, C], the corners of the body, in its frame.
+        sweep: The motion of the body.
+    """
+    whole = _TWO * PI * np.floor(sweep.a0 / (_TWO * PI))
+    sweep = sweep._replace(a0=sweep.a0 - whole, a=sweep.a - whole)
+    t1, simplex = _ZERO, Simplex()
+    for _ in range(20):
+        frame = sweep.frame(t1)
+        apart, simplex = distance(ground, body, frame, simplex)
+        if apart <= 0:
+            return _ONE  # they overlap: that is left to the position solver
+        if apart < TARGET + TOLERANCE:
+            return t1
+        separator = _Separator(ground, body, frame, simplex)
+        end = _advance(separator, sweep, t1)
+        if end.found:
+            return end.t
+        t1 = end.t
+    return _ONE
+
+
+class _Advance(NamedTuple):
+    """A time, and whether it is the result; if not, another axis has to be sought at that time."""
+
+    t: np.float32
+    found: bool
+
+
+def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> _Advance:
+    """Go on to the time at which the polygons touch along an axis, whichever corners are the deepest there."""
+    t2 = _ONE
+    for _ in range(16):
+        frame = sweep.frame(t2)
+        corners = separator.deepest(frame)
+        s2 = separator.separation(frame, corners)
+        if s2 > TARGET + TOLERANCE:
+            return _Advance(_ONE, True)
+        if s2 > TARGET - TOLERANCE:
+            return _Advance(t2, False)
+        s1 = separator.separation(sweep.frame(t1), corners)
+        if s1 < TARGET - TOLERANCE:
+            return _Advance(_ONE, True)  # the search has failed
+        if s1 <= TARGET + TOLERANCE:
+            return _Advance(t1, True)
+        t2 = _root(separator, sweep, corners, (t1, s1), (t2, s2))
+    return _Advance(t1, False)
+
+
+def _root(
+    separator: _Separator,
+    sweep: Sweep,
+    corners: tuple[int, int],
+    low: tuple[np.float32, np.float32],
+    high: tuple[np.float32, np.float32],
+) -> np.float32:
+    """Return the time at which the separation of two corners is TARGET, between two given pairs (time, separation).
+
+    Bisection and the secant rule take turns.
+    """
+    (t1, s1), (t2, s2) = low, high
+    for turn in range(50):
+        t = t1 + (TARGET - s1) * (t2 - t1) / (s2 - s1) if turn % 2 else _HALF * (t1 + t2)
+        s = separator.separation(sweep.frame(t), corners)
+        if abs(s - TARGET) < TOLERANCE:
+            return t
+        if s > TARGET:
+            t1, s1 = t, s
+        else:
+            t2, s2 = t, s
+    return high[0]
+
+
+def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) -> Bool:
+    """Return whether a simple bound proves that bodies do not touch pieces of ground: [N].
+
+    A line separates the two at the beginning and at the end of the motion, by more than the path of any corner bends
+    in between. The path of a corner at distance r from the center of mass bends by r turn² / 8 at most.
+    `time_of_impact` would return 1 if the bound holds, so the result is the same without this function.
+
+    Args:
+        ground: N pieces of ground.
+        bodies: N bodies, in their frames.
+        sweep: Their motions, [N].
+        reach: [N], the largest distance of a corner from the center of mass.
+    """
+    frames = [frame_around(c, a, sweep.center).spread() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
+    corner = np.concatenate([placed(frame, bodies.corner) for frame in frames], axis=1)
+    turn, way = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
+    bent = reach * turn * turn * _EIGHTH + _NEAR
+    left, right = ground.corner[0].min(axis=0), ground.corner[0].max(axis=0)
+    clear: Bool = (corner[0].min(axis=0) - bent > right) | (corner[0].max(axis=0) + bent < left)
+
+    # Faces of the ground. Of an edge, only the upper one counts.
+    edge = ground.size == 2
+    for i in range(4):
+        v1, v2 = ground.corner[:, i], ground.corner[:, (i + 1) % 4]
+        e = v2 - v1
+        beyond = np.where(edge, _ONE, -_ONE) * cross(e[:, None], corner - v1[:, None])
+        clear |= (beyond > bent * length(e)).all(axis=0) & ((i == 0) | ~edge)
+
+    # Faces of the body. In its frame the ground moves, and also bends by its distance times turn² / 8.
+    away = np.abs(ground.corner - sweep.c[:, None])
+    far = (away[0] + away[1]).max(axis=0)
+    bend = ((far + way) * turn * turn + _TWO * turn * way) * _EIGHTH + _NEAR
+    apart = np.ones(bodies.normal.shape[1:], np.bool_)
+    for frame in frames:
+        normal, origin = turned(frame.q, bodies.normal), placed(frame, bodies.corner)
+        separation = dot(normal[:, :, None], ground.corner[:, None] - origin[:, :, None])
+        apart &= (separation > bend).all(axis=1)
+    return clear | apart.any(axis=0)

@@ -9,18 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from evolve.environments.physics.constants import (
+from evolve.environments.physics.constraints import CONSTRAINT, Joint, Motion, Plane, Row, prepare, push_out
+from evolve.environments.physics.contacts import contact_list
+from evolve.environments.physics.frames import (
+    CONTACT,
+    MAX_TOUCHING,
     MOST_TURN,
     POSITION_ITERATIONS,
     SLOP,
     TIME_STEP,
     VELOCITY_ITERATIONS,
+    Number,
+    choose,
+    dot,
+    length,
+    lesser,
 )
-from evolve.environments.physics.constraints import CONSTRAINT, Plane, Row, prepare, push_out
-from evolve.environments.physics.contacts import contact_list
-from evolve.environments.physics.frames import Number, choose, dot, length, lesser
-from evolve.environments.physics.joints import Joint, Motion
-from evolve.environments.physics.layout import CONTACT, MAX_TOUCHING
 from evolve.environments.physics.polygons import vectors
 from evolve.shapes import Bool, Float32, Int64
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evolve.environments.physics.layout import GENERATOR
+from evolve.environments.physics.frames import GENERATOR
 
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _WORD = 2**64 - 1

@@ -1,17 +1,132 @@
-"""Convex polygons side by side: the shapes of N bodies and N pieces of ground, as arrays.
+"""Convex polygons side by side: their shapes and masses, their boxes, and rays that hit them.
 
 A polygon with fewer corners than the array has places is padded by its first corner and face. That changes no minimum
 and no first of equals, so most formulas need not know how many corners there are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evolve.environments.physics.constants import MARGIN, SKIN
-from evolve.environments.physics.layout import MAX_CORNERS
+from evolve.environments.physics.frames import BLOCK, HULL, MARGIN, MAX_CORNERS, SKIN, cross, dot, right_of, unit
 from evolve.shapes import Bool, Float32, Int64
+
+_F = np.float32
+_HALF, _THIRD, _QUARTER = _F(0.5), _F(1.0) / _F(3.0), _F(0.25)
+
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+def convex(points: Float32) -> Float32:
+    """Return the corners [n, 2] of a convex hull, counterclockwise from the lowest of the rightmost (gift wrapping)."""
+    start = max(range(len(points)), key=lambda i: (points[i, 0], -points[i, 1]))
+    corners, last = [start], start
+    while True:
+        following = 0
+        for other in range(1, len(points)):
+            if following == last:
+                following = other
+                continue
+            one, two = points[following] - points[last], points[other] - points[last]
+            turn = cross(one, two)
+            if turn < 0 or (turn == 0 and dot(two, two) > dot(one, one)):  # on a line, the farthest point
+                following = other
+        if following == start:
+            return points[corners]
+        corners.append(following)
+        last = following
+
+
+def normals(corners: Float32) -> Float32:
+    """Return the outer normals [n, 2] of the edges of a polygon."""
+    edges = np.roll(corners, -1, axis=0) - corners
+    return np.array([unit(right_of(edge)) for edge in edges])
+
+
+def centroid(corners: Float32) -> Float32:
+    """Return the centroid [2] of a polygon."""
+    area = _F(0)
+    total = np.zeros(2, _F)
+    for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        triangle = _HALF * cross(a, b)
+        area += triangle
+        total += (triangle * _THIRD) * (a + b)
+    return total * (_F(1.0) / area)
+
+
+def block(points: Sequence[tuple[float, float]]) -> Any:
+    """Return a rectangle on the ground as a record of BLOCK."""
+    corners = convex(np.array(points, _F))
+    record = np.zeros((), BLOCK)
+    record["corner"], record["normal"], record["centroid"] = corners, normals(corners), centroid(corners)
+    return record
+
+
+def hull(corners: Float32, density: float, friction: Sequence[float]) -> Any:
+    """Return a body as a record of HULL.
+
+    Args:
+        corners: [n, 2], counterclockwise; in the order of `convex`, or those of a box.
+        density: Its mass per area.
+        friction: Coefficients with the ground, and with its first pieces.
+    """
+    n = len(corners)
+    record = np.zeros((), HULL)
+    record["count"] = n
+    record["corner"][:n] = corners
+    record["friction"] = friction
+    record["normal"][:n], record["centroid"] = normals(corners), centroid(corners)
+    middle = np.zeros(2, _F)
+    for corner in corners:
+        middle += corner
+    middle *= _F(1.0) / _F(n)
+    area, inertia, center = _F(0), _F(0), np.zeros(2, _F)
+    for a, b in zip(corners - middle, np.roll(corners, -1, axis=0) - middle, strict=True):
+        D = cross(a, b)
+        triangle = _HALF * D
+        area += triangle
+        center += (triangle * _THIRD) * (a + b)
+        squares = a * a + b * a + b * b
+        inertia += (_QUARTER * _THIRD * D) * (squares[0] + squares[1])
+    mass = _F(density) * area
+    center *= _F(1.0) / area
+    whole = center + middle
+    inertia = _F(density) * inertia + mass * (dot(whole, whole) - dot(center, center))
+    inverse = _F(1.0) / mass
+    balanced = (mass * whole) * inverse
+    record["inverse_mass"] = inverse
+    record["center"] = balanced
+    record["inverse_inertia"] = _F(1.0) / (inertia - mass * dot(balanced, balanced))
+    arms = corners - balanced
+    record["reach"] = np.sqrt(arms[:, 0] * arms[:, 0] + arms[:, 1] * arms[:, 1]).max() * _F(1.001)
+    return record
+
+
+def box(half_width: float, half_height: float, density: float, friction: Sequence[float]) -> Any:
+    """Return a rectangle around the origin as a record of HULL; its normals and centroid are exact."""
+    x, y = _F(half_width), _F(half_height)
+    record = hull(np.array([(-x, -y), (x, -y), (x, y), (-x, y)]), density, friction)
+    record["normal"][:4] = (0, -1), (1, 0), (0, 1), (-1, 0)
+    record["centroid"] = 0
+    return record
+
+
+def finish_hinges(model: Any) -> None:
+    """Let the anchors of a model's joints be relative to centers of mass, and set what follows from its bodies."""
+    hulls = model["hull"]
+    for hinge in model["hinge"][: model["num_joints"]]:
+        a, b = hulls[hinge["a"]], hulls[hinge["b"]]
+        hinge["anchor_a"] -= a["center"]
+        hinge["anchor_b"] -= b["center"]
+        hinge["reference"] = b["a"] - a["a"]
+        hinge["motor_mass"] = _F(1.0) / (a["inverse_inertia"] + b["inverse_inertia"])
+
+
+def mixed(one: float, other: float) -> float:
+    """Return the friction of two surfaces."""
+    return float(np.sqrt(_F(one) * _F(other)))
 
 
 class Polygons(NamedTuple):
@@ -99,3 +214,64 @@ def overlap(one: Boxes, other: Boxes) -> Bool:
     apart = (one.low - other.high > 0) | (other.low - one.high > 0)
     either: Bool = apart[0] | apart[1]
     return ~either
+
+
+def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
+    """Return f for the first edge that each ray meets, 1 if it meets no edge: [rays, k].
+
+    Args:
+        states: Records of `layout.WORLD` [k].
+        model: A record of `layout.MODEL`.
+        p: [2, k], where the rays of each world begin.
+        d: [2, rays, k].
+    """
+    height = states["height"].T[: model["num_edges"] + 1]
+    vertices = np.array((np.broadcast_to(model["x"][: len(height), None], height.shape), height))
+    v1 = vertices[:, :-1]
+    e = vertices[:, 1:] - v1
+    normal = right_of(unit(e))
+    top = dot(normal, v1 - p[:, None])
+    f = np.ones(d.shape[1:], np.float32)
+    for ray in range(len(f)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bottom = dot(normal, d[:, ray, None])
+            share = top / bottom
+            along = dot((p[:, None] + share * d[:, ray, None]) - v1, e) / dot(e, e)
+            hit = (bottom != 0) & (share >= 0) & (share <= 1) & (along >= 0) & (along <= 1)
+        f[ray] = np.where(hit, share, _ONE).min(axis=0)
+    return f
+
+
+def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Float32:
+    """Return f for the first block that each ray meets, at most `nearest`: [rays, k].
+
+    Args:
+        states: Records of `layout.WORLD` [k].
+        p: [2, k], where the rays of each world begin.
+        d: [2, rays, k].
+        nearest: [rays, k], the results for other ground.
+    """
+    for number in range(states["num_blocks"].max(initial=0)):
+        block = states["block"][:, number]
+        corner, normal = (block[name].transpose(2, 1, 0) for name in ("corner", "normal"))
+        f = _ray_to_block(corner - p[:, None], normal, d, nearest)
+        nearest = np.where(number < states["num_blocks"], f, nearest)
+    return nearest
+
+
+def _ray_to_block(corner: Float32, normal: Float32, d: Float32, nearest: Float32) -> Float32:
+    """Clip rays d [2, rays, k] by the faces of one block of each world, whose corners [2, 4, k] are relative to p."""
+    lower, upper = np.zeros_like(nearest), nearest
+    enters = np.zeros(nearest.shape, np.bool_)
+    misses = enters.copy()
+    for face in range(4):
+        numerator, denominator = dot(normal[:, face], corner[:, face]), dot(normal[:, face, None], d)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = numerator / denominator
+        misses |= (denominator == 0) & (numerator < 0)
+        into = (denominator < 0) & (numerator < lower * denominator)
+        out = (denominator > 0) & (numerator < upper * denominator)
+        lower, upper = np.where(into, share, lower), np.where(out, share, upper)
+        enters |= into
+        misses |= upper < lower
+    return np.where(enters & ~misses, lower, nearest)

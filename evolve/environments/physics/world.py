@@ -1,28 +1,246 @@
-"""One step of k worlds of rigid bodies: b2World::Step of Box2D 2.3 (Erin Catto, zlib licence), to the bit.
+"""One step of a world: move all bodies, resolve impacts within the step, and let bodies at rest sleep."""
 
-The bodies of a world are convex polygons that are connected by joints and collide with the ground only. A world is a
-record of `layout.WORLD`. The model, a record of `layout.MODEL`, holds everything that does not change in an episode.
-"""
-
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from evolve.environments.physics.constants import (
+from evolve.environments.physics.constraints import Motion, Plane, Row, prepare, push_out
+from evolve.environments.physics.contacts import (
+    contact_list,
+    follow_bodies,
+    look_again,
+    note_change,
+    seek_contacts,
+    update_contacts,
+    wake,
+)
+from evolve.environments.physics.distance import Sweep, stays_clear, time_of_impact
+from evolve.environments.physics.frames import (
     LARGEST,
+    MAX_TOUCHING,
     SECONDS_TO_SLEEP,
+    SLOP,
     SLOWEST,
     SLOWEST_TURN,
+    SMALLEST,
     TIME_STEP,
+    VELOCITY_ITERATIONS,
+    Frame,
+    dot,
+    frame_around,
+    lesser,
+    placed,
+    rotation_of,
 )
-from evolve.environments.physics.contacts import follow_bodies, seek_contacts, update_contacts, wake
-from evolve.environments.physics.frames import Frame, dot, placed, rotation_of
-from evolve.environments.physics.impacts import set_frames, solve_impacts
-from evolve.environments.physics.island import solve_island
-from evolve.environments.physics.polygons import boxes, hull_polygons, vectors, widened
-from evolve.shapes import Bool
+from evolve.environments.physics.island import frictions, move, solve_island
+from evolve.environments.physics.polygons import boxes, ground_polygons, hull_polygons, vectors, widened
+from evolve.shapes import Bool, Int64
 
-_ZERO = np.float32(0.0)
+_F = np.float32
+_ZERO, _ONE, _SHARE = _F(0.0), _F(1.0), _F(0.75)
+_DEEPEST = _F(-1.5) * SLOP
+_LATEST = _ONE - _F(10.0) * SMALLEST
+_MOST_IMPACTS = 8
+
+
+def solve_impacts(states: Any, model: Any) -> None:
+    """Solve the impacts of a step of worlds, records of `layout.WORLD` [k]."""
+    worlds, places = contact_list(states)
+    clear = _clear(states, model, worlds, places)
+    for world in np.unique(worlds[~clear]):
+        here = worlds == world
+        known = dict(zip(places[here].tolist(), clear[here].tolist(), strict=True))
+        _Impacts(states[world : world + 1], model, known).solve()
+
+
+def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
+    """Compute the frames of bodies from their centers of mass and angles; `which` selects bodies."""
+    bodies = states["body"][:, : model["num_bodies"]][:, which]
+    center = vectors(model["hull"]["center"][: model["num_bodies"]][which])[:, None]
+    p, q = frame_around(vectors(bodies["c"]), bodies["a"], center)
+    bodies["p"], bodies["sine"], bodies["cosine"] = np.moveaxis(p, 0, -1), q.s, q.c
+
+
+def _clear(states: Any, model: Any, worlds: Int64, places: Int64) -> Bool:
+    """Return whether contacts, at places [N] of worlds [N], certainly have no impact: [N]."""
+    contacts = states["contact"][worlds, places]
+    hulls, bodies = model["hull"][contacts["body"]], states["body"][worlds, contacts["body"]]
+    sweep = Sweep(vectors(bodies["c0"]), vectors(bodies["c"]), vectors(hulls["center"]), bodies["a0"], bodies["a"])
+    ground = ground_polygons(states, model, worlds, contacts["piece"])
+    return stays_clear(ground, hull_polygons(hulls), sweep, hulls["reach"])
+
+
+class _Impacts:
+    """The impacts of one world in a step.
+
+    Times are shares of the step. The first state of a body, c0 and a0, is that at the body's time, which advances. A
+    piece of ground has a time, too. If the model has a base, all its ground is one body in Box2D and has one time.
+
+    Args:
+        states: The world, records of `layout.WORLD` [1].
+        model: A record of `layout.MODEL`.
+        clear: Whether contacts certainly have no impact while their bodies move as they do now.
+    """
+
+    def __init__(self, states: Any, model: Any, clear: dict[int, bool]) -> None:
+        self._states, self._world, self._model = states, states[0], model
+        self._body_times = [_ZERO] * int(model["num_bodies"])
+        self._ground_times: dict[int, np.float32] = {}
+        self._known: dict[int, np.float32] = {}  # impacts, by contact
+        self._impacts: Counter[int] = Counter()  # taken, by contact
+        self._clear = clear
+
+    def solve(self) -> None:
+        """Solve the impacts, the first of all bodies first."""
+        while True:
+            when, first = _ONE, -1
+            for place in self._newest_first():
+                contact = self._world["contact"][place]
+                possible = place in self._known or self._world["body"]["awake"][contact["body"]]
+                if contact["enabled"] and possible and self._impacts[place] <= _MOST_IMPACTS:
+                    impact = self._impact(place)
+                    if impact < when:
+                        when, first = impact, place
+            if first < 0 or when > _LATEST:
+                return
+            self._take(first, when)
+
+    def _newest_first(self, body: int | None = None) -> Iterator[int]:
+        """Yield the places of contacts, or of those of a body."""
+        for place in range(int(self._world["num_contacts"]) - 1, -1, -1):
+            if body is None or self._world["contact"]["body"][place] == body:
+                yield place
+
+    def _piece(self, place: int) -> int:
+        """Return the key of the time of a contact's piece of ground."""
+        return 0 if self._model["base"] else int(self._world["contact"]["piece"][place])
+
+    def _impact(self, place: int) -> np.float32:
+        """Return the time of a contact's impact, 1 for never."""
+        if place in self._known:
+            return self._known[place]
+        body, piece = int(self._world["contact"]["body"][place]), self._piece(place)
+        start = self._ground_times.get(piece, _ZERO)
+        if start < self._body_times[body]:
+            start = self._ground_times[piece] = self._body_times[body]
+        elif self._body_times[body] < start:
+            self._advance(body, start)
+        impact = _ONE
+        if not self._is_clear(place, body):
+            t = self._time(place, body)
+            if t != 1:
+                impact = lesser(start + (_ONE - start) * t, _ONE)
+        self._known[place] = impact
+        return impact
+
+    def _is_clear(self, place: int, body: int) -> bool:
+        if place not in self._clear:
+            places = np.array(list(self._newest_first(body)))
+            clear = _clear(self._states, self._model, np.zeros_like(places), places)
+            self._clear.update(zip(places.tolist(), clear.tolist(), strict=True))
+        return self._clear[place]
+
+    def _time(self, place: int, body: int) -> np.float32:
+        """Return the time of a contact's impact as a share of the rest of the step, 1 for never."""
+        record, hull = self._world["body"][body], self._model["hull"][body]
+        piece = self._world["contact"]["piece"][[place]].astype(np.int64)
+        ground = ground_polygons(self._states, self._model, np.zeros_like(piece), piece)
+        sweep = Sweep(record["c0"], record["c"], hull["center"], record["a0"], record["a"])
+        return time_of_impact(ground.corner[:, : ground.size[0], 0], hull["corner"][: hull["count"]].T, sweep)
+
+    def _forget(self, body: int) -> None:
+        """Forget the bounds that depend on the motion of a body."""
+        for place in self._newest_first(body):
+            self._clear.pop(place, None)
+
+    def _advance(self, body: int, time: np.float32) -> None:
+        """Move the first state of a body forward to a time."""
+        record = self._world["body"][body]
+        share = (time - self._body_times[body]) / (_ONE - self._body_times[body])
+        record["c0"] = (_ONE - share) * record["c0"] + share * record["c"]
+        record["a0"] = (_ONE - share) * record["a0"] + share * record["a"]
+        self._body_times[body] = time
+        self._forget(body)
+
+    def _take(self, first: int, when: np.float32) -> None:
+        """Move the body of contact `first` back to its impact at time `when`, and on from there."""
+        body = int(self._world["contact"]["body"][first])
+        record, piece = self._world["body"][body], self._piece(first)
+        before = {name: record[name].copy() for name in ("c", "c0", "a", "a0")}
+        times = self._body_times[body], self._ground_times.get(piece, _ZERO)
+        self._ground_times[piece] = when
+        self._advance(body, when)
+        record["c"], record["a"] = record["c0"], record["a0"]
+        set_frames(self._states, self._model, slice(body, body + 1))
+        touching = list(self._look_again([first]))
+        del self._known[first]
+        self._impacts[first] += 1
+        if not touching:  # The manifold has no point after all: ignore this contact in the rest of the step.
+            self._world["contact"]["enabled"][first] = 0
+            for name, value in before.items():
+                record[name] = value
+            self._body_times[body], self._ground_times[piece] = times
+            set_frames(self._states, self._model, slice(body, body + 1))
+            return
+        island = [first]
+        for place in self._look_again([place for place in self._newest_first(body) if place != first]):
+            self._ground_times[self._piece(place)] = when
+            island.append(place)
+            if len(island) > MAX_TOUCHING:
+                break
+        self._solve(body, np.array(island), (_ONE - when) * TIME_STEP)
+        for place in self._newest_first(body):
+            self._known.pop(place, None)
+        seek_contacts(self._states, self._model)
+        self._forget(body)
+
+    def _look_again(self, places: list[int]) -> Iterator[int]:
+        """Look again at contacts, one after the other; yield those that touch."""
+        before = self._world["contact"][places]
+        after = look_again(self._states, self._model, np.zeros(len(places), np.int64), before)
+        for place, old, new in zip(places, before, after, strict=True):
+            self._world["contact"][place] = new
+            if new["touching"] != old["touching"]:
+                note_change(self._states, 0, new)
+            if new["touching"]:
+                yield place
+
+    def _solve(self, body: int, island: Int64, seconds: np.float32) -> None:
+        """Solve a body with some of its contacts, then move it on for some seconds."""
+        record, hull = self._world["body"][body], self._model["hull"][body]
+        mass, inertia, center = hull["inverse_mass"], hull["inverse_inertia"], hull["center"]
+        contacts = self._world["contact"][island]
+        planes = [Plane(contact) for contact in contacts]
+        c, a = record["c"].copy(), record["a"]
+        for _ in range(20):
+            deepest = _ZERO
+            for plane in planes:
+                for point in range(plane.count):
+                    c, a, separation = push_out(plane, point, c, a, mass, inertia, center, _SHARE)
+                    deepest = lesser(deepest, separation)
+            if deepest >= _DEEPEST:
+                break
+        record["c0"], record["a0"] = c, a
+        places = np.zeros(len(island), np.int64)
+        hulls = np.broadcast_to(hull, len(island))
+        friction = frictions(self._states, self._model, places, contacts)
+        constraints = prepare(contacts, hulls, c[:, None], np.full(len(island), a), friction, warm=False)
+        rows = [Row(constraint) for constraint in constraints]
+        velocities = [*record["v"], record["w"]]
+        state: list[Any] = []
+        for _ in range(VELOCITY_ITERATIONS):
+            for row in rows:
+                velocities = row.solve(mass, inertia, velocities)
+            impulses = [impulse for row in rows for impulse in (*row.normal_impulse, *row.tangent_impulse)]
+            before, state = state, [*velocities, *impulses]
+            if state == before:
+                break  # the other iterations would change nothing
+        vx, vy, w = velocities
+        record["c"], record["v"], record["a"], record["w"] = move(Motion(c, np.array((vx, vy)), a, w), seconds)
+        set_frames(self._states, self._model, slice(body, body + 1))
+        follow_bodies(self._states, self._model, slice(body, body + 1))
 
 
 def reset_bodies(states: Any, model: Any) -> None:

@@ -19,7 +19,7 @@ INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *wor
     words[3] = c3;
 }
 
-/* NumPy's seed sequences: seeding.py says what they are. */
+/* NumPy's seed sequences: streams.py says what they are. */
 typedef struct {
     uint32_t value, factor;
 } hash_constant;
@@ -50,7 +50,7 @@ INLINE void seed_pool(const uint32_t *entropy, uint32_t *pool, hash_constant *co
 }
 
 #ifndef __CUDACC__
-/* Many streams at once: seeding.py (the words of seed sequences) and many_streams.py say what these functions
+/* Many streams at once: streams.py (the words of seed sequences) and many_streams.py say what these functions
  * return. */
 
 /* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, those of the next sequence

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from evolve.environments.exact.walker_terrain import VERTICES, draw_terrain, skip_clouds
+from evolve.environments.exact.bipedal_walker import VERTICES, draw_terrain, skip_clouds
 from evolve.environments.physics.pcg64 import Pcg64
 
 

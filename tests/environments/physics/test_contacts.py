@@ -5,7 +5,7 @@ import pytest
 from rigid_bodies import Worlds, model_of
 
 from evolve.environments.physics import contacts
-from evolve.environments.physics.layout import CONTACT, MAX_CONTACTS
+from evolve.environments.physics.frames import CONTACT, MAX_CONTACTS
 from evolve.environments.physics.polygons import Boxes, boxes, ground_polygons, overlap, vectors, widened
 from evolve.environments.physics.world import step_worlds
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from rigid_bodies import blocks, bodies, box2d_shape, edges, hulls, random
 
-from evolve.environments.physics.constants import TARGET, TOLERANCE
-from evolve.environments.physics.distance import Simplex, distance
-from evolve.environments.physics.impact_time import Sweep, stays_clear, time_of_impact
+from evolve.environments.physics.distance import Simplex, Sweep, distance, stays_clear, time_of_impact
+from evolve.environments.physics.frames import TARGET, TOLERANCE
 
 N = 250
 

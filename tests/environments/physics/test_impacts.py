@@ -5,8 +5,8 @@ from rigid_bodies import Worlds, model_of
 
 from evolve.environments.physics import world
 from evolve.environments.physics.frames import Frame, Rotation, frame_around, placed
-from evolve.environments.physics.impacts import set_frames
 from evolve.environments.physics.polygons import hull_polygons, vectors
+from evolve.environments.physics.world import set_frames
 
 
 def lowest(states, model):

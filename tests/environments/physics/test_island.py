@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from rigid_bodies import Worlds, differences, model_of, used_parts
 
-from evolve.environments.physics.constants import MOST_TURN, SLOP, TIME_STEP
+from evolve.environments.physics.constraints import Motion
+from evolve.environments.physics.frames import CONTACT, MOST_TURN, SLOP, TIME_STEP, WORLD
 from evolve.environments.physics.island import frictions, move, solve_island
-from evolve.environments.physics.joints import Motion
-from evolve.environments.physics.layout import CONTACT, WORLD
 
 
 def test_worlds_are_solved_side_by_side_as_alone():

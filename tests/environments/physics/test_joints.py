@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from rigid_bodies import model_of, random
 
-from evolve.environments.physics.constants import SLOP
-from evolve.environments.physics.frames import rotation_of, turned
-from evolve.environments.physics.joints import Joint, Motion
-from evolve.environments.physics.layout import JOINT
+from evolve.environments.physics.constraints import Joint, Motion
+from evolve.environments.physics.frames import JOINT, SLOP, rotation_of, turned
 
 K = 40
 

@@ -7,13 +7,13 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-from evolve.environments.physics import layout
+from evolve.environments.physics import frames
 
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 STRUCTURES = {
-    "pcg64": layout.GENERATOR, "body": layout.BODY, "joint": layout.JOINT, "contact_point": layout.POINT,
-    "contact": layout.CONTACT, "block": layout.BLOCK, "world": layout.WORLD, "hull": layout.HULL, "hinge": layout.HINGE,
-    "model": layout.MODEL,
+    "pcg64": frames.GENERATOR, "body": frames.BODY, "joint": frames.JOINT, "contact_point": frames.POINT,
+    "contact": frames.CONTACT, "block": frames.BLOCK, "world": frames.WORLD, "hull": frames.HULL, "hinge": frames.HINGE,
+    "model": frames.MODEL,
 }  # fmt: skip
 PLURALS = {"body": "bodies", "joint": "joints", "contact": "contacts", "block": "blocks", "hull": "hulls",
            "hinge": "hinges"}  # fmt: skip

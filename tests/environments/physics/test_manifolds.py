@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from rigid_bodies import blocks, bodies, box2d_shape, edges, hulls, random
 
+from evolve.environments.physics.contacts import touch_blocks, touch_edges
 from evolve.environments.physics.frames import Frame, rotation_of
-from evolve.environments.physics.manifolds import touch_blocks, touch_edges
 
 box2d = pytest.importorskip("Box2D")
 N = 1500

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.environments.physics.layout import GENERATOR
+from evolve.environments.physics.frames import GENERATOR
 from evolve.environments.physics.pcg64 import Pcg64
 
 seeds = st.integers(0, 2**63 - 1)

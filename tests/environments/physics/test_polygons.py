@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from rigid_bodies import blocks, hulls, model_of, random
 
-from evolve.environments.physics.constants import MARGIN, SKIN
-from evolve.environments.physics.layout import WORLD
+from evolve.environments.physics.frames import MARGIN, SKIN, WORLD
 from evolve.environments.physics.polygons import (
     Boxes,
     boxes,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rigid_bodies import blocks, model_of, random
 
-from evolve.environments.physics.layout import WORLD
-from evolve.environments.physics.rays import ray_to_blocks, ray_to_edges
+from evolve.environments.physics.frames import WORLD
+from evolve.environments.physics.polygons import ray_to_blocks, ray_to_edges
 
 K, RAYS = 6, 10
 

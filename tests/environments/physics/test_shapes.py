@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rigid_bodies import box2d_shape, hulls, random
 
-from evolve.environments.physics import shapes
+from evolve.environments.physics import polygons
 from evolve.environments.physics.frames import cross, dot
 
 coordinates = st.integers(-20, 20)  # without rounding errors, with which the wrapping might never end
@@ -37,7 +37,7 @@ def test_a_block_has_the_corners_that_box2d_gives_it():
     box2d = pytest.importorskip("Box2D")
     for x, y, width, height in random(1).uniform((0, 0, 0.2, 0.2), (80, 8, 2, 2), (50, 4)):
         points = [(x, y), (x + width, y), (x + width, y - height), (x, y - height)]
-        shape, block = box2d.b2PolygonShape(vertices=points), shapes.block(points)
+        shape, block = box2d.b2PolygonShape(vertices=points), polygons.block(points)
         assert np.array(shape.vertices, np.float32).tobytes() == block["corner"].tobytes()
         assert np.array(shape.normals, np.float32).tobytes() == block["normal"].tobytes()
         assert np.array(shape.centroid, np.float32).tobytes() == block["centroid"].tobytes()
@@ -48,7 +48,7 @@ def test_a_convex_hull_is_convex_and_holds_all_points(points):
     points = np.array(points, np.float32)
     areas = [cross(a - points[0], b - points[0]) for a in points for b in points]
     assume(max(areas) > 1)  # not nearly a line
-    corners = shapes.convex(points)
+    corners = polygons.convex(points)
     following = (np.roll(corners, -i, axis=0) for i in (1, 2))
     for a, b, c in zip(corners, *following, strict=True):
         assert all(cross(b - a, point - a) >= 0 for point in points)

@@ -1,0 +1,303 @@
+"""The tables and sentences of a report."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolve.analysis.champion import champion_of
+from evolve.analysis.comparison import (
+    Comparison,
+    Ranking,
+    RunGroup,
+    compare_groups,
+    described,
+    held_out_interval,
+    held_out_score,
+)
+from evolve.analysis.formatting import between, duration, number, words
+from evolve.analysis.html.summary import RunSummary
+from evolve.analysis.statistics import mean, median
+from evolve.config import differences, flatten
+from evolve.errors import pluralize, sanitize
+from evolve.shapes import Float64
+from evolve.store import StoredRun
+from evolve.training import load_config
+
+_LONGEST = 1000  # characters of a line
+
+
+def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], left: Sequence[str]) -> list[str]:
+    """Return the verdict on groups: a line for each environment.
+
+    Args:
+        groups: Of runs that have completed a generation.
+        summaries: One for each of their runs.
+        left: For each group, what its best champion has left: "31 of 32 acting connections".
+    """
+    by_env: dict[str, list[tuple[RunGroup, str]]] = {}
+    for group, connections in zip(groups, left, strict=True):
+        by_env.setdefault(group.config.env.id, []).append((group, connections))
+    parts = [
+        sanitize(_of_one(*own[0]) if len(own) == 1 else _of_several([group for group, _ in own]), _LONGEST)
+        for own in by_env.values()
+    ]
+    return [" ".join([parts[0], *_repeated(summaries)])] if len(parts) == 1 else [*parts, *_repeated(summaries)]
+
+
+def _of_one(group: RunGroup, left: str) -> str:
+    found = held_out_score(group)
+    who, _, seeds = described([group]).rpartition(", seed")
+    if found is None:
+        done = f"{group.num_generations:,} of {group.config.generations:,} generations"
+        best = number(max(run.records[-1].champion_fitness for run in group.runs))
+        return f"{who} has a best training fitness of {best} after {done}; held-out episodes were not played yet."
+    mean, interval = found
+    spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
+    over = f"over {pluralize(len(group.runs), 'seed')}" if len(group.runs) > 1 else f"seed{seeds}"
+    return f"{who} reaches a mean return of {number(mean)} on held-out episodes ({over}{spread}), with {left}."
+
+
+def _of_several(groups: Sequence[RunGroup]) -> str:
+    found = compare_groups(groups)
+    best, second, *_ = found.rows
+    if not len(best.scores):
+        return f"{best.env}: none of {len(groups)} experiments has a score."
+    what = "on held-out episodes" if "held-out" in found.score else "in training, since none was evaluated"
+    if best.tied:
+        who = " and ".join(row.name for row in found.rows if row.tied)
+        same = f"are equally good, with a mean of {number(best.mean)} {what}"
+        return f"{best.env}: of {len(groups)} experiments {who} {same}."
+    text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {_scored(best)}"
+    if len(second.scores):
+        text += f" against {number(second.mean)} of {second.name}"
+    unsure = second.p is None or second.p > 0.05
+    return f"{text} {what}" + ("; so few seeds do not prove the difference." if unsure and second.p is None else
+                               f"; {second.against_best}, so chance may be the reason." if unsure else
+                               f" ({second.against_best}).")  # fmt: skip
+
+
+def _scored(row: Comparison) -> str:
+    return f"a mean of {number(row.mean)} over {pluralize(len(row.scores), 'seed')}"
+
+
+def _repeated(summaries: Sequence[RunSummary]) -> list[str]:
+    """Return whether the runs could be repeated here, if that is known of any."""
+    known = [s.verification.equal for s in summaries if s.verification is not None and s.verification.equal is not None]
+    if not known:
+        return []
+    if all(known):
+        who = "The run repeats" if len(known) == 1 else f"All {len(known)} runs repeat"
+        return [f"{who} on this machine, to the bit."]
+    return [f"{known.count(False)} of {pluralize(len(known), 'run')} could not be repeated on this machine."]
+
+
+@dataclass(frozen=True)
+class ManifestRow:
+    """An entry of the manifests: (who, value) for each value it has; `who` is empty where all runs have the same."""
+
+    key: str
+    values: tuple[tuple[str, str], ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all runs have the same value."""
+        return bool(self.values[0][0])
+
+
+TableColumn = tuple[str, str]
+"""The name of a column and its kind, by which the style sheet sets it; the kind may be empty."""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """Rows of texts under columns."""
+
+    caption: str
+    columns: tuple[TableColumn, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
+    """Return the settings in which groups differ, the longer side downwards; None where there are none."""
+    first, *others = groups
+    apart = [differences(first.config, other.config) for other in others]
+    base = {key: ours for found in apart for key, ours, _ in found}
+    if not base:
+        return None
+    settings = [base, *(base | {key: theirs for key, _, theirs in found} for found in apart)]
+    keys = sorted(base)
+    labels = [group.label for group in groups]
+    cells = [[words(table[key]) for key in keys] for table in settings]
+    if len(keys) <= len(labels):
+        return _table("experiment", labels, keys, cells)
+    return _table("setting", keys, labels, [list(column) for column in zip(*cells, strict=True)])
+
+
+def _table(corner: str, side: Sequence[str], head: Sequence[str], cells: Sequence[Sequence[str]]) -> ReportTable:
+    columns = ((corner, ""), *((name, "key") for name in head))
+    rows = tuple((name, *values) for name, values in zip(side, cells, strict=True))
+    return ReportTable("Settings in which the experiments differ", columns, rows)
+
+
+def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[ManifestRow]:
+    """Return the manifests of named runs side by side, nested tables laid out under dotted keys."""
+    tables = [_flat(run.header.manifest) for run in runs]
+    rows = []
+    for key in dict.fromkeys(key for table in tables for key in table):
+        owners: dict[str, list[str]] = {}
+        for name, table in zip(names, tables, strict=True):
+            owners.setdefault(table.get(key, "none"), []).append(name)
+        same = len(owners) == 1
+        rows.append(ManifestRow(key, tuple(("" if same else ", ".join(who), value) for value, who in owners.items())))
+    return rows
+
+
+def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
+    """Return a manifest as texts, sanitized since anybody may have written it."""
+    return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
+
+
+@dataclass(frozen=True)
+class HeldOutSample:
+    """The returns of a named run's champion on held-out episodes.
+
+    Attributes:
+        name: Of the run.
+        returns: [n], the finite ones.
+        failed: How many episodes failed.
+        interval: 95 %, of the mean; None for fewer than two returns.
+    """
+
+    name: str
+    returns: Float64
+    failed: int
+    interval: tuple[float, float] | None
+
+
+def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
+    """Return the returns of a run's champion on held-out episodes; None where it was not evaluated."""
+    if run.held_out is None or not len(run.held_out.returns):
+        return None
+    returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), held_out_interval(run))
+
+
+def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
+    """Return what was evolved, a row for each group."""
+    rows = []
+    for group in groups:
+        config = group.config
+        seeds = ", ".join(str(run.header.seed) for run in group.runs)
+        hidden = config.network.table().get("hidden")
+        network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
+        texts = (group.label, config.env.id, network, config.strategy.name)
+        rows.append((*map(sanitize, texts), f"{config.population:,}", f"{config.episodes:,}", seeds))
+    title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
+    columns = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""),
+               ("candidates (P)", "number"), ("episodes each (E)", "number"), (title, "number"))  # fmt: skip
+    alone = len(rows) == 1  # its name would only repeat what follows
+    return ReportTable("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
+
+
+def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
+    """Return how far each run is, of its generations, and what it took."""
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        wanted = load_config(run.header.config, str(run.path)).generations  # seeds of a group may have other numbers
+        early = run.num_generations < wanted
+        state = ("stopped early" if early else "complete") if run.complete else "not complete"
+        rows.append((
+            name,
+            f"{run.num_generations:,} of {wanted:,}, {state}",
+            number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
+            f"{run.steps:,}",
+            duration(run.seconds),
+            f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
+        ))  # fmt: skip
+    columns = (("run", "run"), ("generations completed", "number"), ("best fitness in any generation", "number"),
+               ("environment steps", "number"), ("wall time", "number"), ("ranks", ""))  # fmt: skip
+    return ReportTable("Training", columns, tuple(rows))
+
+
+def _ranks(run: StoredRun) -> str:
+    numbers = sorted({np.count_nonzero(~np.isnan(record.busy_seconds)) for record in run.records})
+    return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
+def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequence[str]) -> ReportTable:
+    """Return the champion of each run: its held-out return, and what is left of its network.
+
+    Args:
+        names: Of the runs.
+        runs: The runs.
+        left: What the champion of each run has left, in words.
+    """
+    rows = []
+    for name, run, remains in zip(names, runs, left, strict=True):
+        champion = champion_of(run)
+        sample = held_out_sample(name, run) if champion.generation is None else None
+        rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), remains))
+    columns = (("run", "run"), ("champion", ""), ("its mean held-out return, 95 % interval", "number"),
+               ("what is left of it", ""))  # fmt: skip
+    return ReportTable("Champions", columns, tuple(rows))
+
+
+def _mean(sample: HeldOutSample) -> str:
+    if not len(sample.returns):
+        return "no episode has a return"
+    found = sample.interval
+    return number(mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
+
+
+def comparison_table(found: Ranking) -> ReportTable:
+    """Return a comparison of groups as a table."""
+    columns = (("experiment", ""), ("seeds", "number"), ("mean", "number"), ("95 % interval", "number"),
+               ("against the best", "number"))  # fmt: skip
+    tested = any(row.against_best for row in found.rows)
+    texts = []
+    for row in found.rows:
+        interval = between(row.interval) if row.interval else "–"
+        texts.append((sanitize(row.label), str(len(row.scores)), number(row.mean), interval, row.against_best or "–"))
+    shown = len(columns) if tested else len(columns) - 1
+    return ReportTable(f"Comparison: {found.score}", columns[:shown], tuple(text[:shown] for text in texts))
+
+
+def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
+    """Return the last digest of each run."""
+    rows = tuple((name, run.digest) for name, run in zip(names, runs, strict=True))
+    return ReportTable("Digest of the last complete generation", (("run", "run"), ("sha256, chained", "digest")), rows)
+
+
+def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
+    """Return mean, interval, median, worst and best of each champion's held-out returns."""
+    rows = []
+    for sample in samples:
+        known = sample.returns
+        values = [number(f(known)) for f in (mean, median, np.min, np.max)] if len(known) else ["none"] * 4
+        found = sample.interval
+        row = (f"{len(known) + sample.failed:,}", values[0], between(found) if found else "none", *values[1:])
+        rows.append((sample.name, *row, f"{sample.failed:,}"))
+    names = ("episodes", "mean", "95 % interval", "median", "worst", "best", "failed")
+    columns = (("run", "run"), *((name, "number") for name in names))
+    return ReportTable("Returns of the held-out champion", columns, tuple(rows))
+
+
+def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> ReportTable:
+    """Return whether each run could be repeated."""
+    rows = []
+    for name, summary in zip(names, summaries, strict=True):
+        found = summary.verification
+        known = None if found is None else found.equal
+        answer = "not checked" if known is None else "equal" if known else "different"
+        text = f"python -m evolve.verify {file_argument(summary.run)}" if found is None else words(found.message)
+        rows.append((name, answer, text))
+    columns = (("run", "run"), ("result", ""), ("what was compared", "long"))
+    return ReportTable("Can it be repeated?", columns, tuple(rows))
+
+
+def file_argument(run: StoredRun) -> str:
+    """Return the path of a run file as a word of a command line."""
+    return sanitize(shlex.quote(str(run.path)))

@@ -1,0 +1,324 @@
+"""evolve contest: machine against machine, on equal work; see `evolve.analysis.contest`.
+
+The command measures this machine row by row, or compares the files of several machines. A row with
+ranks is a job of its own, started with mpirun and supervised.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evolve.analysis import contest, figures
+from evolve.analysis.contest import (
+    LEAST,
+    LEGS_OF_VERSION,
+    ContestFile,
+    ContestRanking,
+    ContestRow,
+    ContestSize,
+    DifferentWorkError,
+    RankedRow,
+    benchmark_2020,
+    money,
+    rows_of,
+)
+from evolve.analysis.formatting import duration
+from evolve.cli.app import App, launch
+from evolve.cli.mpirun import Supervisor, mpirun_environment, mpirun_words
+from evolve.cli.parser import HIDDEN, Parser
+from evolve.cli.workers import available_cores
+from evolve.cluster import Transport, check_mpi4py
+from evolve.errors import InputError, Stopped, sanitize
+from evolve.numerics import backend
+from evolve.numerics.device import in_sight
+from evolve.store.disk import check_writable
+
+JOB = "--job"
+"""The hidden option with which the contest starts itself; its value is the file for what was found."""
+_TOGETHER = {  # what an option of a measurement goes without
+    "compare": ("size", "workers", "backend", "price", "name", "validate", "unverified"),
+    "validate": ("workers", "price", "name", "output", "unverified"),
+}
+
+
+_HEAD = ("machine", "played by", "seconds", "spread", "speed-up", "ratio", "95 % interval", "cost", "remarks")
+
+
+def _parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        "evolve.contest",
+        "Play a fixed experiment, which digests prove to be the same everywhere, and say how long this machine takes.",
+        "evolve contest --price 1.28/h",
+        "evolve contest --size medium --workers 1 8 64 -o xeon.json",
+        "evolve contest --validate",
+        "evolve contest --compare xeon.json arm.json -o contest.svg",
+    )
+    add = made.add_argument
+    sizes = "; ".join(f"{size.name}: {size.takes}" for size in contest.SIZES.values())
+    add("--size", choices=tuple(contest.SIZES), help=f"how long a repeat takes on two cores (small). {sizes}")
+    workers = "how many play, one after another (1, 2, 4, … and all cores; then a GPU, if there is one)"
+    add("--workers", type=int, nargs="+", metavar="N", help=workers)
+    kernels = "by which kernels (native, and cupy where there is a GPU)"
+    add("--backend", choices=("native", "numpy", "cupy"), help=kernels)
+    add("--price", metavar="P/h", help='what an hour of this machine costs, as in "1.28/h" or "$1.28/h"')
+    add("--name", metavar="NAME", help="what to call this machine (its processor)")
+    add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
+    add("--validate", action="store_true", help="only play the short run whose digest is known, and time nothing")
+    add("--unverified", action="store_true", help="leave that run out; the result is called unverified")
+    compare = "compare files of several machines, all against the first one"
+    add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
+    add("--markdown", action="store_true", help="with --compare: print the table as Markdown")
+    add(JOB, type=Path, metavar="FILE", help=HIDDEN)
+    return made
+
+
+def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
+    """Return the options, completed. Raises InputError for those that do not go together, before any work is done."""
+    found = _parser().parse_args(argv)
+    for option, others in _TOGETHER.items():
+        for other in others:
+            if getattr(found, option) and getattr(found, other):
+                raise InputError(f"--{other}", f"not both --{option} and --{other}", "both")
+    if found.compare:
+        _check_comparison(found, transport)
+        return found
+    if found.markdown:
+        raise InputError("--markdown", "--compare, whose table it writes", "none")
+    if found.workers and transport.size > 1:
+        came = f"a job of {transport.size} ranks"
+        raise InputError("--workers", "a contest that no launcher has started", came, "Leave out one of them.")
+    if min(found.workers or [1]) < 1:
+        raise InputError("--workers", "at least one worker", min(found.workers))
+    if found.price is not None:
+        found.price = contest.read_price(found.price)
+    found.size = contest.SIZES[found.size or "small"]
+    found.output = found.output or Path(f"contest-{found.size.name}.json")
+    if found.job is None and not found.validate:
+        contest.check_new(found.output)
+    return found
+
+
+def _check_comparison(found: argparse.Namespace, transport: Transport) -> None:
+    if transport.size > 1:
+        raise InputError("--compare", "one process", f"{transport.size} ranks", "Leave out mpirun.")
+    if found.output is not None:
+        figures.check_library()
+        check_writable(found.output, figures.FORMATS)
+
+
+def line(found: ContestFile) -> str:
+    """Return the result in one line: work, score, machine, software, verdict."""
+    best, system = found.best, found.system
+    cost = "" if found.price is None else f"; {money(found.price.of(best.seconds), found.price.currency)} a run"
+    compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
+    kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
+    digest = "-".join(found.legs[leg].digest[:4] for leg in LEGS_OF_VERSION[found.contest])
+    return (
+        f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s (spread {best.spread:.1%}, "
+        f"{len(best.repeats)} repeats) with {best.title}{cost}; {sanitize(found.name)}, {system['cores']} cores; "
+        f"{kernel}, {compiler or 'no compiler'}; evolve {system['evolve']}, Python {system['python']}; "
+        f"digest {digest}; {found.verdict}"
+    )
+
+
+def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) -> str:
+    """Return rows as lines under a header. several: whether they are of several machines."""
+    lines = [_HEAD, *(_cells(row) for row in ranked)]
+    shown = [n for n in range(len(_HEAD)) if any(cells[n] for cells in lines[1:]) and (several or n not in (0, 5, 6))]
+    cells = [[text[n] for n in shown] for text in lines]
+    if markdown:
+        cells.insert(1, ["---"] * len(shown))
+        return "\n".join(f"| {' | '.join(text.replace('|', '/') for text in texts)} |" for texts in cells)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    left = {0, 1, len(_HEAD) - 1}
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if n in left else text.rjust(width)
+            for text, width, n in zip(texts, widths, shown, strict=True)
+        ).rstrip()
+        for texts in cells
+    )
+
+
+def _cells(ranked: RankedRow) -> tuple[str, ...]:
+    row, interval = ranked.row, ranked.interval
+    notes = [] if row.agrees else [f"{len(row.repeats)} repeats do not agree"]
+    return (
+        sanitize(ranked.machine),
+        sanitize(row.title),
+        f"{row.seconds:,.2f}",
+        f"{row.spread:.1%}" if len(row.repeats) > 1 else "",
+        "" if ranked.speedup is None else f"{ranked.speedup:.2f}",
+        f"{ranked.ratio:.3f}",
+        "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
+        "" if ranked.cost is None else money(ranked.cost, ranked.currency),
+        "; ".join([*([] if ranked.verdict == "validated" else [ranked.verdict]), *notes]),
+    )
+
+
+def summary(found: ContestFile) -> str:
+    """Return the result of one machine: the table, its legs, the benchmark of 2020, and the line to paste."""
+    best = found.best
+    times = best.repeats[-1].legs
+    parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
+    steps = sum(leg.steps for leg in found.legs.values())
+    whole = benchmark_2020(found, best)
+    return "\n\n".join(
+        [
+            table(rows_of(found), several=False),
+            f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}",
+            *([] if whole is None else [f"{best.title}, {whole}"]),
+            line(found),
+        ]
+    )
+
+
+def comparison(ranking: ContestRanking, markdown: bool) -> str:
+    """Return machines side by side, and what the columns mean."""
+    first = ranking.machines[0]
+    cost = "; cost: of one pass" if any(row.cost is not None for row in ranking.rows) else ""
+    notes = (
+        f"seconds: of one pass of contest {ranking.version}, size {ranking.size}, the median of at least {LEAST} "
+        f"repeats; spread: between the longest and the shortest of them; speed-up: against one worker of the same "
+        f"machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all repeats{cost}"
+    )
+    return f"{table(ranking.rows, several=True, markdown=markdown)}\n\n{notes}"
+
+
+def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
+    """Return how many workers play by which back end, in their order.
+
+    Args:
+        workers: What was asked for; None for 1, 2, 4, … and all cores.
+        chosen: The back end that was asked for; None for all that can be used.
+        cores: How many may be used.
+
+    Raises:
+        InputError: A back end, mpirun or mpi4py is missing.
+    """
+    powers = {2**n for n in range(cores.bit_length()) if 2**n <= cores} | {cores}
+    counts = sorted({*(workers or ([1] if chosen == "cupy" else powers))})
+    if counts[-1] > 1:
+        check_mpi4py("--workers")
+        mpirun_words(counts[-1])  # raises where there is none
+    found: list[tuple[int, str]] = [(count, backend(chosen or "auto")) for count in counts]
+    if chosen is None and workers is None and in_sight():
+        found.append((1, "cupy"))
+    return found
+
+
+def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
+    """Measure a row in ranks of its own, which say how it goes; return it, or the exit code of a job that failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "row.json"
+        words = [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
+        words = [*(mpirun_words(workers + 1) if workers > 1 else []), *words, *(["--unverified"] if unverified else [])]
+        outcome = supervisor.run(words, mpirun_environment())
+        if outcome.code:
+            return outcome.code
+        return ContestRow.model_validate_json(file.read_bytes())
+
+
+def _say(text: str) -> None:
+    print(f"evolve.contest: {text}", file=sys.stderr, flush=True)
+
+
+def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
+    """Return the row of the ranks that this process has."""
+    chosen = backend(options.backend or "auto")
+    try:
+        return contest.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
+    except Stopped:
+        raise Stopped("stopped, and nothing was written: a contest is not resumed.") from None
+
+
+def _validate(app: App, options: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    chosen = backend(options.backend or "auto")
+    digests = contest.validate(app.coordinator(), options.size, chosen)
+    found = "-".join(digest[:4] for digest in digests.values())
+    took = time.perf_counter() - begin
+    print(f"contest {contest.VERSION} {options.size.name}: {contest.VALIDATED}, by {chosen} in {took:.1f} s ({found})")
+    return 0
+
+
+def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
+    """Return all rows, or the exit code of a job that failed. Raises DifferentWorkError."""
+    if app.transport.size > 1:
+        return [_measure_here(app, options)]
+    planned = layouts(options.workers, options.backend, available_cores())
+    _say(f"contest {contest.VERSION}, size {options.size.name}: {_words(planned)}")
+    supervisor = Supervisor(_say)
+    rows: list[ContestRow] = []
+    for workers, chosen in planned:
+        _say(f"{_words([(workers, chosen)])}:")
+        row = run_job(supervisor, options.size, workers, chosen, options.unverified)
+        if isinstance(row, int):
+            return row
+        rows.append(row)
+        found = contest.leg_difference(rows[0].legs, row.legs)
+        if found:
+            raise DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {found}.")
+    return rows
+
+
+def _words(planned: list[tuple[int, str]]) -> str:
+    return ", ".join("a GPU" if chosen == "cupy" else f"{n} worker{'s' * (n > 1)}" for n, chosen in planned)
+
+
+def _found(app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]) -> ContestFile:
+    backends = tuple(dict.fromkeys(row.backend for row in rows))
+    facts = contest.machine_facts(app.transport, available_cores(), backends)
+    found = ContestFile(
+        contest=contest.VERSION,
+        size=options.size.name,
+        name=options.name or str(facts["cpu"]),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        verdict="",
+        line="",
+        price=options.price,
+        load_before=load,
+        system=facts,
+        rows=tuple(rows),
+    )
+    found = found.model_copy(update={"verdict": found.assess()[0]})
+    return found.model_copy(update={"line": line(found)})
+
+
+def _compare(options: argparse.Namespace) -> int:
+    ranking = contest.rank(options.compare)
+    print(comparison(ranking, options.markdown))
+    if options.output is not None:
+        figures.save(figures.draw_contest(ranking), options.output)
+        print(f"\n{options.output}")
+    return 0
+
+
+def _body(app: App, argv: list[str]) -> int:
+    options = read_options(argv, app.transport)
+    if options.compare:
+        return _compare(options)
+    if options.validate:
+        return _validate(app, options)
+    if options.job is not None:
+        options.job.write_text(_measure_here(app, options).model_dump_json(), encoding="utf-8")
+        return 0
+    load = contest.load_averages()
+    rows = _rows(app, options)
+    if isinstance(rows, int):
+        return rows
+    found = _found(app, options, rows, load)
+    contest.write(found, options.output)
+    print(summary(found))
+    print(f"\n{options.output}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("contest", _body, argv)

@@ -1,0 +1,207 @@
+"""Gymnasium's classic control in exact arithmetic: Acrobot, CartPole, MountainCarContinuous and Pendulum."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evolve.environments.exact.task import Draws, ExactTask, Moved, NoOptions, bounded, clipped, largest
+from evolve.numerics.portable import ROUND, sincos
+from evolve.shapes import Float32, Float64
+
+_WIDEST = 12 * 2 * math.pi / 360
+
+
+@dataclass(frozen=True)
+class Acrobot(ExactTask[NoOptions]):
+    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2."""
+
+    kernel = "acrobot"
+    observation_size = 6
+    action_size = 3
+    state_size = 8
+    limit = 500
+    fps = 15.0
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [8, k] in which episodes begin."""
+        return _state(np.stack([draws.between(number, -0.1, 0.1) for number in range(4)]))
+
+    def observe(self, states: Float64) -> Float64:
+        """Return cos θ1, sin θ1, cos θ2, sin θ2, ω1, ω2."""
+        return states[[2, 1, 5, 4, 6, 7]]
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Apply a torque."""
+        torque = (largest(outputs) - 1).astype(np.float64)
+        start = states[[0, 3, 6, 7]]
+        slopes = [_slope(states, torque)]
+        for ahead in (0.1, 0.1, 0.2):
+            slopes.append(_slope(_state(start + ahead * slopes[-1]), torque))
+        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * (((slopes[0] + 2.0 * slopes[1]) + 2.0 * slopes[2]) + slopes[3])
+        moved = _state(
+            np.stack([
+                *(_wrapped(_wrapped(angle)) for angle in (angle1, angle2)),
+                clipped(w1, -4 * math.pi, 4 * math.pi),
+                clipped(w2, -9 * math.pi, 9 * math.pi),
+            ])
+        )  # fmt: skip
+        _, sine1, cosine1, _, sine2, cosine2, _, _ = moved
+        over = -cosine1 - (cosine1 * cosine2 - sine1 * sine2) > 1.0
+        return Moved(moved, np.where(over, 0.0, -1.0), over)
+
+
+def _state(motion: Float64) -> Float64:
+    """Return the states [8, k] of angles and speeds [4, k]."""
+    angle1, angle2, w1, w2 = motion
+    return np.stack([angle1, *sincos(angle1), angle2, *sincos(angle2), w1, w2])
+
+
+def _slope(states: Float64, torque: Float64) -> Float64:
+    """Return the derivatives [4, k] of angles and speeds."""
+    _, sine1, cosine1, _, sine, cosine, w1, w2 = states
+    d1, d2 = 2.25 + (1.25 + cosine), 1.25 + 0.5 * cosine
+    phi2 = 4.9 * (sine1 * cosine + cosine1 * sine)
+    phi1 = ((14.7 * sine1 - 0.5 * (w2 * w2) * sine) - w2 * w1 * sine) + phi2
+    share = d2 / d1
+    faster2 = (((torque + share * phi1) - 0.5 * (w1 * w1) * sine) - phi2) / (1.25 - d2 * share)
+    return np.stack([w1, w2, -(d2 * faster2 + phi1) / d1, faster2])
+
+
+def _wrapped(angle: Float64) -> Float64:
+    return np.where(
+        angle > math.pi, angle - 2 * math.pi, np.where(angle < -math.pi, angle + 2 * math.pi, angle)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CartPole(ExactTask[NoOptions]):
+    """States: x, v, θ, ω."""
+
+    kernel = "cart_pole"
+    observation_size = 4
+    action_size = 2
+    state_size = 4
+    limit = 500
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [4, k] in which episodes begin."""
+        return np.stack([draws.between(row, -0.05, 0.05) for row in range(4)])
+
+    def observe(self, states: Float64) -> Float64:
+        """Return the states."""
+        return states
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Push the cart."""
+        x, v, angle, w = states
+        force = np.where(outputs[:, 1] > outputs[:, 0], 10.0, -10.0)
+        sine, cosine = sincos(angle)
+        push = (force + 0.05 * (w * w) * sine) / 1.1
+        turn = (9.8 * sine - cosine * push) / (0.5 * (4.0 / 3.0 - 0.1 * (cosine * cosine) / 1.1))
+        pull = push - 0.05 * turn * cosine / 1.1
+        x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * pull, angle + 0.02 * w, w + 0.02 * turn])
+        over = (x < -2.4) | (x > 2.4) | (angle < -_WIDEST) | (angle > _WIDEST)
+        return Moved(moved, np.ones(len(outputs)), over)
+
+
+@dataclass(frozen=True)
+class MountainCar(ExactTask[NoOptions]):
+    """States: x, v."""
+
+    kernel = "mountain_car"
+    observation_size = 2
+    action_size = 3
+    state_size = 2
+    limit = 200
+    fps = 30.0
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [2, k] in which episodes begin."""
+        x = draws.between(0, -0.6, -0.4)
+        return np.stack([x, np.zeros_like(x)])
+
+    def observe(self, states: Float64) -> Float64:
+        """Return the states."""
+        return states
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Push the car to the left, not at all, or to the right."""
+        x, v = moved = _moved(states, 0.001 * (largest(outputs) - 1).astype(np.float64))
+        return Moved(moved, np.full(len(outputs), -1.0), (x >= 0.5) & (v >= 0.0))
+
+
+@dataclass(frozen=True)
+class MountainCarContinuous(MountainCar):
+    """The same with a force."""
+
+    kernel = "mountain_car_continuous"
+    action_size = 1
+    limit = 999
+    discrete = False
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The largest action."""
+        return (min(self.action_scale, 1.0),)
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Push the car with a force."""
+        action = self.actions(outputs)[:, 0]
+        x, v = moved = _moved(states, 0.0015 * action)
+        there = (x >= 0.45) & (v >= 0.0)
+        return Moved(moved, np.where(there, 100.0, 0.0) - 0.1 * (action * action), there)
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return the actions [k, 1]."""
+        return bounded(outputs) * self.constants[0]
+
+
+def _moved(states: Float64, force: Float64) -> Float64:
+    x, v = states
+    speed = clipped(v + (force - 0.0025 * sincos(3.0 * x)[1]), -0.07, 0.07)
+    x = clipped(x + speed, -1.2, 0.6)
+    return np.stack([x, np.where((x == -1.2) & (speed < 0.0), 0.0, speed)])
+
+
+@dataclass(frozen=True)
+class Pendulum(ExactTask[NoOptions]):
+    """States: θ, sin θ, cos θ, ω."""
+
+    kernel = "pendulum"
+    observation_size = 3
+    action_size = 1
+    state_size = 4
+    limit = 200
+    discrete = False
+    fps = 30.0
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The largest torque."""
+        return (2.0 * min(self.action_scale, 1.0),)
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [4, k] in which episodes begin."""
+        angle = draws.between(0, -math.pi, math.pi)
+        return np.stack([angle, *sincos(angle), draws.between(1, -1.0, 1.0)])
+
+    def observe(self, states: Float64) -> Float64:
+        """Return cos θ, sin θ, ω."""
+        return states[[2, 1, 3]]
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Apply a torque."""
+        angle, sine, _, speed = states
+        torque = self.actions(outputs)[:, 0]
+        turns = angle * (1.0 / (2.0 * math.pi)) + ROUND
+        off = angle - (turns - ROUND) * (2.0 * math.pi)
+        reward = -(off * off + 0.1 * (speed * speed) + 0.001 * (torque * torque))
+        speed = clipped(speed + (15.0 * sine + 3.0 * torque) * 0.05, -8.0, 8.0)
+        angle = angle + speed * 0.05
+        return Moved(np.stack([angle, *sincos(angle), speed]), reward, np.zeros(len(outputs), np.bool_))
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return the torques [k, 1]."""
+        return bounded(outputs) * self.constants[0]

@@ -1,0 +1,191 @@
+"""The champion: its evaluation on held-out and validation episodes, and the policy that it is."""
+
+from typing import Any
+
+import numpy as np
+
+from evolve import environments
+from evolve.cluster import Coordinator
+from evolve.errors import InputError, check_whole
+from evolve.genome import Genomes
+from evolve.numerics import host_backend
+from evolve.numerics.streams import Purpose, environment_seeds
+from evolve.rollouts import (
+    EpisodeBatch,
+    by_candidate,
+    generation_keys,
+)
+from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.shapes import Float32, Float64, Int64, check_shape
+from evolve.store import HeldOut, Stored
+from evolve.training.experiment import Experiment, load_config, memory, prepare
+from evolve.training.run_log import final_champion
+
+_EPISODE = 500  # bytes of memory that an episode takes until its return is known, about
+
+
+def held_out(
+    experiment: Experiment,
+    coordinator: Coordinator,
+    champion: Genomes,
+    seed: int,
+    episodes: int,
+    normalizer: Float32 | None,
+) -> HeldOut:
+    """Evaluate a champion (P = 1) on episodes that training never meets; more of them begin with the same ones.
+
+    Args:
+        experiment: What the champion was evolved for.
+        coordinator: Who has the episodes played.
+        champion: Its genome.
+        seed: Of the run.
+        episodes: N.
+        normalizer: [2, O], None where observations are not normalized.
+    """
+    returns = _champion_returns(experiment, coordinator, champion, (seed, Purpose.HELD_OUT, 0), episodes, normalizer)
+    zeros: Int64 = np.zeros(episodes, np.int64)
+    seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
+    return HeldOut(returns, seeds, champion.weights[0], champion.mask[0])
+
+
+def evaluate_champion(run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int) -> HeldOut:
+    """Evaluate the final champion of a run on N held-out episodes.
+
+    Args:
+        run: The run file, or a champion file.
+        experiment: That of the run (`reload`), or the same one in another environment.
+        coordinator: Who has the episodes played.
+        episodes: N.
+
+    Raises:
+        InputError: So many episodes cannot fit into this machine's memory.
+    """
+    if _EPISODE * episodes > (there := memory()):
+        came = f"{episodes:,}: some {_EPISODE * episodes / 1e9:,.0f} GB"
+        raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
+    champion, normalizer = final_champion(experiment, run)
+    return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
+
+
+def validation_returns(
+    experiment: Experiment,
+    coordinator: Coordinator,
+    champion: Genomes,
+    seed: int,
+    generation: int,
+    normalizer: Float32 | None,
+) -> Float64:
+    """Return [N]: those of a champion (P = 1) on the validation episodes that are due before a generation.
+
+    Args:
+        experiment: What is evolved; `early_stop.episodes` is N.
+        coordinator: Who has the episodes played.
+        champion: Its genome.
+        seed: Of the run.
+        generation: The one that comes next.
+        normalizer: [2, O], None where observations are not normalized.
+    """
+    key = seed, Purpose.VALIDATION, generation
+    episodes = experiment.config.early_stop.episodes
+    return _champion_returns(experiment, coordinator, champion, key, episodes, normalizer)
+
+
+def _champion_returns(
+    experiment: Experiment,
+    coordinator: Coordinator,
+    champion: Genomes,
+    key: tuple[int, Purpose, int],
+    episodes: int,
+    normalizer: Float32 | None,
+) -> Float64:
+    """Return [N], those of episodes of a key (seed, purpose, generation), by their number."""
+    seed, purpose, generation = key
+    keys = generation_keys(generation, population=1)
+    batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
+    results = coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
+    returns: Float64 = by_candidate(results, 1, episodes).returns[0]
+    return returns
+
+
+class Policy:
+    """Maps observations of an environment to actions, as the network did in training: normalization included.
+
+    A policy has a state where its network remembers or learns within an episode: call `reset` at the start of each. It
+    can be sent to other processes (pickled), and copied.
+
+    Args:
+        experiment: What the genome was evolved for.
+        genome: [1, W].
+        normalizer: [2, O], None where observations are not normalized.
+    """
+
+    def __init__(self, experiment: Experiment, genome: Genomes, normalizer: Float32 | None = None) -> None:
+        self.experiment = experiment
+        self.genome = genome
+        self._engine = environments.make(experiment.config.env, slots=1)
+        self._engine.close()  # its environment; what it knows of observations and actions stays
+        kernel = host_backend(experiment.config.compute.backend)
+        self._batch = experiment.network.batch(1, kernel)
+        self._observations = np.zeros((1, self._engine.observation_size), np.float32)
+        self._normalizer = normalizer
+        self._normalized: ObservationNormalizer | None = None
+        if normalizer is not None:
+            self._normalized = ObservationNormalizer(self._observations, kernel)
+            self._normalized.begin(np.zeros(1, np.intp), normalizer[None])
+        self.reset()
+
+    def reset(self, seed: int = 0) -> None:
+        """Forget the last episode.
+
+        Args:
+            seed: The seed that the environment is reset with; networks that draw weights for each episode
+                (plastic-mlp) draw them by it.
+
+        Raises InputError for a seed that is no whole number from 0 on.
+        """
+        self._seed = seed = check_whole("seed", seed, 0)
+        slot = np.zeros(1, np.intp)
+        self._batch.load(slot, self.genome.weights, self.genome.mask, np.array([seed]))
+
+    def outputs(self, observation: Any) -> Float32:
+        """Return [A]: the network's outputs in [-1, 1], before they become an action; advances its state.
+
+        observation: one of the environment. Raises ValueError when it has another shape than the environment's.
+        """
+        try:
+            self._observations[0] = self._engine.encode(observation)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            expected = f"an observation of {self.experiment.config.env.id}, {self._engine.observation_size} numbers"
+            raise ValueError(f"observation: expected {expected}, got one of another shape ({error})") from None
+        seen = self._observations if self._normalized is None else self._normalized.normalize(1)
+        outputs: Float32 = self._batch.step(seen)[0]
+        return outputs
+
+    def decode(self, outputs: Float32) -> Any:
+        """Return the action of the environment that network outputs [A] stand for.
+
+        Raises ValueError for outputs of another shape.
+        """
+        outputs = np.asarray(outputs, np.float32)
+        check_shape(outputs, "outputs", "A", np.float32, A=self._engine.action_size)
+        return self._engine.decode(outputs[None])[0]
+
+    def __call__(self, observation: Any) -> Any:
+        """Return the action for an observation, as the environment's `step` takes it; advances the network's state."""
+        return self.decode(self.outputs(observation))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle and copy make it again: at the start of an episode, reset with the same seed."""
+        return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer, self._seed)
+
+    def __repr__(self) -> str:
+        config = self.experiment.config
+        connections = int(self.genome.connections()[0])
+        return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
+
+
+def _restored(text: str, genome: Genomes, normalizer: Float32 | None, seed: int) -> Policy:
+    """Return the policy of an experiment (TOML text), at the start of an episode."""
+    policy = Policy(prepare(load_config(text)), genome, normalizer)
+    policy.reset(seed)
+    return policy

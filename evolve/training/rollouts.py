@@ -1,0 +1,275 @@
+"""Make the rollout of an experiment, on the host or on a device.
+
+With `backend = "auto"` a short trial decides: both backends play the initial population, and the faster one is used.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from evolve import environments, networks
+from evolve.cluster import Watchdog
+from evolve.config import Config
+from evolve.errors import InputError, RunError
+from evolve.networks.slot_arrays import SlotArrays
+from evolve.numerics import Backend, backend, host_backend
+from evolve.numerics.device import MOST_STAGING, device, in_sight
+from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import (
+    AnyRollout,
+    EpisodeBatch,
+    EpisodeQueue,
+    ExactRollout,
+    Moments,
+    Rollout,
+    RolloutInHalves,
+    generation_keys,
+)
+from evolve.rollouts.device_play import DevicePlay
+from evolve.rollouts.exact_rollout import NativePlay
+from evolve.rollouts.inference import device_step, make_inference
+from evolve.rollouts.queue import Play
+from evolve.strategies import initial_genomes
+from evolve.training.experiment import Experiment, load_config
+
+_FEED = 4
+"""Episodes for each slot of a device that are played in one go, so that few slots wait for the longest."""
+
+
+LEAST_GAIN = 1.3
+"""How many times as fast a GPU has to be."""
+_SECONDS = 0.5  # of each trial
+_WARM_UP = 4  # ticks
+_MOST_GENOMES = 64
+
+
+def make_rollout(text: str) -> AnyRollout:
+    """Return the rollout of an experiment (TOML text)."""
+    return rollout_of(load_config(text))
+
+
+def rollout_of(config: Config) -> AnyRollout:
+    """Return the rollout of a configuration. Raises InputError when it cannot be made here."""
+    slots = config.compute.slots or 1
+    chosen = backend(config.compute.backend)
+    try:
+        whole = _exact_rollout(config, slots, chosen)
+        if whole is not None:
+            return whole
+        if chosen != "cupy" or slots == 1:
+            return _rollout(config, slots)
+        return RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
+    except DeviceMemoryError:
+        came = device().free_memory()
+    raise InputError("compute.slots", f"what {came:,} bytes of {device().name} are enough for", f"{slots:,}")
+
+
+def check_device_memory(experiment: Experiment) -> None:
+    """Raise InputError when this process's device has too little memory for the slots: what few need is tried."""
+    slots = experiment.config.compute.slots or 1
+    free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
+    fitting = _slots_that_fit(experiment, free)
+    if slots > fitting:
+        expected = f"at most {fitting:,} slots, which fit into the {free:,} free bytes of {device().name}"
+        raise InputError("compute.slots", expected, f"{slots:,}")
+
+
+def _plays_alike(experiment: Experiment) -> bool:
+    """Return whether training and evaluation have one rollout, or two at a time."""
+    return (
+        not experiment.limits_change
+        and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
+    )
+
+
+def _slots_that_fit(experiment: Experiment, free: int) -> float:
+    """Return for how many slots, in two halves unless they play whole episodes, so many bytes are enough."""
+    try:
+        one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
+    except DeviceMemoryError:
+        return 0
+    if one == two:  # the network runs on the host
+        return math.inf
+    parts = 2
+    if experiment.config.env.engine == "exact":
+        parts, free = 1, free - 2 * MOST_STAGING  # which few slots do not show
+    tiles = (free // parts - (2 * one - two)) // (two - one)  # of each
+    return max(0, parts * WIDTH * tiles)
+
+
+def _needed(experiment: Experiment, slots: int) -> int:
+    """Return the bytes that so many slots take on the device."""
+    before = device().allocated
+    config = experiment.config
+    made = _exact_rollout(config, slots, "cupy") or make_inference(
+        experiment.network, slots, experiment.action_size, "cupy", config.normalize_observations, check=False
+    )
+    needed = device().allocated - before
+    del made
+    return needed
+
+
+def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | None:
+    """Return the rollout that plays whole episodes of an exact task; None where array operations or others play."""
+    if config.env.engine != "exact" or chosen == "numpy":
+        return None
+    task = environments.exact_task(config.env)
+    network = networks.make(config.network, task.observation_size, task.action_size)
+    batch = network.batch(environments.lanes_of(task) if chosen == "native" else slots, chosen)
+    if not isinstance(batch, SlotArrays):
+        return None
+    normalize = config.normalize_observations
+    play: Play
+    if chosen == "native":
+        waiting, play = slots, NativePlay(task, batch, slots, normalize)
+    else:
+        waiting = _FEED * slots
+        play = DevicePlay(task, batch, network.num_weights, waiting, normalize)
+    return ExactRollout(play, batch, waiting, config.env.max_episode_seconds)
+
+
+def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:
+    chosen = backend(config.compute.backend)
+    engine = environments.make(config.env, slots, compiled=chosen != "numpy")
+    network = networks.make(config.network, engine.observation_size, engine.action_size)
+    return Rollout(
+        engine,
+        network,
+        slots,
+        chosen,
+        config.env.max_episode_seconds,
+        config.normalize_observations,
+        config.compute.check,
+        queue,
+    )
+
+
+@dataclass(frozen=True)
+class BackendTrial:
+    """How fast an experiment was on the host and on a device, environment steps per second."""
+
+    host: str
+    device: str
+    host_speed: float
+    device_speed: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the device is faster by `LEAST_GAIN`."""
+        return self.device_speed >= LEAST_GAIN * self.host_speed
+
+    def __str__(self) -> str:
+        gain = self.device_speed / self.host_speed
+        steps = f"{self.device_speed:,.0f} against {self.host_speed:,.0f} steps/s in a trial, network and environment"
+        if self.pays:
+            return f"backend cupy: the {self.device} is {gain:.2f} × as fast as {self.host} ({steps})"
+        verdict = f"the {self.device} would be {gain:.2f} × as fast, less than the {LEAST_GAIN} that are worth it"
+        return f"backend {self.host}: {verdict} ({steps})"
+
+
+def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | None]:
+    """Return an experiment with the back end that "auto" stands for on this machine, and what the trial has shown.
+
+    There is no trial, and None, where another back end is asked for, or no GPU can be used.
+
+    Raises:
+        InputError: A GPU is asked for, and has too little memory.
+    """
+    compute = experiment.config.compute
+    if compute.backend == "cupy":
+        check_device_memory(experiment)
+    if compute.backend != "auto" or not in_sight():
+        return experiment, None
+    here = host_backend("auto")
+    trial = BackendTrial(here, device().name, _speed(experiment, here), _device_speed(experiment))
+    return replace(experiment, chosen_backend="cupy" if trial.pays else here), trial
+
+
+def on_host(experiment: Experiment) -> str:
+    """Return a sentence if a network is to run on a device and cannot, "" otherwise."""
+    if experiment.backend != "cupy" or device_step(experiment.network.batch(1, "cupy")) is not None:
+        return ""
+    name = experiment.config.network.name
+    return (
+        f"the network {name} has no step for a GPU: the {host_backend('auto')} back end computes it, with the same bits"
+    )
+
+
+def _device_speed(experiment: Experiment) -> float:
+    """Return the environment steps per second of the device; 0 when it fails, or its memory is too small."""
+    try:
+        check_device_memory(experiment)
+        return _speed(experiment, "cupy")
+    except (InputError, RunError, DeviceMemoryError):
+        return 0.0
+
+
+def _speed(experiment: Experiment, backend: str) -> float:
+    """Return the environment steps per second of a back end."""
+    return rollout_speed(experiment, backend, _SECONDS).steps_per_second
+
+
+@dataclass(frozen=True)
+class RolloutSpeed:
+    """How long a rollout took per environment step, in seconds; and its environments alone."""
+
+    step: float
+    environment: float
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps per second."""
+        return 1 / self.step
+
+
+def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
+    """Return how fast initial networks play by a back end, in this process, with all slots busy.
+
+    Raises:
+        InputError: The rollout cannot be made here: there is too little memory for the slots, say.
+    """
+    compute = experiment.config.compute.model_copy(update={"backend": backend})
+    config = experiment.config.model_copy(update={"compute": compute})
+    rollout = rollout_of(config)
+    at_once = min(config.compute.slots or 1, config.population * config.episodes)
+    genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
+    normalizer = Moments.none(experiment.network.observation_size).normalizer()
+    batch = EpisodeBatch.of(
+        0,
+        Purpose.CHECK,
+        genomes,
+        generation_keys(0, len(genomes)),
+        range(-(-at_once // len(genomes))),
+        normalizer if config.normalize_observations else None,
+    )
+    with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
+        return _ticking(rollout, batch, seconds, watchdog.pat)
+
+
+def _ticking(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, alive: Callable[[], None]) -> RolloutSpeed:
+    rollout.submit(batch)
+    steps = 0
+    begin = 0.0
+    ticks = 0
+    while ticks <= _WARM_UP or not steps or time.perf_counter() - begin < seconds:
+        if ticks == _WARM_UP:
+            begin = time.perf_counter()
+            rollout.environment_seconds = 0.0
+            steps = 0
+        if rollout.pending < len(batch) / 2:
+            rollout.submit(batch)
+        at_least = rollout.ticking
+        results = rollout.tick()
+        if not isinstance(rollout, ExactRollout):
+            steps += at_least
+        elif results is not None:  # whole episodes, of many steps
+            steps += int(results.lengths.sum())
+        alive()
+        ticks += 1
+    took = time.perf_counter() - begin
+    speed = RolloutSpeed(took / steps, rollout.environment_seconds / steps)
+    rollout.clear()
+    return speed
