@@ -20,7 +20,10 @@ PAGE = ROOT / "docs" / "zoo.md"
 FILMS = ROOT / "docs" / "films"
 NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-pruned",
          "walker-plastic")  # fmt: skip
-SECONDS = 6
+SIZES = ((640, 6), (560, 6), (560, 4), (560, 3))
+"""Pixels of width, and seconds: a film has the first of these that keeps to the budget."""
+MOST_BYTES = 2**20
+"""Of a film: the repository keeps each that was ever committed."""
 HEAD = """# The zoo
 
 Champions that learned in the experiments of `experiments/`, each the first of its experiment's seeds, in
@@ -45,7 +48,7 @@ def typical(champion: evolve.ChampionFile) -> int:
 
 
 def film(name: str, champion: evolve.ChampionFile) -> None:
-    """Write the film of a champion."""
+    """Write the film of a champion, of at most `MOST_BYTES`."""
     FILMS.mkdir(exist_ok=True)
     environments.without_display()
     stored = store.read_champion(champion.path)
@@ -53,7 +56,12 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
     shown, instead = drawable(champion.experiment)
     playing = "champion in Gymnasium" if instead else "held-out champion"
     subject = video.Subject(stored, shown, chosen, playing)
-    video.film_episodes([subject], FILMS / f"{name}.gif", seconds=SECONDS)
+    path = FILMS / f"{name}.gif"
+    for width, seconds in SIZES:
+        video.film_episodes([subject], path, width, seconds=seconds)
+        if path.stat().st_size <= MOST_BYTES:
+            return
+    sys.exit(f"{path} has more than {MOST_BYTES:,} bytes: add a smaller size to SIZES")
 
 
 def published_time(name: str) -> str:
