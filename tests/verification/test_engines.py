@@ -6,7 +6,6 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from conftest import ROOT
 
 import evolve
 from evolve import store
