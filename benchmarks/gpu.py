@@ -6,7 +6,7 @@ Seven parts, each in a process of its own with a time limit, so that one that fa
     2  exp, tanh and sigmoid on all 2^32 inputs
     3  every network, a million random steps, with denormals, infinities and NaN
     4  digests of a walker: numpy, native, cupy; 1, 2, 4 ranks
-    5  evolve bench --devices, and what was wanted of it
+    5  python benchmarks/devices.py, and what was wanted of it
     6  several processes that share the device
     7  a memory checker, if there is one
 

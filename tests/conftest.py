@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psutil
@@ -300,6 +301,21 @@ def bench(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
 
 
 @pytest.fixture
+def script(bench, monkeypatch, tmp_path) -> Callable[..., Done]:
+    """Run a script of benchmarks/ in `tmp_path`, as `call` runs a command; it may start jobs of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(name: str, *arguments: object) -> Done:
+        begin = time.monotonic()
+        code, out, err = bench(name, *arguments)
+        return Done(code, out, err, time.monotonic() - begin)
+
+    return run
+
+
+@pytest.fixture
 def absent(monkeypatch) -> Callable[..., None]:
     """Let modules look as if they were not installed, to what imports them from now on in this process."""
 
@@ -383,3 +399,18 @@ def wait_for(condition: Callable[[], object], what: object = "", limit: float = 
 def golden() -> dict[str, object]:
     """Golden values, from tests/golden.json."""
     return json.loads((HERE / "golden.json").read_text())
+
+
+def boxes(drawn: Any) -> tuple[list[Any], list[Any]]:
+    """Where the labels of lines are, and the panels of a figure."""
+    from matplotlib.text import Text
+
+    drawn.draw_without_rendering()
+    texts = [text for panel in drawn.axes for text in panel.texts if text.get_text()]
+    labels = [Text.get_window_extent(text) for text in texts]  # without the lines that lead to them
+    return labels, [panel.get_window_extent().shrunk(1.0, 0.98) for panel in drawn.axes]
+
+
+def texts_of(drawn: Any) -> list[str]:
+    """All that a figure says in its panels."""
+    return [text.get_text() for panel in drawn.axes for text in (panel.title, panel._left_title, *panel.texts)]

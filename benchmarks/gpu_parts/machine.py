@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from device_parts.steps import cores
+from device_parts.timing import Effort, some_genomes
 
 from evolve import __version__, networks
-from evolve.cli.bench.devices import cores
-from evolve.cli.bench.step_timing import Effort, some_genomes
 from evolve.numerics import native
 from evolve.numerics.device_protocol import Device
 from evolve.rollouts.inference import device_step

@@ -74,8 +74,8 @@ def _work(number: int, processes: int, slots: int, seconds: float, context: Cont
     """Step each network for so long, all processes at once; put steps per second, or what went wrong."""
     os.environ |= {"OMPI_COMM_WORLD_LOCAL_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_SIZE": str(processes)}
     try:
-        from evolve.cli.bench.devices import network_of  # noqa: PLC0415 - what a worker imports, it imports alone
-        from evolve.cli.bench.step_timing import device_ticks, some_genomes  # noqa: PLC0415
+        from device_parts.steps import network_of  # noqa: PLC0415 - what a worker imports, it imports alone
+        from device_parts.timing import device_ticks, some_genomes  # noqa: PLC0415
 
         context.device()
         found = {}

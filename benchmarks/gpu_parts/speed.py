@@ -1,11 +1,12 @@
-"""Part 5: evolve bench --devices, and what was wanted of the kernels."""
+"""Part 5: python benchmarks/devices.py, and what was wanted of the kernels."""
 
 from contextlib import suppress
 from typing import Any
 
-from evolve.cli.bench.device_bench import draw, measure_devices
-from evolve.cli.bench.devices import network_of
-from evolve.cli.bench.step_timing import Effort, device_steps, host_step, some_genomes
+from device_parts.measurement import draw, measure_devices
+from device_parts.steps import network_of
+from device_parts.timing import Effort, device_steps, host_step, some_genomes
+
 from evolve.errors import InputError
 from evolve.numerics import host_backend
 from evolve.numerics.device_protocol import DeviceMemoryError

@@ -28,8 +28,6 @@ _NAMES = {
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory"}
 _FILES = {"file", "files", "experiment", "output", "video", "compare"}
-PARSERS = {"bench": "bench.bench_options"}
-"""The modules that have the parsers of commands with several modules."""
 
 
 def _parser() -> Parser:
@@ -66,8 +64,6 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 
 def parser_of(command: str) -> Parser:
     """Return the parser of a command."""
-    if command in PARSERS:
-        return importlib.import_module(f"evolve.cli.{PARSERS[command]}").parser()  # type: ignore[no-any-return]
     return importlib.import_module(f"evolve.cli.{command}")._parser()  # type: ignore[no-any-return]
 
 

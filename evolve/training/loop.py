@@ -1,7 +1,7 @@
 """The loop: ask → evaluate → tell → record."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from evolve.training.shared_strategy import SharedStrategy
 _CURE = "Use the same evolve on all of them, and see whether one has faulty memory."
 
 
-def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Iterator[Record]:
+def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Generator[Record]:
     """Evolve from where the log ends to the last generation, or an early stop; then evaluate the champion.
 
     Yields each generation once it is in the log. The log is flushed however this ends, so that no complete generation

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.text import Text
+from conftest import boxes, texts_of
 
 from evolve import networks, store
 from evolve.analysis import figures
@@ -24,19 +24,6 @@ def runs(tmp_path_factory):
     for name, more in (("a", []), ("b", ["--set", "strategy.survivors=3"])):
         assert main([*quick, *more, "-o", str(folder / name)]) == 0
     return folder
-
-
-def boxes(drawn):
-    """Where the labels of lines are, and the panels of a figure."""
-    drawn.draw_without_rendering()
-    texts = [text for panel in drawn.axes for text in panel.texts if text.get_text()]
-    labels = [Text.get_window_extent(text) for text in texts]  # without the lines that lead to them
-    return labels, [panel.get_window_extent().shrunk(1.0, 0.98) for panel in drawn.axes]
-
-
-def texts_of(drawn):
-    """All that a figure says in its panels."""
-    return [text.get_text() for panel in drawn.axes for text in (panel.title, panel._left_title, *panel.texts)]
 
 
 @pytest.mark.parametrize("titled", [True, False])
@@ -233,34 +220,3 @@ def test_drawing_leaves_the_user_s_settings_alone(runs):
     before = dict(matplotlib.rcParams)
     figures.to_svg(figures.draw_curves(read_groups([runs / "a" / "seed-1.h5"])[1]), "x")
     assert dict(matplotlib.rcParams) == before
-
-
-def device_rows(base, gpu=True, slots=(1, 16, 256, 4096)):
-    """Rows of `evolve.cli.bench.devices`; the reference is not measured with many slots."""
-    made = []
-    for n in slots:
-        fast = {"gpu": base / n, "gpu_with_copies": 1.02 * base / n} if gpu else {"gpu": None, "gpu_with_copies": None}
-        made.append({"slots": n, "native": base / min(n, 16), "numpy": 9 * base if n < 256 else None} | fast)
-    return made
-
-
-def test_times_of_devices_are_all_inside_and_their_labels_apart():
-    networks = {f"24-{n}-{n}-5": (device_rows(100 * n), device_rows(3000 * n)) for n in (8, 16, 32, 64, 128)}
-    drawn = figures.draw_device_speed(networks, 16, "a GPU")
-    labels, panels = boxes(drawn)
-    assert len(panels) == 6  # of three networks
-    assert len(labels) == 5 * 3
-    assert not any(label.overlaps(panel) for label in labels for panel in panels)
-    shrunk = [label.shrunk(1.0, 0.9) for label in labels]
-    assert not any(one.overlaps(other) for n, one in enumerate(shrunk) for other in shrunk[:n])
-    for panel in drawn.axes:
-        bottom, top = panel.get_ylim()
-        for line in panel.lines:
-            assert bottom < min(line.get_ydata()) <= max(line.get_ydata()) < top
-
-
-def test_a_figure_without_a_gpu_says_so():
-    drawn = figures.draw_device_speed({"24-8-8-5": (device_rows(100, gpu=False), device_rows(300, gpu=False))}, 1, "")
-    assert texts_of(drawn).count("GPU: not measured") == 2
-    assert "GPU" not in drawn.get_suptitle()
-    assert not any("cores" in text for text in texts_of(drawn))

@@ -1,22 +1,17 @@
-"""The command: parse, measure, print tables or JSON."""
+"""The command: its options, what it measures, and tables or JSON."""
 
 import json
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.bench import engines, network_speed, rollouts, scale_run, startup, tables
-from evolve.cli.bench.bench_options import check_options, parser
-from evolve.cli.bench.device_bench import BUDGET, draw, measure_devices
-from evolve.cli.bench.recording import population
-from evolve.cli.bench.scale_bench import SCALE_BUDGET, cells, draw_scale, measure_scale
-from evolve.cli.bench.scale_grid import Cell
+from evolve.cli.bench import bounds, rollouts, tables
+from evolve.cli.parser import HIDDEN, Parser
+from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.environments.function_task import ID as SLEEP
-from evolve.errors import Stopped
-from evolve.genome import Genomes
+from evolve.errors import InputError
 from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
@@ -24,8 +19,54 @@ _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
 _RANKS = [3]
 
 
+def _parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        "evolve.bench",
+        "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
+        "python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
+        "python -m evolve.bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
+    )
+    add = made.add_argument
+    add("-e", "--env", dest="env.id", metavar="ID", help="environment")
+    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact")
+    add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
+    add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
+    add(
+        "-g",
+        "--generation",
+        type=int,
+        default=0,
+        metavar="G",
+        help="measure this generation; 0: the initial population",
+    )
+    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
+    add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
+    add("--pairs", type=int, default=3, metavar="N", help="how many times each is measured; 0: no rollouts")
+    sleep = "episodes that only sleep, for so long in the mean: measures scheduling on any number of ranks"
+    add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
+    add("--json", action="store_true", help="print the figures as JSON")
+    add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
+    return made
+
+
+def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
+    """Raise InputError for options that make no sense, and where this is not the only rank."""
+    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0)):
+        if arguments[option] is not None and arguments[option] < least:
+            raise InputError(f"--{option}", f"at least {least}", arguments[option])
+    if min(arguments["ranks"] or [1]) < 1:
+        raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
+    if transport.size > 1:
+        raise InputError(
+            "mpirun", "evolve.bench to be started alone: it starts mpirun itself", f"{transport.size} ranks"
+        )
+
+
 def _experiment(arguments: dict[str, Any]) -> Experiment:
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0}
+    table["generations"] = arguments["generation"] + 1
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
         set_key(table, key, _ENVIRONMENT.get(key) if arguments[key] is None else arguments[key])
     if arguments["sleep"] is not None:
@@ -45,82 +86,46 @@ def _words(experiment: Experiment) -> list[str]:
 
 
 def _sweep(
-    experiment: Experiment,
-    genomes_asked: Genomes,
-    arguments: dict[str, Any],
-    argv: list[str],
-    stop: StopFlag,
-    show: Any,
-) -> Any:
+    experiment: Experiment, run: Path, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any
+) -> dict[int, Any]:
     sweep: dict[int, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        genomes = Path(folder) / "genomes.npz"
-        rollouts.save(genomes_asked, genomes)
-        for ranks in arguments["ranks"] or _RANKS:
-            if arguments["sleep"] is None:
-                sweep[ranks] = rollouts.compare(experiment, argv, genomes, ranks, arguments["pairs"], stop)
-                show(tables.rollouts(sweep[ranks]))
-            else:
-                sweep[ranks] = rollouts.schedule(argv, genomes, ranks, arguments["pairs"])
-                show(tables.schedule(sweep[ranks]))
+    for ranks in arguments["ranks"] or _RANKS:
+        if arguments["sleep"] is None:
+            sweep[ranks] = rollouts.compare(experiment, argv, run, ranks, arguments["pairs"], stop)
+            show(tables.rollouts(sweep[ranks]))
+        else:
+            sweep[ranks] = rollouts.schedule(argv, run, ranks, arguments["pairs"])
+            show(tables.schedule(sweep[ranks]))
     return sweep
 
 
-def _studies(arguments: dict[str, Any], stop: StopFlag, show: Callable[[str], None]) -> dict[str, Any]:
-    """Measure devices, or growth; return what was found."""
-
-    def check() -> None:
-        if stop.reason() is not None:
-            raise Stopped(f"stopped by {stop.reason()}")
-
-    budget = arguments["budget"]
-    if arguments["scale"]:
-        grid = cells(*(arguments[option] for option in ("weights", "candidates", "ranks")))
-        found = measure_scale(grid, SCALE_BUDGET if budget is None else budget, show, check)
-    else:
-        given = {key: arguments[key] for key in _ENVIRONMENT if arguments[key] is not None}
-        env = _ENVIRONMENT | given
-        asked = (env["env.id"], env["env.engine"]) if given else None
-        found = measure_devices(BUDGET if budget is None else budget, show, check, asked)
-    if arguments["figure"] is not None:
-        (draw_scale if arguments["scale"] else draw)(found, arguments["figure"])
-        show(f"\n{arguments['figure']}")
-    return found
-
-
 def _body(app: App, argv: list[str]) -> int:
-    arguments = vars(parser().parse_args(argv))
-    if arguments["measure"] and arguments["scale"]:
-        cell = Cell(arguments["weights"][0], arguments["candidates"][0], app.transport.size)
-        return scale_run.measure(cell, app, arguments["measure"])
+    arguments = vars(_parser().parse_args(argv))
     if arguments["measure"]:
         return rollouts.measure(_experiment(arguments), app, arguments["measure"])
-    check_options(arguments, app.transport)
+    _check_options(arguments, app.transport)
 
     def show(text: str) -> None:
         if not arguments["json"]:
             print(text, flush=True)
 
-    if arguments["devices"] or arguments["scale"]:
-        found = _studies(arguments, app.stop, show)
-        if arguments["json"]:
-            print(json.dumps(found))
-        return 0
     experiment = _experiment(arguments)
     figures: dict[str, Any] = {"measured": tables.header(experiment)}
     show(figures["measured"])
     if arguments["sleep"] is None:
         with tempfile.TemporaryDirectory() as folder:
-            figures["startup"] = startup.figures(_words(experiment), folder)
+            figures["startup"] = bounds.startup_seconds(_words(experiment), folder)
         show(tables.startup(figures["startup"]))
-        figures["inference"] = network_speed.table(experiment.network)
+        figures["inference"] = bounds.network_rows(experiment.network)
         show(tables.inference(figures["inference"]))
     if arguments["pairs"]:
-        genomes = population(experiment, arguments["generation"])
-        if arguments["sleep"] is None:
-            figures["engines"] = engines.rows(experiment, genomes)
-            show(tables.engines(figures["engines"]))
-        figures["rollouts"] = _sweep(experiment, genomes, arguments, argv, app.stop, show)
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run.h5"
+            genomes = rollouts.begin(experiment, arguments["generation"], run)
+            if arguments["sleep"] is None:
+                figures["engines"] = bounds.engine_rows(experiment, genomes, arguments["generation"])
+                show(tables.engines(figures["engines"]))
+            figures["rollouts"] = _sweep(experiment, run, arguments, argv, app.stop, show)
     if arguments["json"]:
         print(json.dumps(figures))
     return 0

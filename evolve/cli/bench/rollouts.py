@@ -1,12 +1,16 @@
-"""The engine over MPI against as many bare processes, on the same episodes, or against sleep."""
+"""Generations of the engine over MPI against as many bare processes, on the same episodes, or against sleep."""
 
+import gc
 import heapq
 import json
 import multiprocessing
 import queue
+import shutil
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -15,90 +19,105 @@ import numpy as np
 
 from evolve import environments
 from evolve.cli.app import App, StopFlag
-from evolve.cli.bench.recording import record
+from evolve.cli.bench.generations import coordinator_of, timed
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
+from evolve.cluster import Coordinator, Transport
+from evolve.environments import Recorder, Recording
 from evolve.errors import RunError, Stopped
-from evolve.genome import DIGEST_START, Genomes, chain_digest
+from evolve.genome import Genomes
 from evolve.numerics import backend
-from evolve.rollouts import PopulationResults
-from evolve.strategies import Results
-from evolve.training import Experiment, connection_costs, evaluate_population, mean_return
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, Rollout, generation_keys
+from evolve.store import Header, create, read, reopen
+from evolve.training import Experiment, iterate, make_rollout, restore
 
 MEASURE = "--measure"
-"""The hidden option with which the bench starts itself under mpirun; its value is a file of genomes."""
+"""The hidden option with which the bench starts itself under mpirun; its value is a run file."""
+_OTHER_SEED = 1  # of the generation before the measured one, in which workers make what they need
 
 
-def save(genomes: Genomes, path: Path) -> None:
-    """Write genomes for `measure` to read."""
-    np.savez(path, weights=genomes.weights, mask=genomes.mask)
+def begin(experiment: Experiment, generation: int, path: Path) -> Genomes:
+    """Make a run file of seed 0 with the generations before the measured one, played by this process alone.
+
+    Returns the candidates of the measured generation.
+    """
+    with closing(create(path, _header(experiment, 0))) as log:
+        with closing(iterate(experiment, Coordinator(Transport(), make_rollout), log)) as records:
+            for _ in range(generation):
+                next(records)
+        strategy, state = restore(experiment, log)
+        return strategy.ask(state, generation)
 
 
-def _load(path: str) -> Genomes:
-    with np.load(path) as arrays:
-        return Genomes(arrays["weights"], arrays["mask"])
+def _header(experiment: Experiment, seed: int) -> Header:
+    config = experiment.config
+    return Header(config.to_toml(), {}, seed, config.env.id)
 
 
 def measure(experiment: Experiment, app: App, path: str) -> int:
-    """Inside mpirun: evaluate one generation twice, the first time to warm up; print the second's figures.
+    """Inside mpirun: continue a run by one generation of the training loop, and print what it cost.
 
-    Then ask, tell and the digest: what a generation costs while the workers wait.
+    A generation of another run comes first.
     """
-    genomes = _load(path)
-    transport = app.transport
-    coordinator = app.coordinator()
-    for _ in range(2):
-        coordinator.take_seconds()
-        begin = time.perf_counter()
-        cpu = time.process_time()
-        sent = transport.bytes_moved
-        results = evaluate_population(experiment, coordinator, 0, 0, genomes)
-        seconds = time.perf_counter() - begin
-        cpu = time.process_time() - cpu
-        sent = transport.bytes_moved - sent
-    busy, _ = coordinator.take_seconds()
-    idle = (1 - (busy[1:] if transport.size > 1 else busy) / seconds).round(4).tolist()
-    begin = time.perf_counter()
-    _bookkeeping(experiment, genomes, results)
-    figures = {"ranks": transport.size, "steps": int(results.lengths.sum()), "seconds": seconds, "cpu_seconds": cpu,
-               "serial_seconds": time.perf_counter() - begin, "bytes": sent, "idle": idle,
-               "returns": results.returns.ravel().tolist(),
+    coordinator = coordinator_of(app)
+    gc.freeze()  # as in a run, a collector that looks at all modules each time would cost a tenth of it
+    with tempfile.TemporaryDirectory() as folder:
+        with (
+            closing(create(Path(folder) / "other.h5", _header(experiment, _OTHER_SEED))) as other,
+            closing(iterate(experiment, coordinator, other)) as records,
+        ):
+            next(records)
+        continued = shutil.copy(path, folder)
+        with (
+            closing(reopen(Path(continued))) as log,
+            closing(iterate(experiment, coordinator, log)) as records,
+        ):
+            found = next(timed(records, app, coordinator))
+    figures = {"ranks": app.transport.size, "steps": found.record.steps, "seconds": found.seconds,
+               "cpu_seconds": found.cpu_seconds, "serial_seconds": found.serial_seconds, "bytes": found.bytes,
+               "idle": (1 - found.busy).round(4).tolist(), "returns": found.record.returns.ravel().tolist(),
                "backend": backend(experiment.config.compute.backend)}  # fmt: skip
     print(json.dumps(figures), flush=True)
     return 0
 
 
-def _bookkeeping(experiment: Experiment, genomes: Genomes, results: PopulationResults) -> None:
-    """Do what rank 0 does between two generations."""
-    described = results.descriptions(genomes)
-    costs = connection_costs(experiment.config, described.connections, genomes.num_weights)
-    fitness = mean_return(results.returns, results.played, costs)
-    strategy = experiment.strategy(seed=0)
-    strategy.ask(strategy.tell(strategy.start(), genomes, Results(fitness, results.traces)), 1)
-    chain_digest(DIGEST_START, described.digests, results.returns, results.lengths)
+def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
+    """Start a measurement on some ranks, by the words after `python`; return the figures that it prints.
 
-
-def engine_figures(argv: list[str], ranks: int, genomes: Path) -> dict[str, Any]:
-    """Start the measurement on some ranks; return its figures."""
-    words = [
-        *(mpirun_words(ranks) if ranks > 1 else []),
-        sys.executable,
-        "-m",
-        "evolve.bench",
-        *argv,
-        MEASURE,
-        str(genomes),
-    ]
-    done = subprocess.run(words, env=mpirun_environment(), capture_output=True, text=True, check=False)
+    Raises RunError.
+    """
+    command = [*(mpirun_words(ranks) if ranks > 1 else []), sys.executable, *words]
+    done = subprocess.run(command, env=mpirun_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(f"the measurement under mpirun failed: {done.stderr or done.stdout}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures | {"rate": figures["steps"] / figures["seconds"]}
 
 
-def _bare_process(
-    experiment: Experiment, genomes: Path, share: range, orders: Any, ready: Barrier, results: Any
-) -> None:
-    episodes = record(experiment, _load(str(genomes)), share)
+def _figures(argv: Sequence[str], ranks: int, run: Path) -> dict[str, Any]:
+    return figures_of_job(["-m", "evolve.bench", *argv, MEASURE, str(run)], ranks)
+
+
+def record(experiment: Experiment, genomes: Genomes, candidates: range, generation: int) -> list[Recording]:
+    """Play all episodes of some candidates of a generation; return their seeds and network outputs."""
+    config = experiment.config
+    slots = config.compute.slots or 1
+    recorder = Recorder(environments.make(config.env, slots), slots, observations=False)
+    rollout = Rollout(recorder, experiment.network, slots, backend("auto"))
+    keys = generation_keys(generation, len(genomes), config.common_random_numbers)
+    batch = EpisodeBatch.of(0, Purpose.EPISODE, genomes, keys, range(config.episodes), rows=np.array(candidates))
+    rollout.submit(batch)
+    while rollout.pending:
+        rollout.tick()
+    recorder.close()
+    return recorder.finished
+
+
+def _bare_process(experiment: Experiment, run: Path, share: range, orders: Any, ready: Barrier, results: Any) -> None:
+    begun = read(run)
+    strategy, state = restore(experiment, begun)
+    genomes = strategy.ask(state, begun.num_generations)
+    episodes = record(experiment, genomes, share, begun.num_generations)
     results.put(None)
     while orders.get():
         ready.wait()
@@ -108,7 +127,7 @@ def _bare_process(
 class Bare:
     """N processes that each play their share of the generation in bare environments, on demand."""
 
-    def __init__(self, experiment: Experiment, genomes: Path, processes: int, stop: StopFlag) -> None:
+    def __init__(self, experiment: Experiment, run: Path, processes: int, stop: StopFlag) -> None:
         self._stop = stop
         context = multiprocessing.get_context("spawn")
         self._orders, self._results, ready = context.Queue(), context.Queue(), context.Barrier(processes)
@@ -116,7 +135,7 @@ class Bare:
         self._processes = [
             context.Process(
                 target=_bare_process,
-                args=(experiment, genomes, range(n, P, processes), self._orders, ready, self._results),
+                args=(experiment, run, range(n, P, processes), self._orders, ready, self._results),
                 daemon=True,
             )
             for n in range(processes)
@@ -155,17 +174,17 @@ class Bare:
 
 
 def compare(
-    experiment: Experiment, argv: list[str], genomes: Path, ranks: int, pairs: int, stop: StopFlag
+    experiment: Experiment, argv: list[str], run: Path, ranks: int, pairs: int, stop: StopFlag
 ) -> list[dict[str, Any]]:
     """Measure bare environments, as many as workers, and the engine in turn; return a row per pair.
 
     Raises RunError and Stopped.
     """
-    bare, rows = Bare(experiment, genomes, max(ranks - 1, 1), stop), []
+    bare, rows = Bare(experiment, run, max(ranks - 1, 1), stop), []
     try:
         for _ in range(pairs):
             bare_rate = bare.rate()
-            figures = engine_figures(argv, ranks, genomes)
+            figures = _figures(argv, ranks, run)
             del figures["returns"]
             rows.append(figures | {"bare_rate": bare_rate, "ratio": figures["rate"] / bare_rate})
     finally:
@@ -173,7 +192,7 @@ def compare(
     return rows
 
 
-def schedule(argv: list[str], genomes: Path, ranks: int, pairs: int) -> list[dict[str, Any]]:
+def schedule(argv: list[str], run: Path, ranks: int, pairs: int) -> list[dict[str, Any]]:
     """Measure the engine on environments that only sleep; the ratio is to workers that never wait.
 
     They are paid for their sleep, so a return is the work in seconds. Even a scheduler that costs nothing waits for the
@@ -181,7 +200,7 @@ def schedule(argv: list[str], genomes: Path, ranks: int, pairs: int) -> list[dic
     """
     rows = []
     for _ in range(pairs):
-        row, workers = engine_figures(argv, ranks, genomes), max(ranks - 1, 1)
+        row, workers = _figures(argv, ranks, run), max(ranks - 1, 1)
         slept = row.pop("returns")
         ideal = sum(slept) / workers
         rows.append(row | {"ideal_seconds": ideal, "list_seconds": list_schedule(slept, workers),

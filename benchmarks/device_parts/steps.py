@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from device_parts.timing import Effort, device_steps, host_step, some_genomes
 from evolve import networks
-from evolve.cli.bench.step_timing import Effort, device_steps, host_step, some_genomes
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.networks import Network

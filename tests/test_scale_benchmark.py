@@ -1,21 +1,25 @@
-"""`evolve bench --scale`: cells are real generations, what does not fit is said, and a fit finds what it was given."""
+"""`benchmarks/scale.py`: cells are real generations, what does not fit is said, and a fit finds what it was given."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
-from conftest import environment
+from conftest import ROOT
 
-from evolve.cli.bench import scale_bench, scale_grid
-from evolve.cli.bench.growth import growth, sentence
-from evolve.cli.bench.scale_grid import Cell, default_ranks, plan
 from evolve.errors import InputError, RunError, Stopped
 
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from scale_parts import grid as grids
+from scale_parts import measurement
+from scale_parts.grid import Cell, default_ranks, plan
+from scale_parts.growth import growth, sentence
 
-def test_a_small_grid_is_measured_and_drawn(call, tmp_path):
+
+def test_a_small_grid_is_measured_and_drawn(script, tmp_path):
     pytest.importorskip("matplotlib")
-    words = ("--scale", "--weights", 3000, "--candidates", 8, "--ranks", 1, 3, "--budget", 1000)
-    done = call("bench", *words, "-o", "scale.svg", "--json", **environment())
+    words = ("--weights", 3000, "--candidates", 8, "--ranks", 1, 3, "--budget", 1000)
+    done = script("scale", *words, "-o", "scale.svg", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert (tmp_path / "scale.svg").stat().st_size > 10_000
@@ -44,12 +48,12 @@ def unmeasured(monkeypatch):
                 "cpu_seconds": 1e-3 + 1e-5 * P + 1e-8 * W, "memory": 10**7 + 100 * P + 130 * W,
                 "bytes": 1000 + 200 * P + 16 * W}  # fmt: skip
 
-    monkeypatch.setattr(scale_bench, "measured", measured)
+    monkeypatch.setattr(measurement, "measured", measured)
     return asked
 
 
-def test_the_tables_say_what_was_measured_and_how_it_grows(call, unmeasured):
-    done = call("bench", "--scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1)
+def test_the_tables_say_what_was_measured_and_how_it_grows(script, unmeasured):
+    done = script("scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1)
     assert done.code == 0, done.err
     assert [cell.ranks for cell in unmeasured] == [1] * 6 + [3] * 6
     assert done.out.index("12 of 12 cells, about ") < done.out.index("1 rank: one process")
@@ -63,11 +67,11 @@ def test_the_tables_say_what_was_measured_and_how_it_grows(call, unmeasured):
     )
 
 
-def test_what_does_not_fit_is_said(call, unmeasured, monkeypatch):
-    monkeypatch.setattr(scale_grid, "free_memory", lambda: 1.2e9)
-    monkeypatch.setattr(scale_bench, "slowness", lambda: 1.0)
-    words = ("--scale", "--weights", 100, 10_000_000, "--candidates", 64, 1_000_000, "--ranks", 1, "--budget", 60)
-    done = call("bench", *words)
+def test_what_does_not_fit_is_said(script, unmeasured, monkeypatch):
+    monkeypatch.setattr(grids, "free_memory", lambda: 1.2e9)
+    monkeypatch.setattr(measurement, "slowness", lambda: 1.0)
+    words = ("--weights", 100, 10_000_000, "--candidates", 64, 1_000_000, "--ranks", 1, "--budget", 60)
+    done = script("scale", *words)
     assert done.code == 0, done.err
     assert unmeasured == [Cell(100, 64, 1)]
     small, large = sorted(line for line in done.out.splitlines() if line.startswith("not measured"))
@@ -82,17 +86,17 @@ def test_a_cell_that_fails_is_left_out(monkeypatch, unmeasured, tmp_path):
         raise RunError("the measurement under mpirun failed: a traceback\nand at last\nKilled")
 
     grid = [Cell(100, 64, 1), Cell(1000, 64, 1)]
-    good = scale_bench.measured
-    monkeypatch.setattr(scale_bench, "measured", lambda cell: (fail if cell.weights == 100 else good)(cell))
-    found = scale_bench.measure_scale(grid, 60, lambda _: None, lambda: None)
+    good = measurement.measured
+    monkeypatch.setattr(measurement, "measured", lambda cell: (fail if cell.weights == 100 else good)(cell))
+    found = measurement.measure_scale(grid, 60, lambda _: None, lambda: None)
     assert [row["weights"] for row in found["rows"]] == [1000]
     assert [cell["why"] for cell in found["not_measured"]] == ["it failed: Killed"]
-    monkeypatch.setattr(scale_bench, "measured", fail)
+    monkeypatch.setattr(measurement, "measured", fail)
     with pytest.raises(RunError, match="it failed"):
-        scale_bench.measure_scale(grid, 60, lambda _: None, lambda: None)
-    none = scale_bench.measure_scale(grid, 0, lambda _: None, lambda: None)
+        measurement.measure_scale(grid, 60, lambda _: None, lambda: None)
+    none = measurement.measure_scale(grid, 0, lambda _: None, lambda: None)
     with pytest.raises(InputError, match="--budget"):
-        scale_bench.draw_scale(none, tmp_path / "scale.png")
+        measurement.draw_scale(none, tmp_path / "scale.png")
 
 
 def test_it_can_be_stopped(unmeasured):
@@ -101,7 +105,7 @@ def test_it_can_be_stopped(unmeasured):
             raise Stopped("stopped by SIGINT")
 
     with pytest.raises(Stopped):
-        scale_bench.measure_scale([Cell(100, 64, 1), Cell(1000, 64, 1)], 60, lambda _: None, check)
+        measurement.measure_scale([Cell(100, 64, 1), Cell(1000, 64, 1)], 60, lambda _: None, check)
     assert len(unmeasured) == 1
 
 
@@ -164,18 +168,15 @@ def test_networks_have_about_as_many_weights(weights):
 @pytest.mark.parametrize(
     "words",
     [
-        ("--scale", "--devices"),
-        ("--scale", "--weights", 7),
-        ("--scale", "--candidates", 1),
-        ("--scale", "--ranks", 0),
-        ("--scale", "--budget", -1),
-        ("--scale", "-o", "a.jpg"),
-        ("--weights", 100),
-        ("--candidates", 64),
+        ("--weights", 7),
+        ("--candidates", 1),
+        ("--ranks", 0),
+        ("--budget", -1),
+        ("-o", "a.jpg"),
     ],
 )
-def test_bad_options_are_refused(call, words, unmeasured):
-    done = call("bench", *words)
+def test_bad_options_are_refused(script, words, unmeasured):
+    done = script("scale", *words)
     assert done.code == 2
     assert not done.out
     assert not unmeasured

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from evolve.cli.bench.devices import Budget, parted, why_no_device
+from device_parts.steps import Budget, parted, why_no_device
 from evolve.config import Config, parse
 from evolve.errors import InputError
 from evolve.numerics import host_backend

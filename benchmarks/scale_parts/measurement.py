@@ -1,14 +1,18 @@
-"""`--scale` from beginning to end: plan a grid, measure its cells, fit how costs grow, draw the figure."""
+"""`benchmarks/scale.py` from beginning to end: plan a grid, measure its cells, fit how costs grow, draw the figure."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from device_parts.steps import Budget, cores
+
 from evolve.analysis import figures
-from evolve.cli.bench import scale_tables as tables
-from evolve.cli.bench.devices import Budget, cores
-from evolve.cli.bench.growth import Growth, growth, sentence
-from evolve.cli.bench.scale_grid import (
+from evolve.cli.mpirun import mpirun_words
+from evolve.errors import InputError, RunError
+from scale_parts import tables
+from scale_parts.cell import measured
+from scale_parts.figure import draw_growth
+from scale_parts.grid import (
     CANDIDATES,
     LEAST_CANDIDATES,
     LEAST_WEIGHTS,
@@ -18,9 +22,7 @@ from evolve.cli.bench.scale_grid import (
     plan,
     slowness,
 )
-from evolve.cli.bench.scale_run import measured
-from evolve.cli.mpirun import mpirun_words
-from evolve.errors import InputError, RunError
+from scale_parts.growth import Growth, growth, sentence
 
 SCALE_BUDGET = 300.0
 """Seconds."""
@@ -131,4 +133,4 @@ def draw_scale(found: dict[str, Any], path: Path) -> None:
     rows = _most_ranks(found["rows"])
     if not rows:
         raise InputError("--figure", "at least one cell that fits", "none", "Allow more with --budget.")
-    figures.save(figures.draw_growth(rows), path)
+    figures.save(draw_growth(rows), path)

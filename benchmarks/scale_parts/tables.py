@@ -1,10 +1,10 @@
-"""The figures of `--scale` as text."""
+"""The figures of `benchmarks/scale.py` as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.cli.bench.scale_grid import Cell
 from evolve.errors import pluralize
+from scale_parts.grid import Cell
 
 Row = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ def draw_device_speed(networks: Mapping[str, tuple[Sequence[Row], Sequence[Row]]
     """Return the figure of times per step over slots, one row of panels for each network, at most three.
 
     Args:
-        networks: The rows of `evolve.cli.bench.devices` by the layer sizes of the networks, of plain and plastic ones.
+        networks: The rows of `device_parts.steps` by the layer sizes of the networks, of plain and plastic ones.
         cores: How many the host has; a line counts as if they did not slow one another down.
         device: Its name, "" where there is none.
     """

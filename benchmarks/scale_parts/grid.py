@@ -1,4 +1,4 @@
-"""The cells of `--scale`, weights × candidates × ranks: what they cost, and which of them are measured."""
+"""The cells of `benchmarks/scale.py`, weights × candidates × ranks: what they cost, and which of them are measured."""
 
 import math
 import os

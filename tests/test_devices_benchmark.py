@@ -1,23 +1,28 @@
-"""`evolve bench --devices`: what is measured is measured rightly, and what is not is said not to be."""
+"""`benchmarks/devices.py`: what is measured is measured rightly, and what is not is said not to be."""
 
 import json
 import math
+import sys
 
 import pytest
+from conftest import ROOT, boxes, texts_of
 
-from evolve.cli.bench import device_bench, devices, rollout_gain
-from evolve.cli.bench.devices import Budget, break_even, rows
-from evolve.cli.bench.step_timing import Effort
 from evolve.numerics import device, native
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from device_parts import measurement, rollout_gain, steps
+from device_parts.figure import draw_device_speed
+from device_parts.steps import Budget, break_even, rows
+from device_parts.timing import Effort
 
 
 @pytest.fixture
 def small(monkeypatch):
     """A moment is enough."""
-    monkeypatch.setattr(device_bench, "WIDTHS", (8, 64))
-    monkeypatch.setattr(device_bench, "SLOTS", (1, 20))
-    monkeypatch.setattr(device_bench, "Effort", lambda seconds: Effort(0, 0.0))
-    monkeypatch.setattr(device_bench, "_LONGEST_TRIAL", 0.02)
+    monkeypatch.setattr(measurement, "WIDTHS", (8, 64))
+    monkeypatch.setattr(measurement, "SLOTS", (1, 20))
+    monkeypatch.setattr(measurement, "Effort", lambda seconds: Effort(0, 0.0))
+    monkeypatch.setattr(measurement, "_LONGEST_TRIAL", 0.02)
     monkeypatch.setattr(rollout_gain, "_SLOTS", 32)
     monkeypatch.setattr(rollout_gain, "HIDDEN", ((8, 8),))
 
@@ -29,9 +34,9 @@ def no_gpu(monkeypatch, absent):
 
 
 @pytest.mark.usefixtures("small", "no_gpu")
-def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(call, tmp_path):
+def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(script, tmp_path):
     pytest.importorskip("matplotlib")
-    done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "-o", "speed.svg")
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "-o", "speed.svg")
     assert done.code == 0, done.err
     assert (tmp_path / "speed.svg").stat().st_size > 10_000
     for words in (
@@ -47,8 +52,8 @@ def test_without_a_gpu_the_host_is_measured_and_the_rest_is_not(call, tmp_path):
 
 
 @pytest.mark.usefixtures("small", "no_gpu")
-def test_json_has_numbers_and_reasons(call):
-    done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
+def test_json_has_numbers_and_reasons(script):
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["device"] is None
@@ -63,17 +68,17 @@ def test_json_has_numbers_and_reasons(call):
 
 
 @pytest.mark.usefixtures("small", "no_gpu")
-def test_a_budget_of_nothing_measures_nothing(call):
+def test_a_budget_of_nothing_measures_nothing(script):
     pytest.importorskip("matplotlib")
-    done = call("bench", "--devices", "--budget", 0, "-e", "CartPole-v1", "-o", "speed.png")
+    done = script("devices", "--budget", 0, "-e", "CartPole-v1", "-o", "speed.png")
     assert done.code == 0, done.err
     assert done.out.count("it would take too long") == 1
     assert not any(line.startswith("native") and line.split()[-1] != "measured" for line in done.out.splitlines())
 
 
 @pytest.mark.usefixtures("small")
-def test_a_device_has_both_its_columns_and_rollouts(call, emulated_device):
-    done = call("bench", "--devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
+def test_a_device_has_both_its_columns_and_rollouts(script, emulated_device):
+    done = script("devices", "--budget", 1000, "-e", "CartPole-v1", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["device"] == "an emulated device"
@@ -84,7 +89,7 @@ def test_a_device_has_both_its_columns_and_rollouts(call, emulated_device):
 
 
 def test_what_does_not_fit_into_a_device_is_not_measured(emulated_device, monkeypatch):
-    monkeypatch.setattr(devices, "_on_host", lambda *_: dict.fromkeys(("numpy", "native"), "no"))
+    monkeypatch.setattr(steps, "_on_host", lambda *_: dict.fromkeys(("numpy", "native"), "no"))
     monkeypatch.setattr(emulated_device, "_capacity", 2**23)
     one, many = rows(64, False, (1, 1024), Effort(0, 0.0), Budget(1e9))
     assert one["gpu"] > 0
@@ -96,7 +101,7 @@ def test_what_does_not_fit_into_a_device_is_not_measured(emulated_device, monkey
 @pytest.mark.skipif(not native.available(), reason="no native kernels")
 def test_native_is_the_best_of_all_slots_so_far(monkeypatch):
     times = {1: 700.0, 16: 90.0, 64: 50.0, 256: 80.0}
-    monkeypatch.setattr(devices, "host_step", lambda network, genomes, slots, backend, effort: times[slots])
+    monkeypatch.setattr(steps, "host_step", lambda network, genomes, slots, backend, effort: times[slots])
     measured = rows(8, False, tuple(times), Effort(), Budget(1e9))
     assert [row["native"] for row in measured] == [700, 90, 50, 50]
     assert [row["native_slots"] for row in measured] == [1, 16, 64, 64]
@@ -109,7 +114,7 @@ def test_a_part_of_a_tile_says_nothing_about_more_slots(monkeypatch):
     def only_one(*arguments):
         return 700.0 if arguments[2] == 1 else "it would take too long"
 
-    monkeypatch.setattr(devices, "host_step", only_one)
+    monkeypatch.setattr(steps, "host_step", only_one)
     one, more = rows(8, False, (1, 16), Effort(), Budget(1e9))
     assert (one["native"], more["native"]) == (700, None)
 
@@ -129,8 +134,39 @@ def test_break_even():
     assert break_even([row(1, 2.0, 1.0), row(2, 1.0, 2.0)], 1) == math.inf  # faster, but not from there on
 
 
-@pytest.mark.parametrize("words", [("--figure", "a.png"), ("--devices", "-o", "a.jpg"), ("--devices", "--budget", -1)])
-def test_bad_options_are_refused(call, words):
-    done = call("bench", *words)
+@pytest.mark.parametrize("words", [("-o", "a.jpg"), ("--budget", -1)])
+def test_bad_options_are_refused(script, words):
+    done = script("devices", *words)
     assert done.code == 2
     assert not done.out
+
+
+def device_rows(base, gpu=True, slots=(1, 16, 256, 4096)):
+    """Rows of `device_parts.steps`; the reference is not measured with many slots."""
+    made = []
+    for n in slots:
+        fast = {"gpu": base / n, "gpu_with_copies": 1.02 * base / n} if gpu else {"gpu": None, "gpu_with_copies": None}
+        made.append({"slots": n, "native": base / min(n, 16), "numpy": 9 * base if n < 256 else None} | fast)
+    return made
+
+
+def test_times_of_devices_are_all_inside_and_their_labels_apart():
+    networks = {f"24-{n}-{n}-5": (device_rows(100 * n), device_rows(3000 * n)) for n in (8, 16, 32, 64, 128)}
+    drawn = draw_device_speed(networks, 16, "a GPU")
+    labels, panels = boxes(drawn)
+    assert len(panels) == 6  # of three networks
+    assert len(labels) == 5 * 3
+    assert not any(label.overlaps(panel) for label in labels for panel in panels)
+    shrunk = [label.shrunk(1.0, 0.9) for label in labels]
+    assert not any(one.overlaps(other) for n, one in enumerate(shrunk) for other in shrunk[:n])
+    for panel in drawn.axes:
+        bottom, top = panel.get_ylim()
+        for line in panel.lines:
+            assert bottom < min(line.get_ydata()) <= max(line.get_ydata()) < top
+
+
+def test_a_figure_without_a_gpu_says_so():
+    drawn = draw_device_speed({"24-8-8-5": (device_rows(100, gpu=False), device_rows(300, gpu=False))}, 1, "")
+    assert texts_of(drawn).count("GPU: not measured") == 2
+    assert "GPU" not in drawn.get_suptitle()
+    assert not any("cores" in text for text in texts_of(drawn))

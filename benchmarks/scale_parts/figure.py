@@ -19,7 +19,7 @@ def draw_growth(rows: Sequence[Row]) -> Any:
     """Return the figure of costs over weights, a line for each number of candidates.
 
     Args:
-        rows: The cells of `evolve.cli.bench.scale_run`, of one number of ranks.
+        rows: The cells of `scale_parts.cell`, of one number of ranks.
     """
     ranks = rows[0]["ranks"]
     panels: list[tuple[str, str, float, Callable[[float, Any], str]]] = [

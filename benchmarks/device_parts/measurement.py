@@ -1,15 +1,16 @@
-"""`--devices` from beginning to end: measure under a budget, show tables as they come, draw the figure."""
+"""`benchmarks/devices.py` from beginning to end: measure under a budget, show tables as they come, draw the figure."""
 
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from device_parts import tables
+from device_parts.figure import draw_device_speed
+from device_parts.rollout_gain import rollout_rows
+from device_parts.steps import SLOTS, WIDTHS, Budget, Row, break_even, cores, layer_sizes, rows, why_no_device
+from device_parts.timing import Effort
 from evolve.analysis import figures
-from evolve.cli.bench import device_tables as tables
-from evolve.cli.bench.devices import SLOTS, WIDTHS, Budget, Row, break_even, cores, layer_sizes, rows, why_no_device
-from evolve.cli.bench.rollout_gain import rollout_rows
-from evolve.cli.bench.step_timing import Effort
 from evolve.numerics.device import device
 from evolve.store.disk import check_writable
 
@@ -81,4 +82,4 @@ def draw(found: dict[str, Any], path: Path) -> None:
     for network in found["networks"]:
         pairs.setdefault(network["layers"], []).append(network["rows"])
     named = {layers: (plain, plastic) for layers, (plain, plastic) in pairs.items()}
-    figures.save(figures.draw_device_speed(named, found["cores"], found["device"] or ""), path)
+    figures.save(draw_device_speed(named, found["cores"], found["device"] or ""), path)

@@ -1,10 +1,10 @@
-"""The figures of `--devices` as text."""
+"""The figures of `benchmarks/devices.py` as text."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.cli.bench.devices import break_even, layer_sizes
+from device_parts.steps import break_even, layer_sizes
 
 Row = dict[str, Any]
 

@@ -1,0 +1,59 @@
+"""When a GPU pays: steps of small to large networks on the host and on a GPU, then whole rollouts.
+
+    python benchmarks/devices.py -o speed.png
+    python benchmarks/devices.py --budget 60 -e BipedalWalker-v3 --engine exact
+
+What is too large for the budget is not measured, and the tables say so. `docs/gpu.md` has the results.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from device_parts.measurement import BUDGET, check_figure, draw, measure_devices
+
+from evolve.cli.app import App, launch
+from evolve.errors import InputError, Stopped
+
+_ENVIRONMENT = "CartPole-v1", "gymnasium"
+"""What an option is completed with, where only one of both is given."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("-e", "--env", metavar="ID", help="environment of the rollouts")
+    made.add_argument("--engine", metavar="NAME", help="gymnasium, envpool or exact")
+    made.add_argument("--budget", type=float, metavar="SECONDS", default=BUDGET, help="about how long it may take")
+    made.add_argument("--json", action="store_true", help="print the figures as JSON")
+    made.add_argument("-o", "--figure", type=Path, metavar="OUT", help="draw it, as OUT.png, .svg or .pdf")
+    return made
+
+
+def _body(app: App, argv: list[str]) -> int:
+    options = _parser().parse_args(argv)
+    if options.budget < 0:
+        raise InputError("--budget", "at least 0", options.budget)
+    check_figure(options.figure)
+
+    def check() -> None:
+        if app.stop.reason() is not None:
+            raise Stopped(f"stopped by {app.stop.reason()}")
+
+    def show(text: str) -> None:
+        if not options.json:
+            print(text, flush=True)
+
+    asked = options.env is not None or options.engine is not None
+    environment = (options.env or _ENVIRONMENT[0], options.engine or _ENVIRONMENT[1]) if asked else None
+    found = measure_devices(options.budget, show, check, environment)
+    if options.figure is not None:
+        draw(found, options.figure)
+        show(f"\n{options.figure}")
+    if options.json:
+        print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(launch("devices", _body, None))

@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/scale.py`."""

@@ -1,0 +1,127 @@
+"""What bounds a run: how long it takes to start, a step of its network, and a step of its bare environments."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evolve import environments
+from evolve.cli.bench.rollouts import record
+from evolve.environments import ENGINES
+from evolve.errors import InputError, RunError
+from evolve.genome import Genomes, concatenate
+from evolve.networks import Network
+from evolve.numerics import native
+from evolve.numerics.streams import Purpose, Stream
+from evolve.shapes import Float32
+from evolve.training import Experiment, prepare
+
+IMPORT_BUDGET, FIRST_STEP_BUDGET = 1.0, 2.0
+"""Seconds that `import evolve.cli.run`, and a run up to its first environment step, may take."""
+
+_RUN = """
+import sys, time
+from evolve.rollouts.exact_rollout import ExactRollout
+from evolve.rollouts.rollout import Rollout
+def announce(kind):
+    step = kind.tick
+    def first(self):
+        print("first", time.time(), file=sys.stderr, flush=True)
+        kind.tick = step
+        return step(self)
+    kind.tick = first
+announce(Rollout)
+announce(ExactRollout)
+from evolve.cli.run import main
+sys.exit(main())
+"""
+
+_EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
+"""About how many each plays: the fast engines play more."""
+
+
+def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
+    begin, before = time.perf_counter(), time.time()
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunError(f"the start-up measurement failed: {done.stderr or done.stdout}")
+    return time.perf_counter() - begin, before, done.stderr
+
+
+def startup_seconds(words: Sequence[str], directory: str, rounds: int = 3) -> dict[str, Any]:
+    """Return the seconds of a bare interpreter, of `import evolve.cli.run` in one, and of a run to its first step.
+
+    words: the run's arguments; directory: where its run file goes. Each is the least of some rounds.
+    """
+    small = [*words, "-g", "1", "-p", "2", "-r", "1", "--set", "held_out_episodes=0"]
+    bare, imported, first = [], [], []
+    for number in range(rounds):
+        bare.append(_seconds(["-c", "pass"])[0])
+        imported.append(_seconds(["-c", "import evolve.cli.run"])[0])
+        _, before, output = _seconds(["-c", _RUN, *small, "-o", f"{directory}/{number}"])
+        first.append(next(float(line.split()[1]) for line in output.splitlines() if line.startswith("first ")) - before)
+    return {"python": min(bare), "import": min(imported), "first_step": min(first),
+            "import_budget": IMPORT_BUDGET, "first_step_budget": FIRST_STEP_BUDGET}  # fmt: skip
+
+
+def _initial(network: Network, slots: int) -> tuple[Genomes, Float32]:
+    """Return a genome [slots, W] and an observation [slots, O] for each slot."""
+    genomes = concatenate(*(network.init(Stream(0, Purpose.INIT, 0, slot)) for slot in range(slots)))
+    uniform = Stream(0, Purpose.EPISODE).uniform(slots, network.observation_size)
+    return genomes, (2 * uniform - 1).astype(np.float32)
+
+
+def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
+    genomes, observations = _initial(network, slots)
+    found: dict[str, Callable[[], object]] = {}
+    names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
+    for name in names:
+        batch = network.batch(slots, name)
+        batch.load(np.arange(slots), genomes.weights, genomes.mask, np.arange(slots))
+        found[name] = partial(batch.step, observations)
+    return found
+
+
+def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 0.05) -> dict[str, Any]:
+    """Return the nanoseconds of one network step of each back end, the least of several rounds in turn."""
+    steppers = _steppers(network, slots)
+    best = dict.fromkeys(steppers, float("inf"))
+    ticks = dict.fromkeys(steppers, 1)
+    for _ in range(rounds + 1):
+        for name, step in steppers.items():
+            begin = time.perf_counter()
+            for _ in range(ticks[name]):
+                step()
+            best[name] = min(best[name], (time.perf_counter() - begin) / ticks[name])
+            ticks[name] = max(1, int(seconds / best[name]))
+    return {"slots": slots} | {name: took / slots * 1e9 for name, took in best.items()}
+
+
+def network_rows(network: Network, batches: tuple[int, ...] = (1, 16, 64, 256)) -> list[dict[str, Any]]:
+    """Return a row per batch size: each back end that was built."""
+    return [network_row(network, slots) for slots in batches]
+
+
+def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> list[dict[str, Any]]:
+    """Return a row for each engine that has the environment: its name, steps, and microseconds of CPU time per step.
+
+    Each plays the outputs that the same networks had in its own episodes, so that no network is timed.
+    """
+    found = []
+    config = experiment.config
+    for engine in ENGINES:
+        if engine == "exact" and not native.available():  # array operations are for comparisons, not for speed
+            continue
+        options = config.env.model_copy(update={"engine": engine})
+        try:
+            other = prepare(config.model_copy(update={"env": options}))
+        except InputError:
+            continue
+        candidates = range(min(len(genomes), -(-_EPISODES[engine] // config.episodes)))
+        steps, seconds = environments.replay(options, record(other, genomes, candidates, generation), time.process_time)
+        found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})
+    return sorted(found, key=lambda row: row["microseconds"])
