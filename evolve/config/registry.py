@@ -100,7 +100,7 @@ class Registry:
     Args:
         section: The name of the section.
         kinds: The built-in kinds by name.
-        contract: The protocol that what the kinds make has to implement.
+        contract: The protocol, or the base class, that what the kinds make has to implement.
         aliases: The kinds by other names, such as those of earlier versions. `Choice.name` is always the present one.
     """
 
@@ -172,13 +172,20 @@ class Registry:
             validate(choice.options, *arguments)
 
     def check(self, section: Section, made: Any, contract: type) -> None:
-        """Raise InputError where `made`, which an added kind has made, lacks a part of a contract (a protocol)."""
+        """Raise InputError where `made`, which an added kind has made, lacks a part of a contract.
+
+        contract: A protocol, or a base class, of which `made` has to be an instance without abstract methods.
+        """
         name = self._name(section)
         if name in self._kinds:
             return
+        kind = type(made).__name__
+        if not _is_protocol(contract) and not isinstance(made, contract):
+            came = f"{name}, whose {kind} is no subclass of {contract.__name__}"
+            raise InputError(self._argument, self._expected(contract), came)
         missing = [part for part in _parts(contract) if not _has(made, part)]
         if missing:
-            came = f"{name}, whose {type(made).__name__} has no {' and no '.join(missing)}"
+            came = f"{name}, whose {kind} has no {' and no '.join(missing)}"
             raise InputError(self._argument, self._expected(contract), came)
 
     @contextmanager
@@ -240,7 +247,13 @@ def registry_of(section: str) -> Registry:
     return _REGISTRIES[section]
 
 
+def _is_protocol(contract: type) -> bool:
+    return bool(getattr(contract, "_is_protocol", False))
+
+
 def _has(made: object, part: str) -> bool:
+    if getattr(getattr(type(made), part, None), "__isabstractmethod__", False):
+        return False
     try:
         return hasattr(made, part)
     except FAILURES:  # a property that raises is there, and will say so where it is needed

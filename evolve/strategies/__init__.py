@@ -1,6 +1,6 @@
 """Search strategies: `ask` returns the genomes of a generation, and `tell` takes in the fitness that they reached.
 
-`STRATEGIES` is the registry. Each entry is one file that keeps the protocol `Strategy` (see `strategy`), and every
+`STRATEGIES` is the registry. Each entry is one file with a subclass of `Strategy` (see `strategy`), and every
 entry passes the same conformance suite. A strategy knows nothing of networks and environments; `make` returns one that
 searches any function of a vector:
 
@@ -27,11 +27,9 @@ from evolve.strategies.strategy import (
     AskedGenomes,
     Results,
     Strategy,
-    ask_for,
     initial_genomes,
     is_made_anywhere,
     ranking,
-    sums_shape,
     wanted_traces,
 )
 from evolve.strategies.vector_layout import VectorLayout
@@ -43,16 +41,14 @@ __all__ = [
     "Results",
     "Strategy",
     "VectorLayout",
-    "ask_for",
+    "bytes_per_weight",
     "from_table",
     "initial_genomes",
     "is_made_anywhere",
     "make",
-    "most_at_once",
     "portable",
     "ranking",
     "shared_mask",
-    "sums_shape",
     "wanted_traces",
 ]
 
@@ -78,12 +74,12 @@ def portable(table: Section) -> bool:
     return bool(getattr(STRATEGIES.kind(table), "portable", False))  # an added kind may be a function
 
 
-def most_at_once(table: Section, layout: GenomeLayout, population: int) -> int:
+def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
     """Return how many bytes for each weight a rank holds of the strategy that `[strategy]` names, about."""
     strategy = from_table(table, layout, population, 0)
     if not is_made_anywhere(strategy, layout.num_traces):
         return 40 * population  # rank 0 makes all candidates
-    return 256 if hasattr(strategy, "sums") else 40 * getattr(strategy, "capacity", population)  # a centre, or an elite
+    return 256 if strategy.sum_shape is not None else 40 * (strategy.capacity or population)  # a centre, or an elite
 
 
 def shared_mask(table: Section) -> bool:
@@ -107,11 +103,9 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
         made = STRATEGIES.make(choice, layout, population, seed)
-        searching: Strategy[Any] = with_starts(with_restarts(made, choice.options), choice.options)
-        return searching
+        return with_starts(with_restarts(made, choice.options), choice.options)
 
-    strategy: Strategy[Any] = with_pruning_rounds(for_layout, choice.options, layout, seed)
-    return strategy
+    return with_pruning_rounds(for_layout, choice.options, layout, seed)
 
 
 def make(

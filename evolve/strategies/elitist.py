@@ -30,6 +30,7 @@ from evolve.strategies.strategy import (
     Arrays,
     Newest,
     Results,
+    Strategy,
     check_population,
     everyone,
     initial_genomes,
@@ -50,7 +51,7 @@ class ElitistOptions(Options):
     prior_evaluations: int = Field(0, ge=0, le=1000)
 
 
-class Elitist:
+class Elitist(Strategy[ScoredGenomes]):
     """A strategy for P = `population` candidates of a layout whose state is an elite of at most `size` members.
 
     A subclass says in `_children` how children are made from the elite.
@@ -58,23 +59,19 @@ class Elitist:
 
     portable = True
     traces = "none"
+    compares_generations = True
 
     def __init__(self, options: ElitistOptions, layout: GenomeLayout, population: int, seed: int, size: int) -> None:
         self._layout = layout
         self._P = population
         self._seed = seed
-        self.capacity = size
-        """How many genomes a state holds at most."""
+        self.capacity = self._size = size
         self._most_survivors = min(options.survivors, size, population - 1)
         self._prior = options.prior_evaluations
 
     def start(self) -> ScoredGenomes:
         """Return the state before generation 0: the elite is empty."""
         return no_scored_genomes(self._layout.num_weights)
-
-    def start_anew(self, _generation: int) -> ScoredGenomes:
-        """Return the state before a generation that is to have initial genomes of its own: that of `start`."""
-        return self.start()
 
     def survivors(self, state: ScoredGenomes) -> int:
         """Return how many candidates of the next generation, its first ones, have been evaluated before."""
@@ -96,9 +93,9 @@ class Elitist:
         known = self.survivors(state)
         fitness = results.fitness
         survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
-        best = known + ranking(fitness[known:])[: self.capacity]
+        best = known + ranking(fitness[known:])[: self._size]
         new = evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
-        return join(survivors, new).best(self.capacity)
+        return join(survivors, new).best(self._size)
 
     def champion(self, state: ScoredGenomes) -> Genomes:
         """Return the leader of the elite."""

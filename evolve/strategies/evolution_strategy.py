@@ -1,7 +1,7 @@
 """What cma-es, sep-cma-es, openai-es and pgpe share: they search around one genome, an initial one."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from evolve.genome import GenomeLayout, Genomes
 from evolve.numerics.perturbation import StreamsKey
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64
-from evolve.strategies.strategy import State, initial_genomes, other_weights
+from evolve.strategies.strategy import State, Strategy, initial_genomes, other_weights
 
 _FEWEST = 4  # candidates of a strategy that adapts a covariance: with fewer, one parent only
 
@@ -65,14 +65,14 @@ def searched_connections(layout: GenomeLayout, population: int, seed: int, strat
     return connections
 
 
-class EvolutionStrategy(Generic[State]):
+class EvolutionStrategy(Strategy[State]):
     """A strategy for P = `population` candidates of a layout, all of which have the connections of an initial genome.
 
     The state is a dataclass of arrays. A subclass says in `_started` which one the search begins with.
     """
 
-    portable: ClassVar[bool] = True
-    shared_mask: ClassVar[bool] = True
+    portable = True
+    shared_mask = True
 
     def __init__(self, layout: GenomeLayout, population: int, seed: int, initial: Genomes) -> None:
         self._layout = layout

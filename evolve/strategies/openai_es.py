@@ -119,6 +119,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
     grows = True
+    sum_shape = ()
 
     def __init__(self, options: OpenAiEsOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         _check(options, layout)
@@ -126,11 +127,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         self._options = options
         self._blocks = layout.blocks
         self._pairs = population // 2
-
-    @property
-    def traces(self) -> Literal["mean", "none"]:
-        """What `tell` needs of the traces."""
-        return "mean" if self._options.pruning and self._options.pruning_by == "trace" else "none"
+        self.traces = "mean" if options.pruning and options.pruning_by == "trace" else "none"
 
     @staticmethod
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:

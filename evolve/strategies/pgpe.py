@@ -87,7 +87,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
 
     grows = True
     traces = "none"
-    sums_per_weight = 2
+    sum_shape = (2,)
 
     def __init__(self, options: PgpeOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         super().__init__(layout, population, seed, initial_genomes(layout, seed, 0, range(1)))

@@ -22,7 +22,7 @@ others on the leaderboard keep their first score until they lead.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,16 @@ from evolve.strategies.scored_genomes import (
     survivors_and_children,
     to_arrays,
 )
-from evolve.strategies.strategy import Arrays, Newest, Results, check_population, everyone, initial_genomes, ranking
+from evolve.strategies.strategy import (
+    Arrays,
+    Newest,
+    Results,
+    Strategy,
+    check_population,
+    everyone,
+    initial_genomes,
+    ranking,
+)
 
 
 def _rate(value: float | str) -> float | str:
@@ -112,10 +121,11 @@ def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
     return share
 
 
-class Prune:
+class Prune(Strategy[PruneState]):
     """The pruning strategy for P = `population` candidates of a layout."""
 
     portable = True
+    compares_generations = True
 
     def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._options = options
@@ -125,12 +135,7 @@ class Prune:
         self._K = -(-population // 8)
         self._plan_of = Newest(self._plan)
         self.capacity = 2 * self._K
-        """How many genomes a state holds at most."""
-
-    @property
-    def traces(self) -> Literal["each", "none"]:
-        """What `tell` needs of the traces."""
-        return "each" if self._layout.num_traces else "none"
+        self.traces = "each" if layout.num_traces else "none"
 
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:

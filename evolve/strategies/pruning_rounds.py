@@ -21,7 +21,7 @@ generations it is what the n-th search has found.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Newest, Results, initial_genomes
-from evolve.strategies.wrapper import RestartOptions, Startable, joined, take_abilities, validate_restarts
+from evolve.strategies.strategy import Arrays, Newest, Results, Strategy, initial_genomes
+from evolve.strategies.wrapper import RestartOptions, joined, take_abilities, validate_restarts
 
 _FEWEST = 2  # connections that are left in any case
 
@@ -52,13 +52,6 @@ class PruningOptions(RestartOptions):
     pruning_keep: float = Field(0.8, gt=0, lt=1)
     pruning_by: Literal["signal-to-noise", "magnitude", "random"] = "signal-to-noise"
     pruning_control: bool = False
-
-
-class Prunable(Startable, Protocol):
-    """A strategy whose candidates have a distribution, weight by weight."""
-
-    def distribution(self, state: Any) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation of weights, each [W]; of no meaning where the mask is False."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class PruningState:
     record: Int64
 
 
-class PruningRounds:
+class PruningRounds(Strategy[PruningState]):
     """A strategy that prunes in rounds, see `PruningOptions`; it can do what the strategy can do.
 
     Args:
@@ -115,7 +108,7 @@ class PruningRounds:
     """
 
     def __init__(
-        self, make: Callable[[GenomeLayout], Prunable], options: PruningOptions, layout: GenomeLayout, seed: int
+        self, make: Callable[[GenomeLayout], Strategy[Any]], options: PruningOptions, layout: GenomeLayout, seed: int
     ) -> None:
         self._options = options
         self._seed = seed
@@ -140,9 +133,7 @@ class PruningRounds:
     def sums(self, state: PruningState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return some columns of what the strategy adds up."""
         state = self._begun(state, 0)
-        strategy: Any = self._strategy(state.mask)
-        sums: Float64 = strategy.sums(state.now, generation, fitness, columns)
-        return sums
+        return self._strategy(state.mask).sums(state.now, generation, fitness, columns)
 
     def tell(self, state: PruningState, genomes: GenomeSource, results: Results) -> PruningState:
         """Take in a generation."""
@@ -165,13 +156,13 @@ class PruningRounds:
         record = stored_array(arrays, "rounds", "3", np.int64)
         return PruningState(self._strategy(mask).from_arrays(arrays), mask, chosen, record)
 
-    def _strategy(self, mask: Bool) -> Prunable:
+    def _strategy(self, mask: Bool) -> Strategy[Any]:
         """Return the strategy for a mask; the newest is remembered."""
         if mask is not self._newest[0] and not np.array_equal(mask, self._newest[0]):
             self._newest = mask, self._made(mask)
         return self._newest[1]
 
-    def _made(self, mask: Bool) -> Prunable:
+    def _made(self, mask: Bool) -> Strategy[Any]:
         return self._make(MaskedLayout(self._layout, mask))
 
     def _begin(self, state: PruningState, _: int) -> PruningState:
@@ -208,7 +199,9 @@ class PruningRounds:
                 return np.abs(mean)
 
 
-def with_pruning_rounds(make: Callable[[GenomeLayout], Any], options: Options, layout: GenomeLayout, seed: int) -> Any:
+def with_pruning_rounds(
+    make: Callable[[GenomeLayout], Strategy[Any]], options: Options, layout: GenomeLayout, seed: int
+) -> Strategy[Any]:
     """Return the strategy of a layout, pruning in rounds where its options say so."""
     if isinstance(options, PruningOptions) and options.pruning_every:
         return PruningRounds(make, options, layout, seed)

@@ -104,7 +104,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     """Separable CMA-ES for P = `population` candidates of a layout."""
 
     traces = "none"
-    sums_per_weight = 2
+    sum_shape = (2,)
 
     def __init__(self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._connections = searched_connections(layout, population, seed, "sep-cma-es")

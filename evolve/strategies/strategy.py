@@ -5,10 +5,10 @@ All randomness comes from streams keyed by (seed, purpose, generation, candidate
 and a strategy whose state was stored and restored asks for the same genomes.
 """
 
-import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ class Results:
     fitness: [P] float64, higher is better, NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the same averaged over all candidates, for strategies that need no more; by default not known.
-    sums: [W], or [W, k], what the strategy's `sums` returned, its columns computed anywhere; by default not known.
+    sums: [W, *sum_shape], what the strategy's `sums` returned, its columns computed anywhere; by default not known.
 
     Raises ValueError for other shapes or types.
     """
@@ -50,36 +50,49 @@ class Results:
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
 
 
-class Strategy(Protocol[State]):
-    """A strategy for P candidates of one genome layout.
+class Strategy(Generic[State]):
+    """A strategy for P candidates of one genome layout: the base class of all of them.
 
-    portable: whether ask and tell give the same bits on every machine; otherwise they do on machines of one kind only.
-        Every rank then has the state of a portable strategy, and makes the candidates that it plays.
-    shared_mask: whether all candidates have the same connections.
+    A subclass writes `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and changes those of the
+    attributes below that are not so for it. Instances may change them, too.
 
-    A class may also have
-
-    - a static method `validate(options, layout)`, which raises InputError for options that make no sense in a new run.
-      Runs that were begun with such options can still be resumed and examined;
-    - an attribute `traces`, which says what `tell` needs of the traces: "each" candidate's, their "mean", or "none".
-      By default it is "none" for a layout without traces, else "each";
-    - a method `sums(state, generation, fitness, columns) -> [n]`: some columns of what `tell` adds up over candidates.
-      `columns` is a slice of range(W). Each rank computes some of them, for all candidates; as a column depends on no
-      other one, the bits are the same however they are shared out. `tell` finds all of them in `results.sums`;
-    - a method `survivors(state)`: how many candidates, the first ones, have been evaluated in earlier generations;
-    - an attribute `grows`, True where `tell` takes the results of the first n candidates alone, n even, of an even P;
-    - an attribute `sums_per_weight` = k, where there are k sums of each weight: `sums` returns [n, k] then.
+    Attributes:
+        portable: Whether ask and tell give the same bits on every machine; otherwise they do on machines of one kind
+            only. Every rank then has the state of a portable strategy, and makes the candidates that it plays.
+        shared_mask: Whether all candidates have the same connections.
+        traces: What `tell` needs of the traces that networks leave: "each" candidate's, their "mean", or "none".
+        grows: Whether `tell` takes the results of the first n candidates alone, n even, of an even P.
+        compares_generations: Whether it compares returns of one generation with those of others.
+        sum_shape: What `sums` returns for a weight: () is one number, (k,) are k of them, None is nothing.
+        capacity: How many genomes a state holds at most; None where it holds none.
     """
 
-    portable: ClassVar[bool]
-    shared_mask: ClassVar[bool] = False
+    portable: bool = False
+    shared_mask: bool = False
+    traces: Literal["each", "mean", "none"] = "each"
+    grows: bool = False
+    compares_generations: bool = False
+    sum_shape: tuple[int, ...] | None = None
+    capacity: int | None = None
 
+    @staticmethod
+    def validate(options: Any, layout: GenomeLayout) -> None:
+        """Raise InputError for options that make no sense in a new run.
+
+        Runs that were begun with such options can still be resumed and examined.
+        """
+
+    @abstractmethod
     def start(self) -> State:
         """Return the state before generation 0."""
+        raise NotImplementedError
 
+    @abstractmethod
     def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return the P candidates of a generation; or some [n] of at least one, equal to those rows of the whole."""
+        raise NotImplementedError
 
+    @abstractmethod
     def tell(self, state: State, genomes: GenomeSource, results: Results) -> State:
         """Return the state after a generation.
 
@@ -88,15 +101,51 @@ class Strategy(Protocol[State]):
             genomes: The P candidates that `ask` returned, unchanged, or what makes them once more: take few.
             results: What their evaluation gave.
         """
+        raise NotImplementedError
 
+    @abstractmethod
     def champion(self, state: State) -> Genomes:
         """Return the genome (P = 1) the strategy believes to be best. Needs one tell."""
+        raise NotImplementedError
 
+    @abstractmethod
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
+        raise NotImplementedError
 
+    @abstractmethod
     def from_arrays(self, arrays: Arrays) -> State:
         """Return the state those arrays stand for. Raises ValueError when a shape does not fit."""
+        raise NotImplementedError
+
+    def start_anew(self, _generation: int) -> State:
+        """Return a state like that of `start`, with the initial genomes of a generation's key."""
+        return self.start()
+
+    def survivors(self, _state: State) -> int:
+        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
+        return 0
+
+    def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return [n, *sum_shape]: some columns of what `tell` adds up over candidates; it finds all in `results.sums`.
+
+        Each rank computes some of them, for all candidates. A column must depend on no other one: then the bits are
+        the same however columns are shared out.
+
+        Args:
+            state: That the genomes were asked for with.
+            generation: In which they are.
+            fitness: [P].
+            columns: A slice of range(W).
+        """
+        raise NotImplementedError
+
+    def distribution(self, state: State) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation of weights, each [W], of no meaning where the mask is False.
+
+        Strategies that are pruned in rounds have them.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -139,33 +188,12 @@ def everyone(population: int, candidates: Int64 | None) -> Int64:
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
     """Return whose traces a strategy needs in `tell`, where an episode leaves T of them."""
-    wanted: Literal["each", "mean", "none"] = getattr(strategy, "traces", "each") if num_traces else "none"
-    return wanted
-
-
-def sums_shape(strategy: Strategy[Any]) -> tuple[int, ...]:
-    """Return (k,) for a strategy that adds up k numbers of each weight, () for one that adds up one."""
-    per_weight = getattr(strategy, "sums_per_weight", None)
-    return () if per_weight is None else (per_weight,)
-
-
-def takes_candidates(strategy: Strategy[Any]) -> bool:
-    """Return whether a strategy can be asked for some candidates; those of earlier versions gave all of them only."""
-    parameters = inspect.signature(strategy.ask).parameters
-    return "candidates" in parameters or len(parameters) > 2
-
-
-def ask_for(strategy: Strategy[State], state: State, generation: int, candidates: Int64) -> Genomes:
-    """Return the given candidates [n] of a generation, in that order."""
-    if takes_candidates(strategy):
-        return strategy.ask(state, generation, candidates)
-    return strategy.ask(state, generation).take(candidates)
+    return strategy.traces if num_traces else "none"
 
 
 def is_made_anywhere(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank can make a strategy's candidates from its state, where an episode leaves T traces."""
-    portable = getattr(strategy, "portable", False)
-    return portable and takes_candidates(strategy) and wanted_traces(strategy, num_traces) != "each"
+    return strategy.portable and wanted_traces(strategy, num_traces) != "each"
 
 
 def check_population(genomes: GenomeSource, results: Results, P: int, W: int, grows: bool = False) -> None:

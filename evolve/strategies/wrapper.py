@@ -17,13 +17,6 @@ from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Results, Strategy, mean_fitness
 
 
-class Startable(Strategy[Any], Protocol):
-    """A strategy that can begin anew."""
-
-    def start_anew(self, generation: int) -> Any:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-
-
 class WrapperState(Protocol):
     """The state of a wrapper. now: the newest of the strategy's. best: the one whose champion is the wrapper's."""
 
@@ -36,7 +29,7 @@ class WrapperState(Protocol):
         """Of which the champion is."""
 
 
-class Wrapper:
+class Wrapper(Strategy[Any]):
     """A strategy around another one, which can do what that one can do.
 
     A subclass says in `_started` which state a search begins with, and writes `tell`, `to_arrays` and `from_arrays`.
@@ -48,17 +41,11 @@ class Wrapper:
         prefix: Of the names of arrays of its best state.
     """
 
-    def __init__(self, strategy: Startable, prefix: str) -> None:
+    def __init__(self, strategy: Strategy[Any], prefix: str) -> None:
         self._strategy = strategy
         self._prefix = prefix
         take_abilities(self, strategy)
-        if hasattr(strategy, "sums"):
-            self.sums = self._sums
-        if hasattr(strategy, "survivors"):
-            self.survivors = self._survivors
-        if hasattr(strategy, "capacity"):
-            self.capacity = 2 * strategy.capacity
-            """How many genomes a state holds at most, where it holds some."""
+        self.capacity = None if strategy.capacity is None else 2 * strategy.capacity
 
     def start(self) -> Any:
         """Return the state before generation 0."""
@@ -74,8 +61,7 @@ class Wrapper:
 
     def distribution(self, state: WrapperState) -> tuple[Float64, Float64]:
         """Return mean and standard deviation [W] of weights in the best state so far, of a strategy that has them."""
-        moments: tuple[Float64, Float64] = self._strategy.distribution(state.best)  # type: ignore[attr-defined]
-        return moments
+        return self._strategy.distribution(state.best)
 
     def champion(self, state: WrapperState) -> Genomes:
         """Return the champion of the best state so far."""
@@ -92,15 +78,13 @@ class Wrapper:
         mine = {name: array for name, array in arrays.items() if name.startswith(self._prefix)}
         return self._strategy.from_arrays({name.removeprefix(self._prefix): array for name, array in mine.items()})
 
-    def _survivors(self, state: WrapperState) -> int:
+    def survivors(self, state: WrapperState) -> int:
         """Return how many candidates of the next generation, its first ones, have been evaluated before."""
-        known: int = self._strategy.survivors(state.now)  # type: ignore[attr-defined]
-        return known
+        return self._strategy.survivors(state.now)
 
-    def _sums(self, state: WrapperState, generation: int, fitness: Float64, columns: slice) -> Float64:
+    def sums(self, state: WrapperState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return some columns of what the strategy adds up."""
-        sums: Float64 = self._strategy.sums(state.now, generation, fitness, columns)  # type: ignore[attr-defined]
-        return sums
+        return self._strategy.sums(state.now, generation, fitness, columns)
 
 
 def begun_of(arrays: Arrays, name: str) -> Int64:
@@ -116,11 +100,10 @@ def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def take_abilities(wrapper: object, strategy: object) -> None:
-    """Give a strategy around another one the attributes by which that one says what it can do."""
-    for name in ("portable", "shared_mask", "traces", "sums_per_weight", "grows"):
-        if hasattr(strategy, name):
-            setattr(wrapper, name, getattr(strategy, name))
+def take_abilities(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
+    """Let a strategy around another one say of itself what that one says of what it can do."""
+    for name in ("portable", "shared_mask", "traces", "grows", "compares_generations", "sum_shape", "capacity"):
+        setattr(wrapper, name, getattr(strategy, name))
 
 
 class StartOptions(Options):
@@ -154,7 +137,7 @@ class MultistartState:
 class Multistart(Wrapper):
     """A strategy with several starts, see `StartOptions`."""
 
-    def __init__(self, strategy: Startable, options: StartOptions) -> None:
+    def __init__(self, strategy: Strategy[Any], options: StartOptions) -> None:
         super().__init__(strategy, prefix="chosen_")
         self._each = options.start_generations
         self._all = options.starts * options.start_generations
@@ -177,8 +160,7 @@ class Multistart(Wrapper):
 
     def _scored(self, state: Any) -> int | None:
         """Return how many candidates, the first ones, a score is made of; None for all."""
-        survivors = getattr(self._strategy, "survivors", None)
-        return None if survivors is None else survivors(state) or None
+        return self._strategy.survivors(state) or None
 
     def to_arrays(self, state: MultistartState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays; once a start is chosen, there is one state."""
@@ -195,7 +177,7 @@ class Multistart(Wrapper):
         return MultistartState(now, best, means, record, begun_of(arrays, "starts_begun"))
 
 
-def with_starts(strategy: Any, options: Options) -> Any:
+def with_starts(strategy: Strategy[Any], options: Options) -> Strategy[Any]:
     """Return a strategy with as many starts as its options say; the strategy itself for one."""
     if isinstance(options, StartOptions) and options.starts > 1:
         return Multistart(strategy, options)
@@ -240,7 +222,7 @@ class RestartState:
 class Restarting(Wrapper):
     """An evolution strategy that restarts, see `RestartOptions`."""
 
-    def __init__(self, strategy: Startable, options: RestartOptions) -> None:
+    def __init__(self, strategy: Strategy[Any], options: RestartOptions) -> None:
         super().__init__(strategy, prefix="best_")
         self._after = options.restart_after
         self._none = np.full(-(-self._after // 4), np.nan)
@@ -283,7 +265,7 @@ class Restarting(Wrapper):
         return RestartState(now, best, means, record, begun_of(arrays, "restarts_begun"))
 
 
-def with_restarts(strategy: Any, options: Options) -> Any:
+def with_restarts(strategy: Strategy[Any], options: Options) -> Strategy[Any]:
     """Return a strategy that restarts as its options say; the strategy itself, where they say nothing of it."""
     if isinstance(options, RestartOptions) and options.restart_after:
         return Restarting(strategy, options)

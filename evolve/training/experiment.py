@@ -161,7 +161,7 @@ def _check_size(config: Config, network: Network) -> None:
     episodes = 32 * at_once + 4 * slots * network.slot_size
     needed = 40 * P * W + episodes  # bytes, about
     if needed > there:
-        needed = strategies.most_at_once(config.strategy, network, P) * W + episodes
+        needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episodes
     if needed > there:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         came = f"{sizes}: at least {needed / 1e9:,.1f} GB"

@@ -50,7 +50,7 @@ def _check_growth(experiment: Experiment) -> None:
         raise InputError("racing.rounds", "none where the population grows", list(config.racing.rounds))
     strategy = experiment.strategy(0)
     traces = strategies.wanted_traces(strategy, experiment.network.num_traces)
-    if not getattr(strategy, "grows", False) or traces != "none":
+    if not strategy.grows or traces != "none":
         expected = "openai-es or pgpe, without pruning by traces, where the population grows"
         raise InputError("strategy.name", expected, config.strategy.name)
 
@@ -78,7 +78,7 @@ def _check_scores_in_early_episodes(experiment: Experiment) -> None:
     """Raise InputError for a strategy that compares the returns of short episodes at first with those of later ones."""
     config = experiment.config
     options = config.strategy.table()
-    if hasattr(experiment.strategy(0), "survivors"):
+    if experiment.strategy(0).compares_generations:
         expected = f"none with {config.strategy.name}, which compares returns with those of earlier generations"
         raise InputError("early_max_episode_steps", expected, config.early_max_episode_steps)
     if options.get("restart_after", 0):

@@ -21,7 +21,7 @@ from evolve.cluster.messages import frame_of, record_of
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
-from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, sums_shape, wanted_traces
+from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
 _FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
@@ -138,7 +138,7 @@ class SharedStrategy:
         workers = self._coordinator.workers
         knowing = workers and self._coordinator.noted == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
-        if hasattr(self.strategy, "sums"):
+        if self.strategy.sum_shape is not None:
             shared = knowing and len(fitness) * W > _FEW
             parts = self._shared_out(generation, fitness, W) if shared else self._alone(generation, fitness, W)
         if knowing:
@@ -225,7 +225,8 @@ class StrategyReplica:
         strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
         state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
         self._made_of = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
-        self._sums = np.zeros((network.num_weights if hasattr(strategy, "sums") else 0, *sums_shape(strategy)))
+        adds_up = strategy.sum_shape is not None
+        self._sums = np.zeros((network.num_weights if adds_up else 0, *(strategy.sum_shape or ())))
         self._held, self._arrays = None, {}
 
     def _tell(self, results: TellResults) -> None:
@@ -236,13 +237,13 @@ class StrategyReplica:
         self._made_of = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
 
 
-def add_up(strategy: Any, state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
+def add_up(strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
     """Return the sums [n] or [n, k] of some columns, a few at a time."""
     starts = range(place.start, place.stop, _COLUMNS)
     parts = [slice(start, min(start + _COLUMNS, place.stop)) for start in starts]
     return np.concatenate([strategy.sums(state, generation, fitness, part) for part in parts])
 
 
-def sums_in(content: UInt8, strategy: Any) -> Float64:
+def sums_in(content: UInt8, strategy: Strategy[Any]) -> Float64:
     """Return the sums [n] or [n, k] that an answer is."""
-    return content.view(np.float64).reshape(-1, *sums_shape(strategy))
+    return content.view(np.float64).reshape(-1, *(strategy.sum_shape or ()))

@@ -24,7 +24,7 @@ from evolve.rollouts import (
 )
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.strategies import ask_for, is_made_anywhere
+from evolve.strategies import is_made_anywhere
 from evolve.training import Experiment, final_champion, limit_of, normalizer_of, restore
 from evolve.verification.logs import (
     CandidateLog,
@@ -139,7 +139,7 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
     if generation:
         return None
     strategy = experiment.strategy(run.header.seed)
-    return ask_for(strategy, strategy.start(), 0, one)
+    return strategy.ask(strategy.start(), 0, one)
 
 
 def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
@@ -150,7 +150,7 @@ def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
         max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if is_made_anywhere(strategy, 0) else population
     )
     parts = (np.arange(first, min(first + at_once, population)) for first in range(0, population, at_once))
-    return np.concatenate([ask_for(strategy, state, 0, part).fingerprints() for part in parts])
+    return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])
 
 
 def _check_candidate(candidate: int, population: int) -> None:
@@ -164,7 +164,7 @@ def _of_next_generation(
     """Return an episode of the generation that comes next; the strategy is asked for its candidates once more."""
     _check_candidate(candidate, experiment.config.population)
     strategy, state = restore(experiment, run)
-    genome = ask_for(strategy, state, generation, np.array([candidate]))
+    genome = strategy.ask(state, generation, np.array([candidate]))
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 

@@ -16,7 +16,6 @@ from evolve.config import EarlyStopOptions, flatten
 from evolve.errors import pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.store import Header, HeldOut, Record, StoredChampion, StoredRun
-from evolve.strategies import ask_for
 from evolve.training import Experiment, evaluate_champion, iterate, restore
 from evolve.verification.logs import (
     FirstDifference,
@@ -139,7 +138,7 @@ def _verdict(run: StoredRun, experiment: Experiment, comparing: _ComparingLog, h
         sides = Side(str(run.path)), Side(HERE)
         return Verdict(False, found.summary, cause, why, *at, None, what, sides, (), manifests)
     strategy, state = restore(experiment, comparing)
-    genome = ask_for(strategy, state, found.generation, np.array([found.candidate]))
+    genome = strategy.ask(state, found.generation, np.array([found.candidate]))
     key = found.generation, found.candidate, found.episode
     return diagnose(run, experiment, key, log_of_record(made, found.candidate), None, manifests, genome)
 

@@ -14,7 +14,7 @@ from evolve.config import Options
 from evolve.genome import Block, Genomes, pruned
 from evolve.numerics import sequential_sum, tanh
 from evolve.numerics.streams import Stream
-from evolve.strategies import initial_genomes, ranking
+from evolve.strategies import Strategy, initial_genomes, ranking
 
 
 class LeakyOptions(Options):
@@ -85,7 +85,7 @@ class HillClimberOptions(Options):
     weight_noise: float = Field(0.1, gt=0, le=1e6)
 
 
-class HillClimber:
+class HillClimber(Strategy):
     """(1, λ): the parent is candidate 0, everybody else is the parent and noise, and the best is the next parent."""
 
     portable = True

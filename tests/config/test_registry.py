@@ -13,9 +13,9 @@ from evolve.config import Choice, Config, Options, parse
 from evolve.config.registry import Registry
 from evolve.errors import InputError
 from evolve.genome import Genomes
-from evolve.networks import NETWORKS
+from evolve.networks import NETWORKS, Network
 from evolve.networks.layered import MlpOptions
-from evolve.strategies import STRATEGIES, Strategy
+from evolve.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(
@@ -133,21 +133,27 @@ def test_what_a_kind_does_wrong_is_blamed_on_it():
 MODULE = """
 from evolve.config import Options
 from evolve.networks.layered import Mlp, MlpOptions
+from evolve.strategies import Strategy
 from evolve.strategies.prune import Prune, PruneOptions
 
 class Louder(PruneOptions):
     weight_noise: float = 0.5
 
-class Mute:
+class Mute(Strategy):
     def __init__(self, options, network, population, seed):
         pass
     start = ask = tell = champion = lambda *words: None
 
+class Stranger:
+    def __init__(self, *words):
+        pass
+
 class Still(Mlp):
     def batch(self, slots, backend):
-        return Mute(None, None, 0, 0)
+        return Stranger()
 
 louder, wrong, mute, still = (Louder, Prune), (dict, Prune), (Options, Mute), (MlpOptions, Still)
+stranger = (Options, Stranger)
 """
 
 
@@ -157,7 +163,7 @@ def added(tmp_path):
     info = tmp_path / "site" / "added-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
-    names = "louder", "wrong", "absent", "mute"
+    names = "louder", "wrong", "absent", "mute", "stranger"
     points = "\n".join(f"{name} = added:{name}" for name in names)
     networks = "mlp = added:louder\nstill = added:still\n"
     (info / "entry_points.txt").write_text(f"[evolve.strategy]\n{points}\n[evolve.network]\n{networks}")
@@ -183,7 +189,8 @@ def test_an_added_strategy_evolves_and_verifies(call, command, added, tmp_path):
     ("name", "message"),
     [("wrong", "expected added:wrong to be a pair (options, kind)"), ("absent", "which cannot be loaded"),
      ("lauder", "Did you mean louder?"),
-     ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no to_arrays and no from_arrays.")],
+     ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no to_arrays and no from_arrays."),
+     ("stranger", "got stranger, whose Stranger is no subclass of Strategy.")],
 )  # fmt: skip
 def test_what_is_no_strategy_is_refused(command, added, name, message, tmp_path):
     done = command("run", "--strategy", name, "-o", "out", **added)
@@ -193,7 +200,7 @@ def test_what_is_no_strategy_is_refused(command, added, name, message, tmp_path)
 
 def test_a_network_whose_batches_do_not_keep_the_contract_is_refused(command, added):
     done = command("run", "-a", "still", **added)
-    message = "(evolve.networks.network), got still, whose Mute has no load and no move and no step and no traces."
+    message = "(evolve.networks.network), got still, whose Stranger has no load and no move and no step and no traces."
     assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
 
 
@@ -232,11 +239,11 @@ def test_the_example_of_an_added_network_and_strategy(call, command, outside, tm
 def test_properties_of_added_kinds_may_raise_until_they_are_needed():
     class Odd:
         def __getattr__(self, name):
-            if name == "start":
+            if name == "blocks":
                 raise ZeroDivisionError
             raise AttributeError(name)
 
     with pytest.raises(InputError) as wrong:
-        STRATEGIES.check({"name": "odd"}, Odd(), Strategy)
-    assert "no ask and no tell" in str(wrong.value)
-    assert "start" not in str(wrong.value)
+        NETWORKS.check({"name": "odd"}, Odd(), Network)
+    assert "no init and no observation_size" in str(wrong.value)
+    assert "blocks" not in str(wrong.value)

@@ -14,7 +14,7 @@ from evolve.config import Config, RacingOptions, parse
 from evolve.errors import RunError
 from evolve.genome import Genomes, describe
 from evolve.numerics import ordered_sum
-from evolve.strategies import AskedGenomes, ask_for
+from evolve.strategies import AskedGenomes
 from evolve.training import SharedStrategy, StrategyReplica, evaluate_population, make_rollout, prepare, shared_strategy
 from evolve.training.loop import generation_record
 
@@ -135,30 +135,17 @@ def test_candidates_are_made_where_they_are_played_if_they_can_be(name, network)
     assert isinstance(genomes, AskedGenomes if anywhere else Genomes)
 
 
-class Earlier:
-    """A strategy as before candidates could be asked for: it gives all of them, and does not say what it is."""
-
-    def __init__(self, strategy):
-        self._strategy = strategy
-        self.start, self.tell, self.to_arrays = strategy.start, strategy.tell, strategy.to_arrays
-
-    def ask(self, state, generation):
-        return self._strategy.ask(state, generation)
-
-
-@pytest.mark.parametrize("portable", [None, False, True])
-def test_the_candidates_of_a_strategy_that_gives_all_of_them_only_are_sent(transport, portable):
+def test_the_candidates_of_a_strategy_that_is_not_portable_are_sent(transport):
     made = experiment({"name": "openai-es"}, "mlp")
-    earlier = Earlier(made.strategy(5))
-    if portable is not None:
-        earlier.portable = portable
-    shared = SharedStrategy(made, Coordinator(transport, make_rollout), earlier, earlier.start(), 5)
+    strategy = made.strategy(5)
+    strategy.portable = False
+    shared = SharedStrategy(made, Coordinator(transport, make_rollout), strategy, strategy.start(), 5)
     genomes = shared.ask(0)
     assert isinstance(genomes, Genomes)
     results = evaluate_population(made, Coordinator(transport, make_rollout), 5, 0, genomes, None, shared.traces)
     shared.tell(0, genomes, results.returns.mean(axis=1), results)
     some = np.array([4, 1])
-    assert np.array_equal(ask_for(earlier, shared.state, 1, some).weights, shared.ask(1).weights[some])
+    assert np.array_equal(strategy.ask(shared.state, 1, some).weights, shared.ask(1).weights[some])
 
 
 @pytest.mark.parametrize("forgetful", [False, True])
