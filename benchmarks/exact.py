@@ -2,7 +2,7 @@
 
     python benchmarks/exact.py
     python benchmarks/exact.py --strategy openai-es -p 1024 --generations 0 20
-    python benchmarks/exact.py --jax        # pip install -e '.[jax]'
+    python benchmarks/exact.py --jax        # pip install -r benchmarks/requirements-jax.txt
     python benchmarks/exact.py --walker     # BipedalWalker and LunarLander, beside Gymnasium and EnvPool
 
 Rates are steps of episodes per CPU second, so that neighbours on the machine count little. A generation is all of it,
@@ -26,7 +26,6 @@ from exact_parts import walker
 from exact_parts.generations import TOGETHER, measure
 
 from evolve.config import Config, parse
-from evolve.errors import install_command
 from evolve.training import prepare
 
 _INPUTS, _HIDDEN, _OUTPUTS = 4, 8, 2
@@ -139,7 +138,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.jax and not (find_spec("jax") and find_spec("gymnax")):
-        raise SystemExit(f"--jax needs jax and gymnax. Run {install_command('jax')}")
+        raise SystemExit("--jax needs jax and gymnax. Run pip install -r benchmarks/requirements-jax.txt")
     if asked.walker:
         compare_walkers(asked)
     else:

@@ -1,6 +1,6 @@
 """Evolution against its peers: CartPole-v1, the same size of network and number of steps, each library by itself.
 
-    pip install -e '.[peers,mpi]'
+    pip install -e '.[mpi]' -r benchmarks/requirements-peers.txt
     python benchmarks/peers.py -o runs/peers
     python benchmarks/peers.py --show -o runs/peers     # the table
 
@@ -119,7 +119,10 @@ def run_all(asked: argparse.Namespace) -> None:
     for name in asked.peers:
         lacking = missing(PEERS[name].needs)
         if lacking:
-            print(f"{name} needs {', '.join(lacking)}. Run {install_command('peers')}", file=sys.stderr)
+            print(
+                f"{name} needs {', '.join(lacking)}. Run pip install -r benchmarks/requirements-peers.txt",
+                file=sys.stderr,
+            )
             continue
         for workers in _WORKERS:
             for repeat in range(_REPEATS):

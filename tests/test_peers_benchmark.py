@@ -6,7 +6,6 @@ import os
 import pytest
 from conftest import ROOT
 
-from evolve.errors import install_command
 from evolve.numerics import native
 
 
@@ -37,7 +36,7 @@ def test_missing_peers_are_named(bench, absent, tmp_path):
     code, out, err = bench("peers", "--peers", "evotorch", "neat", "evosax", "-o", tmp_path)
     assert (code, out) == (0, "")
     assert [line.split(" needs ")[0] for line in err.splitlines()] == ["evotorch", "neat", "evosax"]
-    assert err.splitlines()[1] == f"neat needs neat-python. Run {install_command('peers')}"
+    assert err.splitlines()[1] == "neat needs neat-python. Run pip install -r benchmarks/requirements-peers.txt"
     code, _, err = bench("peers", "--show", "-o", tmp_path)
     assert code == 1
     assert "expected JSON files of finished runs, got none" in err
