@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from some_results import results  # noqa: E402
 
 from evolve.cluster import messages  # noqa: E402

@@ -2,8 +2,8 @@
 
     python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --fills 5 --seed 1 --verdicts hosts.jsonl
 
-Seeded, with a table at the end. The hosts are network namespaces (tests/hosts.py), so this needs root on Linux. Each
-fault has a run of its own, which has to end with exit code 0, or with a plain sentence and be resumed by hand, as on a
+Seeded, with a table at the end. The hosts are network namespaces (tests/helpers/hosts.py), so this needs root on Linux.
+Each fault has a run of its own, which has to end with exit code 0, or with a plain sentence and be resumed by hand, as on a
 machine too busy to start ranks in time; and at last with the digests of a run without faults. Half of the faults come
 before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end
 the run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; when there is room, it
@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers"), str(ROOT / "benchmarks")]
 import launched  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 from launched import DONE, PATIENCE, Launched, complete, spread, stored  # noqa: E402

@@ -31,7 +31,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand proce
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path.insert(0, str(HERE))  # toys: the tests' own environments, by module:Id
+HELPERS = HERE / "helpers"
+sys.path[:0] = [str(HERE), str(HELPERS)]  # toys: the tests' own environments, by module:Id
 from emulation import EmulatedDevice, emulation_available  # noqa: E402 - it lies there
 
 hypothesis.settings.register_profile(  # neighbours on the machine may take all of its time
@@ -51,7 +52,7 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
     """Return the environment of a command under test; allows root. In `more`, None takes a variable away."""
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1")
     # Probing for a fabric costs Open MPI a second per start, and there is none between processes of one machine.
-    env |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi", "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+    env |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi", "PYTHONPATH": os.pathsep.join([str(ROOT), str(HELPERS)])}
     # Nothing computes with BLAS, whose threads look for work all the time, and no package adds plugins to pydantic.
     env |= {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
     env["EMULATED_KERNELS"] = tempfile.gettempdir()  # that of this process, whatever TMPDIR a command is given
@@ -62,7 +63,7 @@ def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
 
 def without(*modules: str) -> dict[str, str]:
     """Return the environment variables of a command in which modules cannot be imported."""
-    path = os.pathsep.join([str(HERE / "without"), str(ROOT), str(HERE)])
+    path = os.pathsep.join([str(HELPERS / "without"), str(ROOT), str(HELPERS)])
     return {"EVOLVE_WITHOUT": ",".join(modules), "PYTHONPATH": path}
 
 

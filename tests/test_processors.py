@@ -10,7 +10,7 @@ import sysconfig
 import arm64
 import exact_runs
 import pytest
-from conftest import HERE, ROOT, Process, as_a_process, environment
+from conftest import HELPERS, ROOT, Process, as_a_process, environment
 from disassembly import fused
 from processors import HASWELL, MASKED, NEHALEM, build_package, nehalem, x86
 
@@ -108,7 +108,7 @@ def test_an_older_processor_agrees(command, golden, name):
 
 def play(words, folder, *path, backends="native,numpy", **env):
     """Return what a Python, started by words, finds natively and by arrays, importing from folders."""
-    env["PYTHONPATH"] = os.pathsep.join(map(str, [*path, HERE]))
+    env["PYTHONPATH"] = os.pathsep.join(map(str, [*path, HELPERS]))
     process = Process([*words, "-m", "exact_runs", backends], environment(**env), folder)
     try:
         return said(process.wait(3400))

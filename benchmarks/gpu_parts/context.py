@@ -39,7 +39,7 @@ class Context:
     def device(self) -> Device:
         """Return the device. Raises NotMeasuredError where there is none."""
         if self.emulated:
-            sys.path.insert(0, str(ROOT / "tests"))
+            sys.path.insert(0, str(ROOT / "tests" / "helpers"))
             from emulation import EmulatedDevice  # noqa: PLC0415 - only of a checkout
 
             use(EmulatedDevice(capacity=2**31))

@@ -68,7 +68,7 @@ def _environment() -> tuple[str, str]:
 
 def _digests(context: Context, arguments: list[str], ranks: int) -> list[str]:
     """Return the digests of all generations of a run. Raises NotMeasuredError, and RunError when it fails."""
-    run = [str(ROOT / "tests" / "emulated_run.py")] if context.emulated else ["-m", "evolve.run"]
+    run = [str(ROOT / "tests" / "helpers" / "emulated_run.py")] if context.emulated else ["-m", "evolve.run"]
     try:
         launcher = mpirun_words(ranks) if ranks else []
     except InputError as error:

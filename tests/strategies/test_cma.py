@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import HELPERS, ROOT
 
 from evolve import networks, strategies
 from evolve.errors import InputError
@@ -15,7 +14,6 @@ from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
 
-HERE = Path(__file__).parent.parent
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 W = NETWORK.num_weights
 
@@ -134,7 +132,7 @@ def test_a_missing_library_names_its_install_line(call, absent, tmp_path, module
 
 
 def test_other_strategies_need_no_library(command):
-    paths = os.pathsep.join([str(HERE / "without"), str(HERE.parent)])
+    paths = os.pathsep.join([str(HELPERS / "without"), str(ROOT)])
     small = ("-p", 4, "-r", 1, "-g", 1, "--set", "held_out_episodes=1")
     done = command("run", "--strategy", "sep-cma-es", *small, EVOLVE_WITHOUT="cmaes,threadpoolctl", PYTHONPATH=paths)
     assert done.code == 0, done.err

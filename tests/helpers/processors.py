@@ -4,9 +4,11 @@ import platform
 import shutil
 import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
+
+ROOT = Path(__file__).parents[2]
 
 MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
     "OPENBLAS_CORETYPE": "Nehalem",

@@ -13,7 +13,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from conftest import ROOT
+ROOT = Path(__file__).parents[2]
+
 
 PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6")
 REQUIREMENTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
