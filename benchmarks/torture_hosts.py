@@ -3,9 +3,9 @@
     python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --fills 5 --seed 1 --verdicts hosts.jsonl
 
 Seeded, with a table at the end. The hosts are network namespaces (tests/helpers/hosts.py), so this needs root on Linux.
-Each fault has a run of its own, which has to end with exit code 0, or with a plain sentence and be resumed by hand, as on a
-machine too busy to start ranks in time; and at last with the digests of a run without faults. Half of the faults come
-before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end
+Each fault has a run of its own, which has to end with exit code 0, or with a plain sentence and be resumed by hand, as
+on a machine too busy to start ranks in time; and at last with the digests of a run without faults. Half of the faults
+come before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end
 the run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; when there is room, it
 goes on. Verdicts can be appended to a file, so that another seed goes on; the table is then of all that are in it (all
 numbers 0: nothing but the table). Needs psutil.
