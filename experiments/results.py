@@ -157,16 +157,6 @@ def results(paths: Sequence[Path], found: Found) -> str:
     )
 
 
-def every_seed(paths: Sequence[Path], found: Found) -> str:
-    """Return the table of all seeds, with their digests: who runs the experiment again gets the same."""
-    rows = [
-        [path.stem, str(seed.seed), figure(seed.mean), str(seed.generations), f"`{seed.digest}`"]
-        for path in paths
-        for seed in found.get(path.stem, ())
-    ]
-    return table(["experiment", "seed", "held-out mean", "generations", "digest of the last generation"], rows)
-
-
 def swept(path: Path, runs: Runs) -> str:
     """Return the table of a sweep: networks and strategies down, environments across, the mean over seeds in a cell."""
     points = [prepare(config).config for config in load([str(path)])[0]]
@@ -280,7 +270,6 @@ def main() -> None:
     if options.robustness:
         walkers = ("walker-es", "walker-pruned", "walker-plastic")
         write("robustness", robustness([HERE / f"{name}.toml" for name in walkers], runs), walkers)
-    write("seeds", every_seed(every, found), [*SINGLE, *LIFETIME])
 
 
 if __name__ == "__main__":
