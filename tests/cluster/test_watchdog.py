@@ -130,7 +130,7 @@ def test_it_works_where_stderr_is_no_file(monkeypatch):
 
 def test_a_hang_in_c_ends_a_process_that_is_alone_with_a_traceback():
     code = (
-        "import sys; sys.path.insert(0, 'tests'); import toys; from evolve.cluster import watchdog\n"
+        "import sys; sys.path.insert(0, 'tests/helpers'); import toys; from evolve.cluster import watchdog\n"
         "watchdog.patience = lambda limit: 0.5\n"
         "with watchdog.Watchdog(0.2, fatal=True): toys._hang_in_c()"
     )
