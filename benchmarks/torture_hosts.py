@@ -108,7 +108,7 @@ class Job(Launched):
 
 def environment(mpi: str) -> dict[str, str]:
     """Return the environment of the runs."""
-    env = {**os.environ, **LIMITS, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONUNBUFFERED": "1"}
+    env = {**os.environ, **LIMITS, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}", "PYTHONUNBUFFERED": "1"}
     env["OMPI_MCA_btl"] = env["OMPI_MCA_mtl"] = "^ofi"
     if mpi == "mpich":  # its UCX takes hosts of one kernel for one host
         env |= {"MPI4PY_LIBMPI": str(ROOT / ".mpich" / "lib" / "libmpi.so.12"), "UCX_TLS": "tcp,self"}
