@@ -11,10 +11,10 @@ import json
 import sys
 from pathlib import Path
 
-from device_parts.measurement import BUDGET, check_figure, draw, measure_devices
+from device_parts.measurement import BUDGET, check_figure, draw, hooks, measure_devices
 
 from evolve.cli.app import App, launch
-from evolve.errors import InputError, Stopped
+from evolve.errors import InputError
 
 _ENVIRONMENT = "CartPole-v1", "gymnasium"
 """What an option is completed with, where only one of both is given."""
@@ -36,14 +36,7 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("--budget", "at least 0", options.budget)
     check_figure(options.figure)
 
-    def check() -> None:
-        if app.stop.reason() is not None:
-            raise Stopped(f"stopped by {app.stop.reason()}")
-
-    def show(text: str) -> None:
-        if not options.json:
-            print(text, flush=True)
-
+    show, check = hooks(app, options.json)
     asked = options.env is not None or options.engine is not None
     environment = (options.env or _ENVIRONMENT[0], options.engine or _ENVIRONMENT[1]) if asked else None
     found = measure_devices(options.budget, show, check, environment)

@@ -11,13 +11,13 @@ import json
 import sys
 from pathlib import Path
 
-from device_parts.measurement import check_figure
+from device_parts.measurement import check_figure, hooks
 from scale_parts.cell import MEASURE, measure
 from scale_parts.grid import Cell
 from scale_parts.measurement import SCALE_BUDGET, cells, draw_scale, measure_scale
 
 from evolve.cli.app import App, launch
-from evolve.errors import InputError, Stopped
+from evolve.errors import InputError
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,14 +45,7 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("--ranks", "at least one rank", min(options.ranks))
     check_figure(options.figure)
 
-    def check() -> None:
-        if app.stop.reason() is not None:
-            raise Stopped(f"stopped by {app.stop.reason()}")
-
-    def show(text: str) -> None:
-        if not options.json:
-            print(text, flush=True)
-
+    show, check = hooks(app, options.json)
     grid = cells(options.weights, options.candidates, options.ranks)
     found = measure_scale(grid, options.budget, show, check)
     if options.figure is not None:

@@ -11,6 +11,8 @@ from device_parts.rollout_gain import rollout_rows
 from device_parts.steps import SLOTS, WIDTHS, Budget, Row, break_even, cores, layer_sizes, rows, why_no_device
 from device_parts.timing import Effort
 from evolve.analysis import figures
+from evolve.cli.app import App
+from evolve.errors import Stopped
 from evolve.numerics.device import device
 from evolve.store.disk import check_writable
 
@@ -26,6 +28,20 @@ def check_figure(path: Path | None) -> None:
     if path is not None:
         figures.check_library()
         check_writable(path, figures.FORMATS)
+
+
+def hooks(app: App, silent: bool) -> tuple[Callable[[str], None], Callable[[], None]]:
+    """Return what prints a text, unless it is to be silent, and what raises Stopped where a signal has come."""
+
+    def show(text: str) -> None:
+        if not silent:
+            print(text, flush=True)
+
+    def check() -> None:
+        if app.stop.reason() is not None:
+            raise Stopped(f"stopped by {app.stop.reason()}")
+
+    return show, check
 
 
 def measure_devices(
