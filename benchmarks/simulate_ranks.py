@@ -2,10 +2,10 @@
 
     python benchmarks/simulate_ranks.py --ranks 64 256 1024 4096
 
-Workers sleep in their episodes, as those of `evolve.environments.function_task`. Everything that rank 0 does with a
-message is done: it is decoded, booked, collected, and the next chunk encoded. How long that takes there is a constant
-for each message, MPI included (`--microseconds`; `--measure` prints what it takes here, MPI excluded), and so is a
-message's way (`--latency`). What it prints is simulated; nothing of it was measured on so many ranks.
+Workers sleep during their episodes, like the workers of `evolve.environments.function_task`. Rank 0 runs its real code
+for each message: it decodes the message, books and collects the results, and encodes the next chunk. The simulated time
+per message is a constant that includes MPI (`--microseconds`; `--measure` prints the time on this machine without MPI).
+The latency of a message is a constant, too (`--latency`). The printed numbers are simulated, not measured.
 """
 
 import argparse

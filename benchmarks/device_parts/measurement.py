@@ -31,7 +31,7 @@ def check_figure(path: Path | None) -> None:
 
 
 def hooks(app: App, silent: bool) -> tuple[Callable[[str], None], Callable[[], None]]:
-    """Return what prints a text, unless it is to be silent, and what raises Stopped where a signal has come."""
+    """Return two functions: print a text unless `silent`; raise Stopped after a signal."""
 
     def show(text: str) -> None:
         if not silent:

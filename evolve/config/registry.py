@@ -174,7 +174,7 @@ class Registry:
     def check(self, section: Section, made: Any, contract: type) -> None:
         """Raise InputError where `made`, which an added kind has made, lacks a part of a contract.
 
-        contract: A protocol, or a base class, of which `made` has to be an instance without abstract methods.
+        contract: A protocol, or a base class. `made` must be an instance of a base class and have no abstract methods.
         """
         name = self._name(section)
         if name in self._kinds:

@@ -34,7 +34,7 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.scored_genomes import stored_array
 from evolve.strategies.strategy import Arrays, Newest, Results, Strategy, initial_genomes
-from evolve.strategies.wrapper import RestartOptions, joined, take_abilities, validate_restarts
+from evolve.strategies.wrapper import RestartOptions, copy_attributes, joined, validate_restarts
 
 _FEWEST = 2  # connections that are left in any case
 
@@ -118,7 +118,7 @@ class PruningRounds(Strategy[PruningState]):
         self._layout = layout
         self._newest = self._first, self._made(self._first)
         self._begun = Newest(self._begin)
-        take_abilities(self, self._newest[1])
+        copy_attributes(self, self._newest[1])
 
     def start(self) -> PruningState:
         """Return the state before generation 0."""

@@ -53,18 +53,19 @@ class Results:
 class Strategy(Generic[State]):
     """A strategy for P candidates of one genome layout: the base class of all of them.
 
-    A subclass writes `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and changes those of the
-    attributes below that are not so for it. Instances may change them, too.
+    A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and overrides attributes
+    whose defaults do not fit. An instance may override an attribute, too.
 
     Attributes:
-        portable: Whether ask and tell give the same bits on every machine; otherwise they do on machines of one kind
-            only. Every rank then has the state of a portable strategy, and makes the candidates that it plays.
-        shared_mask: Whether all candidates have the same connections.
-        traces: What `tell` needs of the traces that networks leave: "each" candidate's, their "mean", or "none".
-        grows: Whether `tell` takes the results of the first n candidates alone, n even, of an even P.
-        compares_generations: Whether it compares returns of one generation with those of others.
-        sum_shape: What `sums` returns for a weight: () is one number, (k,) are k of them, None is nothing.
-        capacity: How many genomes a state holds at most; None where it holds none.
+        portable: True if ask and tell give the same bits on every machine. Then every rank holds the state and makes
+            the candidates that it plays. False: the bits repeat only on machines of the same kind.
+        shared_mask: True if all candidates have the same connections.
+        traces: The traces that `tell` reads: those of "each" candidate, their "mean", or "none".
+        grows: True if `tell` accepts the results of only the first n candidates, for even n and even P.
+        compares_generations: True if the strategy compares returns of different generations.
+        sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
+            sums.
+        capacity: Largest number of genomes in a state; None if a state holds no genomes.
     """
 
     portable: bool = False
@@ -123,27 +124,27 @@ class Strategy(Generic[State]):
         return self.start()
 
     def survivors(self, _state: State) -> int:
-        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
+        """Return the number of leading candidates of the next generation that were evaluated before."""
         return 0
 
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n, *sum_shape]: some columns of what `tell` adds up over candidates; it finds all in `results.sums`.
+        """Return [n, *sum_shape]: sums over all candidates, for some columns of the genome.
 
-        Each rank computes some of them, for all candidates. A column must depend on no other one: then the bits are
-        the same however columns are shared out.
+        Ranks share the columns among them, and `tell` reads all sums from `results.sums`. A column must not depend on
+        other columns, so that the bits do not depend on how columns are shared.
 
         Args:
-            state: That the genomes were asked for with.
-            generation: In which they are.
+            state: The state before the generation.
+            generation: Its number.
             fitness: [P].
             columns: A slice of range(W).
         """
         raise NotImplementedError
 
     def distribution(self, state: State) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation of weights, each [W], of no meaning where the mask is False.
+        """Return the mean and the standard deviation of each weight, both [W]; undefined outside the mask.
 
-        Strategies that are pruned in rounds have them.
+        Pruning in rounds needs this method.
         """
         raise NotImplementedError
 

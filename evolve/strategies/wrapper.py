@@ -44,7 +44,7 @@ class Wrapper(Strategy[Any]):
     def __init__(self, strategy: Strategy[Any], prefix: str) -> None:
         self._strategy = strategy
         self._prefix = prefix
-        take_abilities(self, strategy)
+        copy_attributes(self, strategy)
         self.capacity = None if strategy.capacity is None else 2 * strategy.capacity
 
     def start(self) -> Any:
@@ -100,8 +100,8 @@ def joined(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def take_abilities(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
-    """Let a strategy around another one say of itself what that one says of what it can do."""
+def copy_attributes(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
+    """Copy the attributes that describe a strategy to its wrapper."""
     for name in ("portable", "shared_mask", "traces", "grows", "compares_generations", "sum_shape", "capacity"):
         setattr(wrapper, name, getattr(strategy, name))
 

@@ -175,7 +175,7 @@ class Policy:
         return self.decode(self.outputs(observation))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how pickle and copy make it again: at the start of an episode, reset with the same seed."""
+        """Support copy and pickle: a copy is at the start of an episode and has the same seed."""
         return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer, self._seed)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What bounds a run: how long it takes to start, a step of its network, and a step of its bare environments."""
+"""Lower bounds of a run's time: start-up, one step of the network, and one step of the bare environment."""
 
 import subprocess
 import sys

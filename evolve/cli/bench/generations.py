@@ -1,4 +1,4 @@
-"""Generations of the training loop, timed: what each costs rank 0, the network and the workers."""
+"""Timed generations of the training loop: seconds, processor time of rank 0, bytes moved, and busy workers."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from evolve.training import make_rollout
 
 
 class TimedCoordinator(Coordinator):
-    """A coordinator that adds up how long episodes are played."""
+    """A coordinator that adds up the seconds spent in episodes."""
 
     playing = 0.0
     """In seconds."""
@@ -30,15 +30,15 @@ class TimedCoordinator(Coordinator):
 
 @dataclass(frozen=True)
 class TimedGeneration:
-    """A generation, and what it cost.
+    """A generation and its cost.
 
     Attributes:
-        record: What the training loop has put into the run file.
-        seconds: Of all of it.
-        serial_seconds: Of what is not episodes: ask, tell, digest and file. The wait for sums of workers is in here.
-        cpu_seconds: Of rank 0's processor.
-        bytes: That rank 0 sent and received.
-        busy: [N], the share of the time in which each worker was at work; of this process, where it is alone.
+        record: The record that the training loop wrote to the run file.
+        seconds: Wall time of the generation.
+        serial_seconds: Wall time outside episodes: ask, tell, digest and file, including the wait for workers' sums.
+        cpu_seconds: Processor time of rank 0.
+        bytes: Bytes that rank 0 sent and received.
+        busy: [N], the share of the time that each worker was busy; of this process if there are no workers.
     """
 
     record: Record
@@ -50,12 +50,12 @@ class TimedGeneration:
 
 
 def coordinator_of(app: App) -> TimedCoordinator:
-    """Return a coordinator of the workers, which is timed."""
+    """Return a timed coordinator of the workers."""
     return TimedCoordinator(app.transport, make_rollout, app.stop.reason)
 
 
 def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[TimedGeneration]:
-    """Yield the generations of `training.iterate`, which has this coordinator, with what each cost."""
+    """Yield the generations of `training.iterate`, run with this coordinator, and the cost of each."""
     transport = app.transport
     while True:
         coordinator.playing = 0.0

@@ -1,4 +1,4 @@
-"""Generations of the engine over MPI against as many bare processes, on the same episodes, or against sleep."""
+"""Compare generations over MPI with bare processes on the same episodes, or with the sum of sleeping episodes."""
 
 import gc
 import heapq
@@ -33,13 +33,13 @@ from evolve.training import Experiment, iterate, make_rollout, restore
 
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself under mpirun; its value is a run file."""
-_OTHER_SEED = 1  # of the generation before the measured one, in which workers make what they need
+_WARM_UP_SEED = 1  # of a first generation, not timed, in which workers make their environments
 
 
 def begin(experiment: Experiment, generation: int, path: Path) -> Genomes:
-    """Make a run file of seed 0 with the generations before the measured one, played by this process alone.
+    """Write a run file with the generations before the measured one; return the candidates of the measured one.
 
-    Returns the candidates of the measured generation.
+    This process plays all of them, with seed 0.
     """
     with closing(create(path, _header(experiment, 0))) as log:
         with closing(iterate(experiment, Coordinator(Transport(), make_rollout), log)) as records:
@@ -55,15 +55,16 @@ def _header(experiment: Experiment, seed: int) -> Header:
 
 
 def measure(experiment: Experiment, app: App, path: str) -> int:
-    """Inside mpirun: continue a run by one generation of the training loop, and print what it cost.
+    """Inside mpirun: continue a run by one generation of the training loop, and print its cost.
 
-    A generation of another run comes first.
+    A generation of another run comes first, as a warm-up.
     """
     coordinator = coordinator_of(app)
-    gc.freeze()  # as in a run, a collector that looks at all modules each time would cost a tenth of it
+    # A run freezes the garbage collector, too: otherwise scanning all modules takes a tenth of the time.
+    gc.freeze()
     with tempfile.TemporaryDirectory() as folder:
         with (
-            closing(create(Path(folder) / "other.h5", _header(experiment, _OTHER_SEED))) as other,
+            closing(create(Path(folder) / "other.h5", _header(experiment, _WARM_UP_SEED))) as other,
             closing(iterate(experiment, coordinator, other)) as records,
         ):
             next(records)
@@ -82,7 +83,7 @@ def measure(experiment: Experiment, app: App, path: str) -> int:
 
 
 def figures_of_job(words: Sequence[str], ranks: int) -> dict[str, Any]:
-    """Start a measurement on some ranks, by the words after `python`; return the figures that it prints.
+    """Start a measurement on some ranks; return the figures that it prints as JSON.
 
     Raises RunError.
     """
