@@ -1,4 +1,4 @@
-"""How well thousands of ranks would be kept busy: a simulation of time, with the real scheduler and the real messages.
+"""How well thousands of ranks would be kept busy: a simulation of time, with the real work queue and the real messages.
 
     python benchmarks/simulate_ranks.py --ranks 64 256 1024 4096
 
@@ -22,11 +22,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from some_results import results  # noqa: E402
 
 from evolve.cluster import messages  # noqa: E402
+from evolve.cluster.jobs import Evaluation  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
-from evolve.cluster.work_queue import Scheduler, suitable_sizes  # noqa: E402
+from evolve.cluster.work_queue import WorkQueue, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
-from evolve.rollouts import EpisodeBatch, ResultsCollector, generation_keys  # noqa: E402
+from evolve.rollouts import EpisodeBatch, RolloutSpec, generation_keys  # noqa: E402
 
 EPISODES = 8  # of each candidate
 CHUNK_SECONDS = 0.01  # see RolloutSpec
@@ -68,14 +69,16 @@ class World:
         self.events: list[tuple[float, int, str, int, object]] = []
         self.now = self.free = self.work = self.begun = self.spent = self.measured = 0.0
         self.messages = self.count = 0
-        self.collector = ResultsCollector(genomes, 0, "none")
-        self.scheduler = Scheduler(self, list(self.workers), self.batch, 1, 1, self._sizes)  # type: ignore[arg-type]
+        spec = RolloutSpec("", 1, 0, 60.0)
+        self.job = Evaluation(spec, self.batch, ["here"] * ranks, 1, 1, self._sizes, lambda *_: None)
+        self.queue = WorkQueue(len(self.job), self.workers, self._sizes, self._send)
 
     def _sizes(self, episodes: int, workers: int):
         return suitable_sizes(episodes, workers, 1, CHUNK_SECONDS, self.seconds)
 
-    def send(self, worker: int, frame: np.ndarray) -> None:
-        """As a transport: the chunk arrives when rank 0 has sent it, and a while later."""
+    def _send(self, worker: int, items: np.ndarray) -> None:
+        """Send a chunk; it arrives when rank 0 has sent it, and a while later."""
+        frame = messages.encode(self.job.message(items))
         self.messages += 1
         self.spent = self.spent + self.each
         self._event(self.begun + self.spent + self.latency, "chunk", worker, frame)
@@ -86,8 +89,8 @@ class World:
 
     def run(self) -> None:
         """Let time pass until all episodes are done."""
-        self._coordinate(0.0, self.scheduler.start)
-        while self.scheduler.unfinished:
+        self._coordinate(0.0, self.queue.hand_out)
+        while self.queue.unfinished:
             self.now, _, kind, worker, what = heapq.heappop(self.events)
             if kind == "chunk":
                 self._take(worker, what)
@@ -137,11 +140,7 @@ class World:
         def work() -> None:
             self.messages += 1
             self.spent += self.each
-            self.scheduler.reset_silence(worker)
-            message = messages.decode(frame)  # type: ignore[arg-type]
-            if self.scheduler.mark_done(message.results):  # type: ignore[union-attr]
-                self.collector.add(message.results)  # type: ignore[union-attr]
-            self.scheduler.refill(worker, len(message.results))  # type: ignore[union-attr]
+            self.job.take(messages.decode(frame), worker, self.queue)  # type: ignore[arg-type]
 
         self._coordinate(self.now, work)
 

@@ -40,7 +40,7 @@ MOST_KILLS = 12
 """Of one run, which is then left alone: one that is hit at every start never gets anywhere."""
 EARLY, LATE = 5.0, 12.0
 """Seconds of a start: half of the kills come before the first."""
-BEGUN, LOST = " on localhost", "evaluated by others"
+BEGUN, LOST = " on localhost", "other workers take over"
 """What a start, and a worker that is done without are known by, in the log."""
 
 

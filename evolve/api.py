@@ -132,7 +132,7 @@ def _lead(
         coordinator = ranks.coordinator()
         for generation in _generations(ranks, coordinator, plan, resume, overwrite, seen=True):
             ranks.release(pack(number=np.array(generation.number), **record_to_arrays(generation.record)))
-            coordinator.forget()
+            coordinator.forget_setup()
             yield generation
     except GeneratorExit:  # the loop was left, on all ranks
         raise

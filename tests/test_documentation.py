@@ -394,8 +394,8 @@ print(json.dumps([rank, called]) + "\\n", end="", flush=True)
 """
 MADE = ["AskedGenomes.take", "Strategy.ask", "describe"]
 """How a rank makes genomes; rank 0 with workers only for the record."""
-WORKERS = ["Transport.probe", "decode", "WorkerState.receive", "Rollout.submit", *MADE, "Rollout.tick"]
-"""What a worker does for its first chunk, before it sends anything but signs of life."""
+WORKERS = ["Transport.probe", "decode", "Worker.receive", "Rollout.submit", *MADE, "Rollout.tick"]
+"""The steps of a worker for its first chunk, before it sends anything but heartbeats."""
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
@@ -408,7 +408,7 @@ def test_the_way_of_a_candidate_is_what_the_code_does(ranks, tmp_path):
     assert done.returncode == 0, done.stderr
     called = dict(json.loads(line) for line in done.stdout.splitlines())
     if ranks is None:
-        between = ["Scheduler", "encode", "Transport.send", *WORKERS[:3]]
+        between = ["WorkQueue", "encode", "Transport.send", *WORKERS[:3]]
         assert called == {0: [step for step in steps if step not in between]}
     else:
         assert [step for step in called[0] if step not in MADE] == [step for step in steps if step not in WORKERS[2:]]

@@ -225,7 +225,7 @@ class Evaluation:
 
 def script_ranks() -> Collective:
     """Return the ranks of this script, for one call: rollouts are not shared, for threads may call at the same time."""
-    return Collective(make_rollout, notes=StrategyReplica())
+    return Collective(make_rollout, shared=StrategyReplica())
 
 
 class _Evolved:

@@ -1,12 +1,23 @@
-"""The cluster: a coordinator rank hands out episodes, worker ranks play them, and nobody waits spinning.
+"""The cluster: rank 0 coordinates, worker ranks play episodes, and a rank that waits sleeps.
 
-It knows nothing of evolution: a batch of episodes comes in, and their results come out. `transport` is the door to
-mpi4py; where there is one rank, no MPI is needed and the same coordinator plays the episodes itself.
+It knows nothing of evolution: a batch of episodes comes in, and their results come out. Only `transport` imports
+mpi4py. With one rank no MPI is needed, and the coordinator plays the episodes itself.
+
+Each verb of the coordinator has its counterpart at a worker:
+
+    coordinator  message                  worker
+    set_up       Setup                    set_up
+    evaluate     Chunk → ChunkResults     evaluate
+    update       Update                   SharedState.update
+    ask          Question → Answer        SharedState.answer
+    dismiss      Dismiss                  leaves serve
+
+The modules in reading order: `transport`, `messages`, `work_queue`, `workers`, `jobs` and `coordinator` at rank 0,
+`worker` and `watchdog` at the others; `start` and `keepalive` for hosts; `collective` for scripts.
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.introduction import connect
-from evolve.cluster.start import launched, started_by
+from evolve.cluster.start import connect, launched, started_by
 from evolve.cluster.transport import Transport, check_mpi4py
 from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.worker import KeptRollouts, serve

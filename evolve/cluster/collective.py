@@ -1,4 +1,4 @@
-"""Work that every rank asks for: rank 0 does it, the others serve, and all get the same answer."""
+"""Collective calls of a script: every rank calls the same function, rank 0 does the work, and all get its answer."""
 
 import json
 import sys
@@ -8,10 +8,9 @@ from functools import cache, partial
 from types import TracebackType
 
 from evolve.cluster.coordinator import Coordinator, dismiss
-from evolve.cluster.introduction import connect
-from evolve.cluster.start import silence_seconds
+from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
-from evolve.cluster.worker import KeptRollouts, MakeRollout, NoteTaker, serve
+from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
 from evolve.errors import EvolveError, HostLost, InputError, RunError, Stopped
 
 _ANSWER, _ERROR = b"A", b"E"
@@ -21,9 +20,9 @@ _KINDS: dict[str, type[EvolveError]] = {kind.__name__: kind for kind in (HostLos
 
 @cache
 def all_ranks() -> Transport:
-    """Return the transport of this process: MPI's ranks where a launcher started several, else this process alone.
+    """Return the transport of this process: MPI's ranks if a launcher started several, else this process alone.
 
-    An exception that ends the script on one of several ranks ends it on all: they would wait for that one for ever.
+    An exception that ends the script on one of several ranks ends all ranks, which would wait for that one forever.
     """
     transport = connect()
     if transport.size > 1:
@@ -38,7 +37,7 @@ def _end_all(
     error: BaseException,
     at: TracebackType | None,
 ) -> None:
-    """Report an exception that ends this rank, and end the others, unless it was raised on all of them."""
+    """Report an exception that ends this rank, and end the other ranks unless it was raised on all of them."""
     try:
         report(kind, error, at)
         sys.stdout.flush()
@@ -51,18 +50,18 @@ class Collective:
     """The ranks of a script in which all of them call the same functions.
 
     Args:
-        make_rollout: From an experiment's TOML text.
-        stop_reason: Called often by rank 0; returns why to stop early, or None.
-        notes: What takes rank 0's notes, on the other ranks.
+        make_rollout: Makes a rollout from an experiment's TOML text.
+        stop_reason: Called often by rank 0; returns a reason to stop early, or None.
+        shared: The state that rank 0 updates on the other ranks.
     """
 
     def __init__(
         self,
         make_rollout: MakeRollout,
         stop_reason: Callable[[], str | None] = lambda: None,
-        notes: NoteTaker | None = None,
+        shared: SharedState | None = None,
     ) -> None:
-        self._notes = notes
+        self._shared = shared
         self._transport = all_ranks()
         self._rollouts = KeptRollouts(make_rollout)
         self._stop_reason = stop_reason
@@ -74,17 +73,17 @@ class Collective:
 
     @property
     def transport(self) -> Transport:
-        """The ranks."""
+        """The transport between the ranks."""
         return self._transport
 
     def coordinator(self) -> Coordinator:
-        """Return a coordinator of the other ranks, for rank 0."""
+        """Return a coordinator of the other ranks; for rank 0 only."""
         return Coordinator(self._transport, self._rollouts, self._stop_reason, exit_on_hang=False)
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
-        """Return what `work` returns on rank 0, on every rank; it raises on all of them what it raises there.
+        """Do `work` on rank 0; return its answer, or raise its error, on every rank.
 
-        It is the last call: then environments are released.
+        This is the last call: environments are released afterwards.
         """
         with closing(self):
             if not self.leads:
@@ -103,7 +102,7 @@ class Collective:
 
     def follow(self) -> bytes:
         """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
-        answer = serve(self._transport, self._rollouts, lambda: None, self._notes)
+        answer = serve(self._transport, self._rollouts, lambda: None, self._shared)
         if answer[:1] == _ERROR:
             message = json.loads(answer[1:])
             kind = _KINDS.get(message["kind"], RunError)
@@ -114,13 +113,13 @@ class Collective:
         return answer[1:]
 
     def release(self, answer: bytes) -> None:
-        """Have the other ranks leave `follow` with an answer. Raises RunError when one does not."""
+        """Have the other ranks leave `follow` with an answer. Raises RunError if one of them does not."""
         if not dismiss(self._transport, _ANSWER + answer, silence_seconds()):
-            raise RunError("not all ranks have answered; one of them hangs, or has died")
+            raise RunError("not all ranks answered: one of them hangs or has died")
 
     def release_error(self, error: BaseException) -> None:
-        """Have the other ranks leave `follow` with an error, which is raised here, too."""
+        """Have the other ranks leave `follow` with an error that is raised on this rank, too."""
         message = {"kind": type(error).__name__, "message": str(error)}
         dismiss(self._transport, _ERROR + json.dumps(message).encode())
-        with suppress(Exception):  # somebody else's, which may refuse attributes
+        with suppress(Exception):  # an exception of another library may refuse attributes
             setattr(error, _ON_ALL_RANKS, True)

@@ -1,37 +1,41 @@
-"""The coordinator: hands batches out in shrinking chunks, and collects the results by key."""
+"""The coordinator, rank 0: it gives jobs to the workers, receives their results, and goes on without lost workers."""
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from evolve.cluster import messages
-from evolve.cluster.losses import FailureReporter, LossHandler, check_silence
-from evolve.cluster.messages import ChunkResults, FailedEpisode, Message, Note, Setup, Stop, StopRequest, WorkerError
+from evolve.cluster.jobs import Evaluation, Inquiry, Job, Progress
+from evolve.cluster.messages import JobMessage, StopRequest, WorkerError
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
-from evolve.cluster.work_queue import ChunkSizes, Questions, Scheduler, suitable_sizes
+from evolve.cluster.work_queue import ChunkSizes, WorkQueue, suitable_sizes
 from evolve.cluster.worker import MakeRollout, error_report
-from evolve.errors import FAILURES, RunError, Stopped
-from evolve.numerics.streams import Purpose
-from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, ResultsCollector, RolloutSpec
+from evolve.cluster.workers import Workers, check_silence
+from evolve.errors import FAILURES, RunError, Stopped, pluralize
+from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, RolloutSpec
 from evolve.shapes import Float64, Int64
 
-_LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is done without
-_SERIALS = itertools.count(1)  # of all coordinators of this process: workers may still answer the last one
+# Jobs and setups are numbered over all coordinators of this process, for workers may still answer an earlier one.
+_SERIALS = itertools.count(1)
 _SETUPS = itertools.count(1)
+_LOG = logging.getLogger("evolve")
 
 
 class Coordinator:
-    """Evaluates batches of episodes over the ranks of a transport, or in this process when it is the only one.
+    """Evaluates batches of episodes over the ranks of a transport, or in this process if there are no workers.
+
+    Each verb has its counterpart at a worker: `set_up`, `evaluate`, `update`, and `ask`, which a worker answers.
 
     Args:
         transport: To the workers, if there are any.
-        make_rollout: From the experiment's text in a `RolloutSpec`; every rank has the same.
-        stop_reason: Called often; returns why to stop early, or None. Its answer becomes `Stopped`.
-        chunk_sizes: Of the chunks; by default they shrink as the batch ends.
-        exit_on_hang: Whether this process ends when it plays an episode itself that hangs in native code.
+        make_rollout: Makes a rollout from the experiment's text in a `RolloutSpec`; every rank has the same function.
+        stop_reason: Called often; returns a reason to stop early, which is raised as `Stopped`, or None.
+        chunk_sizes: Yields the sizes of chunks; by default they shrink towards the end of a batch.
+        exit_on_hang: Whether this process ends if it plays an episode itself that hangs in native code.
     """
 
     def __init__(
@@ -47,150 +51,141 @@ class Coordinator:
         self._stop_reason = stop_reason
         self._chunk_sizes = chunk_sizes or self._shrinking_sizes
         self._exit_on_hang = exit_on_hang
-        self._workers = [rank for rank in range(1, transport.size) if rank not in transport.gone]
-        self._ready: set[int] = set()
+        self._workers = Workers(transport)
         self._spec: RolloutSpec | None = None
         self._setup = 0
-        self._serial = 0
-        self._episode_seconds = 0.0  # of the last batch, each
+        self._episode_seconds = 0.0  # the mean duration of an episode in the last batch
         self._own_rollout: AnyRollout | None = None
-        self._report: FailureReporter | None = None
         self._seconds = np.zeros((2, transport.size))
-        self.noted: Hashable = None
-        """What workers have taken note of, the key that was last passed to `note`."""
-        self.progress: Callable[[Purpose, int, int, int], None] = _ignore
-        """Called often: what the batch is for, how many episodes are done, of how many, how many workers are idle."""
+        self.shared_version: Hashable = None
+        """The version of the workers' shared state, as last passed to `update`."""
+        self.progress: Progress = _ignore
+        """Called often during `evaluate`."""
 
-    def prepare(self, spec: RolloutSpec) -> None:
-        """Have every worker make a rollout, while this process goes on; unless it was the last one they made."""
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The ranks of the workers, in ascending order."""
+        return self._workers.ranks
+
+    def set_up(self, spec: RolloutSpec) -> None:
+        """Have every worker make the rollout of an experiment, unless it has just that; does not wait for it."""
         if spec == self._spec:
             return
         self._spec = spec
         self._setup = next(_SETUPS)
-        self._ready.clear()  # to make environments may take longer than an episode
         self._own_rollout = None
-        for worker in self._workers:
-            self._transport.send(worker, messages.encode(Setup(self._setup, spec.experiment)))
+        self._workers.set_up(messages.Setup(self._setup, spec.experiment))
 
-    def forget(self) -> None:
-        """Have workers make their rollouts anew before the next batch: they have left `serve` meanwhile.
-
-        What they have taken note of outlives that.
-        """
+    def forget_setup(self) -> None:
+        """Have workers set up again before the next batch, because they left `serve`. Their shared state is kept."""
         self._spec = None
 
-    @property
-    def workers(self) -> tuple[int, ...]:
-        """The ranks that work, in ascending order."""
-        return tuple(self._workers)
+    def update(self, updates: Iterable[tuple[Buffer, int]], version: Hashable) -> None:
+        """Update the shared state of all workers, before anything else that is sent to them.
 
-    def note(self, contents: Iterable[tuple[Buffer, int]], noted: Hashable) -> None:
-        """Have workers take note of something before all that they are asked for next.
-
-        contents: What, and the rank of who knows it already, 0 for nobody. noted: What all know then, to compare with.
+        Args:
+            updates: Each with the rank of the worker that has it already, 0 for none.
+            version: The version of the shared state afterwards.
         """
-        for content, knowing in contents:
-            message = messages.encode(Note(content))
-            for worker in self._workers:
-                if worker != knowing:
-                    self._transport.send(worker, message)
-        self.noted = noted
+        for content, but in updates:
+            self._workers.send_all(messages.Update(content), but)
+        self.shared_version = version
 
     def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
-        """Have workers answer questions; return who answered each, and what; None where no worker was left to.
+        """Have workers answer questions; return the rank and the answer for each, None if no worker could answer it.
 
         Raises Stopped and RunError as `evaluate` does.
         """
-        patience = _LONGEST_ANSWER if self._spec is None else max(_LONGEST_ANSWER, self._spec.max_episode_seconds)
-        asking = Questions(self._transport, self._workers, questions, next(_SERIALS), patience)
-        while asking.unanswered:
-            self._check_stop()
-            received = self._transport.probe()
-            if received is None:
-                asking.look()
-                self._transport.backoff()
-                continue
-            worker, frame = received
-            message = messages.decode(frame)
-            if not asking.take(worker, message):
-                self._handle_message(message, worker, None)
-        return asking.answers
-
-    def take_seconds(self) -> tuple[Float64, Float64]:
-        """Return [R] each: how long every rank was at work, and in environments, since this was last asked."""
-        busy, environments = self._seconds
-        self._seconds = np.zeros_like(self._seconds)
-        return busy, environments
+        inquiry = Inquiry(next(_SERIALS), questions, 0.0 if self._spec is None else self._spec.max_episode_seconds)
+        self._run(inquiry)
+        return inquiry.answers
 
     def evaluate(
         self, spec: RolloutSpec, batch: EpisodeBatch, meanwhile: Callable[[], None] | None = None
     ) -> EpisodeResults:
         """Play a batch of N episodes; return their results, by key, in any order.
 
-        meanwhile: Called once, when workers have something to do.
+        The coordinator goes on without workers that die, if MPI survives that, or that no longer answer. If no worker
+        is left, this process plays the rest.
 
-        A worker that dies, where MPI survives it, or no longer answers is done without; when none is left, this process
-        does the rest.
+        Args:
+            spec: The experiment to which the batch belongs.
+            batch: The episodes.
+            meanwhile: Called once, as soon as the workers have work.
 
         Raises:
-            Stopped: Somebody asked for it.
+            Stopped: `stop_reason` gave a reason, or a worker received a signal.
             EpisodeError: An episode failed, and `spec.on_failure` is "stop".
-            RunError: A worker cannot go on.
+            RunError: A worker cannot go on, or all that were left hang.
         """
-        self.prepare(spec)
-        self._serial = next(_SERIALS)
-        self._report = None
-        before = float(self._seconds[0].sum())
-        collector = ResultsCollector(len(batch.genomes), spec.num_traces, batch.traces)
-        left = self._serve_workers(spec, batch, collector, meanwhile) if self._workers else np.arange(len(batch))
+        self.set_up(spec)
+        evaluation = Evaluation(
+            spec, batch, self._transport.hosts, next(_SERIALS), self._setup, self._chunk_sizes, self.progress
+        )
+        left = self._run(evaluation, meanwhile)
         if len(left):
-            self._work_alone(spec, batch, left, collector)
-        self._episode_seconds = (float(self._seconds[0].sum()) - before) / len(batch)
-        results = collector.collect()
-        if self._report is not None:
-            self._report.finish(results)
-        return results
+            self._play_alone(evaluation, left)
+        self._seconds += evaluation.seconds
+        self._episode_seconds = float(evaluation.seconds[0].sum()) / len(batch)
+        return evaluation.finish()
 
-    def _serve_workers(
-        self,
-        spec: RolloutSpec,
-        batch: EpisodeBatch,
-        collector: ResultsCollector,
-        meanwhile: Callable[[], None] | None,
-    ) -> Int64:
-        """Evaluate on the workers, until all is done; return the episodes [n] that are left when no worker is."""
-        scheduler = Scheduler(self._transport, self._workers, batch, self._serial, self._setup, self._chunk_sizes)
-        self._report = FailureReporter(spec, batch, self._transport)
-        losses = LossHandler(self._transport, self._workers, self._ready, batch, spec.max_episode_seconds,
-                             scheduler, collector, self._report)  # fmt: skip
-        scheduler.start()
+    def take_seconds(self) -> tuple[Float64, Float64]:
+        """Return [R] each: the seconds that every rank was at work, and in environments, since the last call."""
+        busy, environments = self._seconds
+        self._seconds = np.zeros_like(self._seconds)
+        return busy, environments
+
+    def _run(self, job: Job, meanwhile: Callable[[], None] | None = None) -> Int64:
+        """Have the workers do a job; return the items [n] that are left if there is no worker to do them."""
+        workers = self._workers
+        if not workers:
+            return np.arange(len(job))
+        queue = WorkQueue(
+            len(job),
+            workers.ranks,
+            job.chunk_sizes,
+            lambda worker, items: workers.send(worker, job.message(items)),
+            job.uneven,
+        )
+        workers.reset_silence()
+        queue.hand_out()
         if meanwhile is not None:
             meanwhile()
-        while self._workers and scheduler.unfinished:
+        while workers and queue.unfinished:
             self._check_stop()
-            received = self._transport.probe()
+            received = workers.receive()
             if received is None:
-                losses.look()
+                self._check_losses(job, queue)
                 self._transport.backoff()
                 continue
-            worker, frame = received
-            if worker in self._transport.gone:  # its episodes were given to others
-                continue
-            self._ready.add(worker)
-            scheduler.reset_silence(worker)
-            message = messages.decode(frame)
-            if isinstance(message, ChunkResults) and message.serial == self._serial:
-                if scheduler.mark_done(message.results):
-                    collector.add(message.results)
-                self._seconds[:, worker] += message.busy_seconds, message.environment_seconds
-                scheduler.refill(worker, len(message.results))
-                self.progress(Purpose(batch.purpose), len(batch) - scheduler.unfinished, len(batch), scheduler.idle)
-            else:
-                self._handle_message(message, worker, self._report)
-        return scheduler.pending.take_all()
+            worker, message = received
+            match message:
+                case WorkerError(report):
+                    raise RunError(report)
+                case StopRequest(signal):
+                    raise Stopped(self._stop_reason() or f"signal {signal} at a worker")
+            if isinstance(message, JobMessage) and message.serial == job.serial:
+                job.take(message, worker, queue)
+        return queue.pending.take_all()
 
-    def _work_alone(self, spec: RolloutSpec, batch: EpisodeBatch, indices: Int64, collector: ResultsCollector) -> None:
+    def _check_losses(self, job: Job, queue: WorkQueue) -> None:
+        """Give the items of lost workers to the others, and count items that end workers as failed."""
+        losses = self._workers.lose(queue.busy, job.patience)
+        for loss in losses:
+            again, guilty = queue.remove(loss.worker, loss.fate)
+            when = time.strftime("%Y-%m-%d %H:%M:%S")
+            host = self._transport.hosts[loss.worker]
+            _LOG.warning("%s: rank %d on %s %s; other workers take over its %s",
+                         when, loss.worker, host, loss.description, pluralize(again, job.item))  # fmt: skip
+            job.fail(guilty, loss)
+        if losses and self._workers:
+            queue.hand_out()
+        elif losses and queue.unfinished:
+            job.warn_alone(queue, losses[-1])
+
+    def _play_alone(self, evaluation: Evaluation, items: Int64) -> None:
         """Play some episodes [n] of a batch in this process."""
+        spec = evaluation.spec
         if self._own_rollout is None:
             self._own_rollout = self._make_rollout(spec.experiment)
         rollout = self._own_rollout
@@ -201,24 +196,22 @@ class Coordinator:
         done = 0
         with Watchdog(spec.max_episode_seconds, fatal=self._exit_on_hang) as watchdog:
             rollout.make_genomes_within(watchdog.paused)
-            while done < len(indices):
+            while done < len(items):
                 self._check_stop()
                 watchdog.pat()
                 try:
-                    if submitted < len(indices) and rollout.pending <= spec.slots:
-                        rollout.submit(batch.take(indices[submitted : submitted + spec.slots]))
+                    if submitted < len(items) and rollout.pending <= spec.slots:
+                        rollout.submit(evaluation.batch.take(items[submitted : submitted + spec.slots]))
                         submitted += spec.slots
                     results = rollout.tick()
                 except FAILURES as error:
                     raise RunError(error_report(self._transport)) from error
                 for failure in rollout.take_failures():
-                    self._report = self._report or FailureReporter(spec, batch, self._transport)
-                    self._report.report(failure, 0)
+                    evaluation.report(failure, 0)
                 if results is not None:
-                    collector.add(results)
+                    evaluation.collect(results, idle=0)
                     done += len(results)
-                    self.progress(Purpose(batch.purpose), len(batch) - len(indices) + done, len(batch), 0)
-        self._seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
+        evaluation.seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
 
     def _shrinking_sizes(self, episodes: int, workers: int) -> Iterator[int]:
         assert self._spec is not None
@@ -227,21 +220,11 @@ class Coordinator:
             episodes, workers, spec.slots, spec.chunk_seconds, self._episode_seconds, spec.least_chunk
         )
 
-    def _handle_message(self, message: Message, worker: int, reporter: FailureReporter | None) -> None:
-        match message:
-            case FailedEpisode(serial, failure) if serial == self._serial and reporter is not None:
-                reporter.report(failure, worker)
-            case WorkerError(report):
-                raise RunError(report)
-            case StopRequest(signal):
-                raise Stopped(self._stop_reason() or f"signal {signal} at a worker")
-
     def _check_stop(self) -> None:
-        why = self._stop_reason()
-        if why is not None:
-            raise Stopped(why)
-        if self._transport.silent:
-            check_silence(self._transport)
+        reason = self._stop_reason()
+        if reason is not None:
+            raise Stopped(reason)
+        check_silence(self._transport)
 
 
 def _ignore(*_progress: object) -> None:
@@ -249,21 +232,22 @@ def _ignore(*_progress: object) -> None:
 
 
 def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) -> bool:
-    """Have every worker leave `serve` with an answer; return whether all said so before patience ran out.
+    """Have every worker leave `serve` with an answer; return whether all confirmed it in time.
 
-    patience: in seconds, for a few ranks; many on few cores take turns, so they have more.
+    patience: Seconds for a few ranks. Many ranks on few cores take turns, so each rank adds a twentieth of a second.
     """
     patience += 0.05 * transport.size
     deadline = time.monotonic() + patience
     present = set(range(1, transport.size)) - transport.gone
-    stop = messages.encode(Stop(np.frombuffer(answer, np.uint8)))
+    frame = messages.encode(messages.Dismiss(np.frombuffer(answer, np.uint8)))
     for worker in present:
-        transport.send(worker, stop)
+        transport.send(worker, frame)
+    # Where MPI survives deaths, its end may wait for an abandoned rank, so that one is waited for as well.
     while (present or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
         received = transport.probe()
         if received is None:
             present -= set(transport.lost())
             transport.backoff()
-        elif isinstance(messages.decode(received[1]), Stop):
+        elif isinstance(messages.decode(received[1]), messages.Dismiss):
             present.discard(received[0])
     return not present and transport.flush(patience)

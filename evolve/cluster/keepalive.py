@@ -1,8 +1,8 @@
-"""Whether other hosts are still there: TCP connections whose ends the kernels ask after, however busy processes are.
+"""Keepalive: TCP connections over which the kernels of hosts check one another, even if processes are busy.
 
-Nothing is ever sent on them but a name at the beginning. A kernel answers for a process that computes, hangs or is
-suspended, so a connection that fails means that a host, or the way to it, is lost. MPI would notice that only after
-minutes, and only if it had something to send.
+A rank sends a greeting at the beginning and nothing later. A kernel answers for a process that computes, hangs or is
+suspended, so a connection that fails means that a host, or the network to it, is lost. MPI would notice that only after
+minutes, and only if it had a message to send.
 """
 
 import errno
@@ -22,20 +22,21 @@ except ImportError:  # not a POSIX system
 
 _SIOCGIFADDR = 0x8915
 _TOKEN_BYTES = 16
-_GREETING = _TOKEN_BYTES + 4  # bytes: the token, and a rank
+_GREETING_BYTES = _TOKEN_BYTES + 4  # the token, and a rank
 _PROBES = 4
-_REACHED_WITHIN = 5.0  # seconds
-_ENDED = (errno.ECONNRESET, errno.EPIPE)  # by a kernel that is there: the process has ended, and others see to that
+_CONNECT_SECONDS = 5.0
+# A kernel that answers has ended the connection of a process that ended. The launcher or MPI notices that loss.
+_ENDED = (errno.ECONNRESET, errno.EPIPE)
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Where rank 0 listens.
+class Endpoint:
+    """The endpoint at which rank 0 listens.
 
     Attributes:
-        addresses: Of rank 0's host, the likeliest first.
+        addresses: The addresses of rank 0's host, the likeliest first.
         port: The port.
-        token: What a rank proves with that it is one of this job.
+        token: A secret, by which a rank proves that it belongs to this job.
         seconds: For how long a host may be silent.
     """
 
@@ -46,22 +47,22 @@ class Meeting:
 
 
 class HostWatch:
-    """Rank 0's end of the connections to ranks on other hosts. seconds: for how long a host may be silent."""
+    """Watches other hosts, at rank 0, over connections from their ranks. seconds: for how long a host may be silent."""
 
     def __init__(self, seconds: float) -> None:
         self._listener = socket.create_server(("", 0), backlog=1024)
         self._listener.setblocking(False)
         self._unnamed: list[socket.socket] = []
         self._named: dict[int, socket.socket] = {}
-        self.meeting = Meeting(
+        self.endpoint = Endpoint(
             tuple(own_addresses()), self._listener.getsockname()[1], os.urandom(_TOKEN_BYTES), seconds
         )
 
     def silent(self) -> list[int]:
-        """Return the ranks whose hosts have fallen silent since this was last asked."""
+        """Return the ranks whose hosts fell silent since the last call."""
         self._accept()
         for connection in list(self._unnamed):
-            self._hear(connection)
+            self._read_greeting(connection)
         return [rank for rank in _with_news(self._named) if self._has_failed(rank)]
 
     @property
@@ -82,18 +83,18 @@ class HostWatch:
             except OSError:
                 return
             connection.setblocking(False)
-            _keep_alive(connection, self.meeting.seconds)
+            _keep_alive(connection, self.endpoint.seconds)
             self._unnamed.append(connection)
 
-    def _hear(self, connection: socket.socket) -> None:
+    def _read_greeting(self, connection: socket.socket) -> None:
         try:
-            greeting = connection.recv(_GREETING)
+            greeting = connection.recv(_GREETING_BYTES)
         except BlockingIOError:
             return
         except OSError:
             greeting = b""
         self._unnamed.remove(connection)
-        if len(greeting) == _GREETING and hmac.compare_digest(greeting[:_TOKEN_BYTES], self.meeting.token):
+        if len(greeting) == _GREETING_BYTES and hmac.compare_digest(greeting[:_TOKEN_BYTES], self.endpoint.token):
             self._named[struct.unpack("<I", greeting[_TOKEN_BYTES:])[0]] = connection
         else:
             connection.close()
@@ -107,18 +108,18 @@ class HostWatch:
 
 
 class CoordinatorWatch:
-    """The other end, at a rank on another host: whether the host of rank 0 is there."""
+    """Watches the host of rank 0, at a rank on another host."""
 
-    def __init__(self, meeting: Meeting, rank: int) -> None:
-        self._connection = _reach(meeting)
+    def __init__(self, endpoint: Endpoint, rank: int) -> None:
+        self._connection = _connect(endpoint)
         if self._connection is not None:
-            _keep_alive(self._connection, meeting.seconds)
+            _keep_alive(self._connection, endpoint.seconds)
             self._connection.setblocking(False)
             with suppress(OSError):
-                self._connection.send(meeting.token + struct.pack("<I", rank))
+                self._connection.send(endpoint.token + struct.pack("<I", rank))
 
     def silent(self) -> bool:
-        """Return whether rank 0 is lost, or its host silent."""
+        """Return whether rank 0 is lost or its host is silent."""
         if self._connection is None:
             return False
         return bool(_with_news({0: self._connection})) and _state(self._connection) is not None
@@ -131,20 +132,20 @@ class CoordinatorWatch:
 
 
 def own_addresses() -> list[str]:
-    """Return the IPv4 addresses of this host, that of its name first, but for those that every host has."""
+    """Return the IPv4 addresses of this host, the one of its name first, without the loopback addresses."""
     found = []
     with suppress(OSError):
         found = [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex() if fcntl is not None else []:
             with suppress(OSError):  # an interface without an address
-                answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
 
 
 def _keep_alive(connection: socket.socket, seconds: float) -> None:
-    """Have the kernel fail a connection whose other end does not answer for so many seconds."""
+    """Have the kernel fail a connection if its other end does not answer for a number of seconds."""
     every = max(1, round(seconds / (2 * _PROBES)))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
@@ -157,26 +158,24 @@ def _keep_alive(connection: socket.socket, seconds: float) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _reach(meeting: Meeting) -> socket.socket | None:
-    """Return a connection to rank 0 by whichever of its addresses answers first; None where none does.
-
-    An address that this host has too is another host's by chance, such as that of a bridge for containers.
-    """
-    trying = select.poll()
+def _connect(endpoint: Endpoint) -> socket.socket | None:
+    """Return a connection to rank 0 at the first of its addresses that answers; None if no address does."""
+    poll = select.poll()
     waiting: dict[int, socket.socket] = {}
     ours = set(own_addresses())
-    for address in meeting.addresses:
+    for address in endpoint.addresses:
+        # Two hosts may have an address in common by chance, such as the address of a bridge for containers.
         if address not in ours:
             connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             connection.setblocking(False)
             with suppress(OSError):
-                connection.connect_ex((address, meeting.port))
+                connection.connect_ex((address, endpoint.port))
             waiting[connection.fileno()] = connection
-            trying.register(connection, select.POLLOUT)
+            poll.register(connection, select.POLLOUT)
     while waiting:
-        ready = trying.poll(1000 * _REACHED_WITHIN)
+        ready = poll.poll(1000 * _CONNECT_SECONDS)
         for descriptor, _ in ready:
-            trying.unregister(descriptor)
+            poll.unregister(descriptor)
             connection = waiting.pop(descriptor)
             if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
                 for other in waiting.values():
@@ -191,7 +190,7 @@ def _reach(meeting: Meeting) -> socket.socket | None:
 
 
 def _with_news(connections: dict[int, socket.socket]) -> list[int]:
-    """Return the ranks whose connections have ended or failed: nothing else ever comes."""
+    """Return the ranks whose connections ended or failed: no data ever comes that could make them readable."""
     poll = select.poll()
     ranks = {}
     for rank, connection in connections.items():
@@ -201,7 +200,7 @@ def _with_news(connections: dict[int, socket.socket]) -> list[int]:
 
 
 def _state(connection: socket.socket) -> int | None:
-    """Return why a connection is over, as an error number; None while it is not."""
+    """Return the error number with which a connection ended; None if it has not ended."""
     try:
         return errno.ECONNRESET if connection.recv(1) == b"" else None
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""What travels between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
+"""The messages between ranks: frozen records of arrays, numbers and texts, framed in one buffer without pickling.
 
 A frame is int64 words [kind, number of words, then per leaf: type code, dimensions, shape …] followed by the bytes of
-the leaves, each aligned to eight. A leaf is a field that is no record itself; records in records are laid end to end.
-Both ends know the fields of a kind, so nothing else has to be said.
+the leaves, each aligned to eight. A leaf is a field that is not a record itself; nested records are laid end to end.
+Both ends know the fields of a kind, so a frame does not name them.
 """
 
 import math
@@ -29,16 +29,16 @@ _NUMBERS = {
     int: (_CODES[np.dtype("<i8")], struct.Struct("<q")),
     float: (_CODES[np.dtype("<f8")], struct.Struct("<d")),
 }
-"""How Python's numbers travel; those that are larger than this as NumPy's."""
+"""The type code and the form of Python's numbers; integers of `_LARGEST` or more travel as NumPy's."""
 _AS: dict[Any, Any] = {GenomeSource: Genomes}
-"""As what a type travels."""
+"""The type that a field is built as at the other end, if it differs from the declared type."""
 _TEXT = len(_DTYPES)
-"""The type code of a text, which travels as UTF-8; numbers of no dimension arrive as Python's own."""
+"""The type code of a text, which travels as UTF-8. Numbers without a dimension arrive as Python's own."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """To a worker: make the rollout of an experiment (TOML text), to which chunks refer by its number."""
+    """To a worker: make the rollout of an experiment (TOML text); chunks refer to it by its number."""
 
     number: int
     experiment: str
@@ -46,9 +46,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Chunk:
-    """To a worker: episodes to be played by the rollout of a setup, for the evaluation `serial`.
+    """To a worker: episodes to play with the rollout of a setup, for the job `serial`.
 
-    Genomes that were not in memory do not travel: the worker makes them, of what it has taken note of.
+    Genomes that are not in memory do not travel: the worker generates them from the shared state.
     """
 
     serial: int
@@ -57,15 +57,15 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Note:
-    """To a worker: take note of something, for what it is asked next."""
+class Update:
+    """To a worker: an update of the shared state, on which all later chunks and questions rely."""
 
     content: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Question:
-    """To a worker: answer, by this number, in the round `serial`."""
+    """To a worker: a question of the job `serial`, by its number."""
 
     serial: int
     number: int
@@ -93,15 +93,15 @@ class ChunkResults:
 
 @dataclass(frozen=True)
 class FailedEpisode:
-    """To the coordinator, before the results that hold its NaN: an episode failed."""
+    """To the coordinator: an episode failed. Its result, a return of NaN, follows."""
 
     serial: int
     failure: EpisodeFailure
 
 
 @dataclass(frozen=True)
-class Alive:
-    """To the coordinator: a worker is ready, or has been working on long episodes since its last message."""
+class Heartbeat:
+    """To the coordinator: a worker has made its environments, or is still playing long episodes."""
 
 
 @dataclass(frozen=True)
@@ -113,27 +113,29 @@ class WorkerError:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """To the coordinator: a worker has had a signal."""
+    """To the coordinator: a worker received a signal that asks it to stop."""
 
     signal: int
 
 
 @dataclass(frozen=True)
 class Kill:
-    """To a worker: end the process `pid` on your host, a rank that hangs."""
+    """To a worker: kill the process `pid` on your host, a rank that hangs."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class Stop:
-    """To a worker: drop everything, and leave with this answer. From a worker: leaving."""
+class Dismiss:
+    """To a worker: drop all work, and leave with this answer. From a worker: confirms that it leaves."""
 
     answer: NDArray[np.uint8]
 
 
-ToWorker = Setup | Chunk | Note | Question | Kill | Stop
-ToCoordinator = ChunkResults | Answer | FailedEpisode | Alive | WorkerError | StopRequest
+ToWorker = Setup | Chunk | Update | Question | Kill | Dismiss
+ToCoordinator = ChunkResults | Answer | FailedEpisode | Heartbeat | WorkerError | StopRequest
+JobMessage = ChunkResults | Answer | FailedEpisode
+"""The messages that belong to a job, by its serial number."""
 Message = ToWorker | ToCoordinator
 _KINDS: tuple[type[Any], ...] = get_args(Message)
 
@@ -150,7 +152,7 @@ def decode(frame: NDArray[np.uint8]) -> Message:
 
 
 def frame_of(record: Any, kinds: Sequence[type[Any]]) -> NDArray[np.uint8]:
-    """Return the frame of a record, which is of one of these kinds."""
+    """Return the frame of a record, whose type is one of `kinds`."""
     words, parts = [kinds.index(type(record)), 0], list[Any]()
     for leaf in _layout(cast(Hashable, type(record))).leaves(_travelling(record)):
         code, shape, size, part = _as_bytes(leaf)
@@ -169,14 +171,14 @@ def record_of(frame: NDArray[np.uint8], kinds: Sequence[type[Any]]) -> Any:
 
 
 def _travelling(record: Any) -> Any:
-    """Return what travels of a record: genomes that were not in memory do not."""
+    """Return a record without genomes that are not in memory: they do not travel."""
     if isinstance(record, Chunk) and not isinstance(record.batch.genomes, Genomes):
         return replace(record, batch=replace(record.batch, genomes=NO_GENOMES))
     return record
 
 
 def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
-    """Return the type code of a leaf, its shape, how many bytes it takes, and what has these."""
+    """Return the type code of a leaf, its shape, its size in bytes, and an object with these bytes."""
     if type(leaf) in _NUMBERS and -_LARGEST <= leaf < _LARGEST:
         code, form = _NUMBERS[type(leaf)]
         return code, (), form.size, form.pack(leaf)
@@ -188,7 +190,7 @@ def _as_bytes(leaf: Any) -> tuple[int, tuple[int, ...], int, Any]:
 
 
 def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
-    """Yield the leaves of a frame whose first words are these."""
+    """Yield the leaves of a frame that begins with `words`."""
     at, cursor = 8 * len(words), 2
     while cursor < len(words):
         code, dimensions = words[cursor : cursor + 2]
@@ -205,17 +207,17 @@ def _read(frame: NDArray[np.uint8], words: list[int]) -> Iterator[Any]:
 
 
 def _build(kind: Any, leaves: Iterator[Any]) -> Any:
-    """Return a record of the next leaves."""
+    """Return a record built from the next leaves."""
     return kind(*[next(leaves) if part is None else _build(part, leaves) for part in _layout(kind).records])
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a kind of record is made up.
+    """The fields of a kind of record.
 
     Attributes:
-        records: For each field the kind of record that it is, None for a leaf.
-        leaves: Returns the leaves of a record, those of records in it too, in order.
+        records: For each field its kind of record, None for a leaf.
+        leaves: Returns the leaves of a record and of the records in it, in order.
     """
 
     records: tuple[Any, ...]
@@ -224,7 +226,7 @@ class _Layout:
 
 @cache
 def _layout(kind: Hashable) -> _Layout:
-    """Return how a kind of record is made up."""
+    """Return the layout of a kind of record."""
     records = _records(kind)
     paths = tuple(_paths(kind))
     if len(paths) > 1:
@@ -233,14 +235,14 @@ def _layout(kind: Hashable) -> _Layout:
 
 
 def _records(kind: Any) -> dict[str, Any]:
-    """Return the fields of a kind of record, and the kind of those that are records themselves, None for leaves."""
+    """Return the fields of a kind of record, each with its own kind if it is a record, with None if it is a leaf."""
     hints = get_type_hints(kind)
     parts = {field.name: _AS.get(hints[field.name], hints[field.name]) for field in fields(kind)}
     return {name: part if is_dataclass(part) else None for name, part in parts.items()}
 
 
 def _paths(kind: Any) -> Iterator[str]:
-    """Yield the names of the leaves of a kind of record, those in records with dots."""
+    """Yield the names of the leaves of a kind of record, with dots for leaves of nested records."""
     for name, part in _records(kind).items():
         if part is None:
             yield name

@@ -1,74 +1,72 @@
-"""The start of a job: who launched it, how long ranks wait for one another, and who is missing.
+"""The start of a job: ask the launcher about the ranks, wait for all of them, and tell rank 0 the host of each.
 
-All ranks come together within a limit, or each of them ends and the missing ones are named. The limits belong to a job
-and not to an experiment, so environment variables set them.
+All ranks come together within a limit, or each rank ends and the missing ones are named. The limits belong to a job and
+not to an experiment, so environment variables set them.
 """
 
-import atexit
 import ctypes
+import json
 import os
-import subprocess
+import socket
 import sys
 import threading
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
-from evolve.errors import InputError, pluralize
+import numpy as np
+
+from evolve.cluster.keepalive import CoordinatorWatch, Endpoint, HostWatch
+from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
+from evolve.errors import InputError, RunError, how_to_install, pluralize
 
 CONNECT = "EVOLVE_CONNECT_SECONDS"
-"""The variable that says how long the ranks may take to come together."""
+"""The variable that sets the seconds within which all ranks have to come together."""
 SILENCE = "EVOLVE_SILENCE_SECONDS"
-"""The variable that says for how long a host may be silent."""
-_LEAST, _PER_RANK = 60.0, 0.5
+"""The variable that sets the seconds for which a host may be silent."""
+_LEAST_CONNECT, _CONNECT_PER_RANK = 60.0, 0.5
 _SILENCE = 30.0
 
-
-# What launchers tell their processes, as (number of ranks, rank).
+# The variables by which launchers tell their processes the number of ranks, and the rank.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
     ("PMI_SIZE", "PMI_RANK"),  # MPICH and Intel MPI
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun
     ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
 )
+
+# Constants of PMIx.
 _RUNNING, _CONNECTED, _TERMINATED, _ERROR, _ABORTING = 5, 6, 20, 50, 58  # PMIX_PROC_STATE_…
 _STRING = 3
 _DATA_ARRAY, _PROC_INFO = 39, 38
 _NAMESPACE = "PMIX_NAMESPACE"
-_LOOK_EVERY = 1.0
-_LATER = 3.0  # seconds, so that those speak first who know most
-_MPIRUN = ("prterun", "mpirun", "orterun")
-_PATIENCE, _LONG_PATIENCE = 10, 60  # seconds until a launcher is killed that has been asked to end the job
-_END_LAUNCHER = f"""
-for _ in $(seq "$2"); do
-    sleep 1
-    read -r name < "/proc/$1/comm" || exit
-    case $name in {"|".join(_MPIRUN)}) ;; *) exit ;; esac
-done
-kill -9 "$1" $(cat /proc/$1/task/*/children)
-"""
-_NAMED = 5  # missing ranks, in a sentence
-_LAST = 9  # of the ranks that speak one after another where the launcher says nothing
+
+_CHECK_EVERY = 1.0  # seconds
+_LATER = 3.0  # seconds by which a rank that knows less waits for a message of a rank that knows more
+_LAST = 9  # of the ranks that would speak one after another if the launcher says nothing
+_NAMED = 5  # missing ranks in a message
+_MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
+_UNKNOWN = "?"
 
 
 def connect_seconds(size: int) -> float:
-    """Return how long so many ranks may take to come together. Raises InputError for a setting that is no duration."""
-    return _seconds(CONNECT, _LEAST + _PER_RANK * size)
+    """Return the seconds within which `size` ranks have to come together. Raises InputError for a wrong setting."""
+    return _seconds(CONNECT, _LEAST_CONNECT + _CONNECT_PER_RANK * size)
 
 
 def silence_seconds() -> float:
-    """Return for how long a host may be silent. Raises InputError for a setting that is no duration."""
+    """Return the seconds for which a host may be silent. Raises InputError for a wrong setting."""
     return _seconds(SILENCE, _SILENCE)
 
 
-def _seconds(variable: str, usual: float) -> float:
+def _seconds(variable: str, default: float) -> float:
     text = os.environ.get(variable)
     if text is None:
-        return usual
+        return default
     try:
         seconds = float(text)
     except ValueError:
@@ -87,7 +85,10 @@ def launched() -> tuple[int, int]:
 
 
 def started_by() -> str | None:
-    """Return what has started this process as a rank, None for nothing: SLURM's batch script is a step of one task."""
+    """Return the command that started this process as a rank, such as "srun -n 4"; None without a launcher.
+
+    The batch script of SLURM is a step of one task, and counts as no launcher.
+    """
     for size, _ in _LAUNCHERS:
         ranks = os.environ.get(size, "")
         if ranks.isdigit() and not (size.startswith("SLURM") and int(ranks) == 1):
@@ -135,9 +136,9 @@ class LaunchedRank:
 
     Attributes:
         rank: Its number.
-        host: Where it was started.
-        has_come: Whether it has begun MPI_Init; None where the launcher's daemon on this host does not know.
-        has_ended: Whether it is there no more.
+        host: The host on which it was started.
+        has_come: Whether it has begun MPI_Init; None if the launcher's daemon on this host does not know.
+        has_ended: Whether its process has ended.
         has_ended_job: Whether it has asked the launcher to end all ranks.
     """
 
@@ -149,9 +150,9 @@ class LaunchedRank:
 
 
 def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
-    """Return all ranks, as the launcher's daemon on this host knows them; none where it cannot be asked.
+    """Return all ranks, as the launcher's daemon on this host knows them; none if it cannot be asked.
 
-    library: MPI's, which has PMIx's functions with it.
+    library: The library of MPI, which includes PMIx's functions.
     """
     namespace = os.environ.get(_NAMESPACE)
     if namespace is None or not hasattr(library, "PMIx_Query_info"):
@@ -160,78 +161,43 @@ def launched_ranks(library: ctypes.CDLL) -> list[LaunchedRank]:
     about = _Info(b"pmix.nspace", 0, _STRING, ctypes.cast(text, ctypes.c_void_p), b"")
     query = _Query((ctypes.c_char_p * 2)(b"pmix.qry.ptable", None), ctypes.pointer(about), 1)
     found, count = ctypes.POINTER(_Info)(), ctypes.c_size_t()
-    failed = library.PMIx_Query_info(
-        ctypes.byref(query), ctypes.c_size_t(1), ctypes.byref(found), ctypes.byref(count)
-    )  # what it allocates is never freed: this is asked a few times only
+    # The memory that PMIx allocates for the answer is never freed: it is asked only a few times.
+    failed = library.PMIx_Query_info(ctypes.byref(query), ctypes.c_size_t(1), ctypes.byref(found), ctypes.byref(count))
     if failed or not count.value or found[0].type & 0xFFFF != _DATA_ARRAY:
         return []
     array = ctypes.cast(found[0].data, ctypes.POINTER(_Array))[0]
     if array.type != _PROC_INFO:
         return []
     processes = ctypes.cast(array.array, ctypes.POINTER(_Process))
-    return [_as_rank(processes[i], _knows_all(namespace)) for i in range(array.size)]
+    # The daemon is the launcher itself, and knows all ranks, if the name of the job begins with this host's name.
+    knows_all = namespace.startswith(f"prterun-{os.environ.get('PMIX_HOSTNAME', '?')}-")
+    return [_as_rank(processes[i], knows_all) for i in range(array.size)]
+
+
+def _as_rank(process: _Process, knows_all: bool) -> LaunchedRank:
+    host = "an unknown host" if process.host is None else process.host.decode(errors="replace")
+    if not knows_all and process.state < _RUNNING:
+        return LaunchedRank(process.rank, host, None, False, False)
+    has_ended = process.state == _TERMINATED or process.state >= _ERROR
+    return LaunchedRank(process.rank, host, process.state >= _CONNECTED, has_ended, process.state == _ABORTING)
 
 
 def end_job(library: ctypes.CDLL) -> None:
-    """Have the launcher end all ranks, with exit code 1, if PMIx can."""
+    """Ask the launcher to end all ranks, with exit code 1, if PMIx can."""
     if hasattr(library, "PMIx_Abort"):
         library.PMIx_Abort(1, b"", None, ctypes.c_size_t(0))
 
 
-def _knows_all(namespace: str) -> bool:
-    """Return whether the daemon of this host is the launcher itself, which has named its job after its host."""
-    return namespace.startswith(f"prterun-{os.environ.get('PMIX_HOSTNAME', '?')}-")
-
-
-def _as_rank(process: _Process, known: bool) -> LaunchedRank:
-    has_come = process.state >= _CONNECTED
-    if not known and process.state < _RUNNING:
-        return LaunchedRank(process.rank, _text(process.host), None, False, False)
-    has_ended = process.state == _TERMINATED or process.state >= _ERROR
-    return LaunchedRank(process.rank, _text(process.host), has_come, has_ended, process.state == _ABORTING)
-
-
-def _text(name: bytes | None) -> str:
-    return "an unknown host" if name is None else name.decode(errors="replace")
-
-
-def initialize(MPI: Any) -> None:
-    """Initialize MPI as mpi4py does, but let other threads of Python go on meanwhile. MPI: the module."""
-    if MPI.Is_initialized():
-        return
-    provided = ctypes.c_int()
-    ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
-    for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
-        communicator.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py raises them
-    atexit.register(lambda: MPI.Is_finalized() or MPI.Finalize())
-
-
-def end_launcher_later(waits: bool = True) -> None:
-    """Have the launcher that started this process killed, with its ranks here, if it is still there in a while.
-
-    waits: Whether it is known to wait for a lost host. Else it has longer: Open MPI's ends by itself, but once did not.
-    """
-    patience = _PATIENCE if waits else _LONG_PATIENCE
-    parent = os.getppid()
-    with suppress(OSError):
-        if Path(f"/proc/{parent}/comm").read_text().strip() in _MPIRUN:
-            subprocess.Popen(
-                ["sh", "-c", _END_LAUNCHER, "sh", str(parent), str(patience)],
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-
-
 class StartWatch:
-    """Watches that all ranks come together; where they do not, it says so and ends this process with exit code 1.
+    """Checks that all ranks come together; if they do not, it names the missing ones and ends this process.
+
+    The exit code is 1.
 
     Args:
-        rank: That of this process.
-        size: How many ranks there are.
-        host: That of this process.
-        library: MPI's.
+        rank: The rank of this process.
+        size: The number of ranks.
+        host: The host of this process.
+        library: The library of MPI.
     """
 
     def __init__(self, rank: int, size: int, host: str, library: ctypes.CDLL) -> None:
@@ -240,11 +206,11 @@ class StartWatch:
         self._host = host
         self._library = library
         self._limit = connect_seconds(size)
-        self._begun = time.monotonic()
+        self._begun = self._asked = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.missing: Callable[[], Sequence[int]] | None = None
-        """Returns the ranks that have not come; None while MPI alone knows."""
+        """Returns the ranks that have not come; None as long as only MPI knows them."""
 
     def __enter__(self) -> "StartWatch":
         self._thread.start()
@@ -254,25 +220,33 @@ class StartWatch:
         self._over.set()
         self._thread.join()
 
-    def ended(self) -> set[int]:
-        """Return the ranks that are there no more, as far as the launcher tells."""
-        return {rank.rank for rank in launched_ranks(self._library) if rank.has_ended}
+    def lost(self, transport: Transport, ask: bool = False) -> set[int]:
+        """Return the ranks that are lost, as MPI knows them and, if MPI survives losses, as the launcher does.
+
+        The launcher is asked every second, or at once (`ask`), because MPI never reports ranks that died before this
+        rank had started.
+        """
+        transport.lost()
+        if transport.tolerant and (ask or time.monotonic() - self._asked > _CHECK_EVERY):
+            self._asked = time.monotonic()
+            transport.lose(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)
+        return transport.gone
 
     def _watch(self) -> None:
-        seen = None
-        while not self._over.wait(_LOOK_EVERY):
+        late_since = None
+        while not self._over.wait(_CHECK_EVERY):
             ranks = launched_ranks(self._library) if self.missing is None else []
             now = time.monotonic()
             has_died = any(rank.has_ended for rank in ranks)
-            if seen is None and (has_died or now - self._begun > self._limit):
-                seen = now
-            if any(rank.has_ended_job for rank in ranks):  # and has said why
+            if late_since is None and (has_died or now - self._begun > self._limit):
+                late_since = now
+            if any(rank.has_ended_job for rank in ranks):  # that rank has printed the reason
                 os._exit(1)
-            if seen is not None and now - seen >= self._wait(ranks):
+            if late_since is not None and now - late_since >= self._turn(ranks):
                 self._end(ranks if has_died else launched_ranks(self._library))
 
-    def _wait(self, ranks: Sequence[LaunchedRank]) -> float:
-        """Return how many seconds to leave the word to others: those beside the launcher know of all ranks."""
+    def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
+        """Return the seconds to wait for the message of another rank. Ranks beside the launcher know all ranks."""
         if not ranks:
             return self._rank and 2 * _LATER + min(self._rank, _LAST) * _LATER / _LAST
         knows_all = all(rank.has_come is not None for rank in ranks)
@@ -284,14 +258,14 @@ class StartWatch:
         if self._over.is_set():
             return
         took = time.monotonic() - self._begun
-        print(f"evolve: the ranks did not come together: {self._who(ranks)} ({took:.0f} s after rank {self._rank} on "
-              f"{self._host} had; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
-        end_launcher_later()
+        print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({took:.0f} s after rank {self._rank} "
+              f"on {self._host} had; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
+        kill_launcher_later()
         end_job(self._library)
         os._exit(1)
 
-    def _who(self, ranks: Sequence[LaunchedRank]) -> str:
-        """Return in words who has died, or else who has not come."""
+    def _reason(self, ranks: Sequence[LaunchedRank]) -> str:
+        """Return in words which ranks have ended or, if none has, which have not come."""
         hosts = {rank.rank: rank.host for rank in ranks}
         ended = [rank.rank for rank in ranks if rank.has_ended]
         if ended:
@@ -306,3 +280,112 @@ def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
     named = [f"rank {rank} on {hosts[rank]}" if rank in hosts else f"rank {rank}" for rank in ranks[:_NAMED]]
     more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
     return ", ".join(named) + more
+
+
+def introduce(transport: Transport, watch: StartWatch) -> None:
+    """Have every rank tell rank 0 its host and process, and rank 0 answer with the endpoint at which to watch it.
+
+    The ranks are introduced one by one, because a collective operation of MPI waits for dead ranks. Ranks that die
+    meanwhile are left out if MPI survives that.
+
+    Raises RunError if rank 0 is lost, and InputError for a wrong limit.
+    """
+    if transport.rank:
+        _introduce_to_rank_0(transport, watch)
+    else:
+        _receive_introductions(transport, watch)
+
+
+def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
+    watch.missing = lambda: [0]
+    transport.send(0, _packed({"host": transport.host, "pid": os.getpid()}))
+    while (received := transport.probe()) is None:
+        if 0 in watch.lost(transport):
+            raise RunError("rank 0 was lost before there was anything to do")
+        transport.backoff()
+    answer = json.loads(received[1].tobytes())
+    if answer:
+        endpoint = Endpoint(**answer | {"token": bytes.fromhex(answer["token"])})
+        transport.coordinator_watch = CoordinatorWatch(endpoint, transport.rank)
+
+
+def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
+    seconds = silence_seconds()
+    hosts = [transport.host] + [_UNKNOWN] * (transport.size - 1)
+    pids = [os.getpid()] + [0] * (transport.size - 1)
+    missing = set(range(1, transport.size))
+    watch.missing = lambda: sorted(missing)
+    while missing:
+        received = transport.probe()
+        missing -= watch.lost(transport)
+        if received is None:
+            transport.backoff()
+            continue
+        rank, content = received
+        introduction = json.loads(content.tobytes())
+        hosts[rank], pids[rank] = introduction["host"], introduction["pid"]
+        missing.discard(rank)
+    watch.lost(transport, ask=True)  # for the last time: MPI reports all later deaths
+    transport.hosts, transport.pids = hosts, pids
+    watched = _watched(hosts)
+    endpoint = {}
+    if watched:
+        transport.host_watch = HostWatch(seconds)
+        endpoint = asdict(transport.host_watch.endpoint)
+        endpoint["token"] = endpoint["token"].hex()
+    for rank in range(1, transport.size):
+        transport.send(rank, _packed(endpoint if rank in watched else {}))
+
+
+def _watched(hosts: list[str]) -> set[int]:
+    """Return the ranks on other hosts that get a connection: all of a few, the first ones of each host of many."""
+    elsewhere = [rank for rank, host in enumerate(hosts) if host not in (hosts[0], _UNKNOWN)]
+    each = max(1, _MOST_WATCHED // max(1, len({hosts[rank] for rank in elsewhere})))
+    met: Counter[str] = Counter()
+    chosen = set()
+    for rank in elsewhere:
+        met[hosts[rank]] += 1
+        if met[hosts[rank]] <= each:
+            chosen.add(rank)
+    return chosen
+
+
+def _packed(contents: dict[str, Any]) -> Buffer:
+    return np.frombuffer(json.dumps(contents).encode(), np.uint8)
+
+
+def connect() -> Transport:
+    """Join the ranks that this process was launched with.
+
+    Raises InputError if a launcher started several processes but MPI does not connect them, and RunError if rank 0 is
+    lost. If not all ranks come together in time, this process ends.
+    """
+    size, rank = launched()
+    if size == 1:
+        return Transport()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # mpi4py's own guess at the cause of an error that is raised below
+            MPI = uninitialized_mpi()
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"mpirun -n {size}", "a working mpi4py", f"{type(error).__name__}: {error}", how_to_install("mpi")
+        ) from None
+    with StartWatch(rank, size, socket.gethostname(), ctypes.CDLL(MPI.__file__)) as watch:
+        initialize(MPI)
+        check_ranks(MPI, size)
+        transport = Transport(MPI.COMM_WORLD)
+        introduce(transport, watch)
+    return transport
+
+
+def check_ranks(MPI: Any, size: int) -> None:
+    """Raise InputError if the library that mpi4py has loaded does not belong to the launcher of `size` ranks."""
+    if MPI.COMM_WORLD.Get_size() == 1:
+        library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
+        argument = started_by() or f"mpirun -n {size}"
+        if argument.startswith("srun"):
+            cure = "Say srun --mpi=pmix where SLURM has it (srun --mpi=list), or start mpirun in the batch script."
+            raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
+        cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
+        raise InputError(argument, f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)

@@ -1,37 +1,52 @@
-"""The transport between ranks: send a buffer, probe for one, sleep in between. Sole importer of mpi4py.
+"""The transport between ranks: send a buffer, probe for one, sleep in between. The only module that imports mpi4py.
 
-A blocking MPI receive spins a whole core, so waiting is a probe and a short sleep. Without a launcher there is
-one rank, and mpi4py is never imported.
+A blocking MPI receive spins a whole core, so a rank that waits probes and sleeps for a short time. Without a launcher
+there is one rank, and mpi4py is never imported.
 """
 
+import atexit
+import ctypes
 import os
 import re
 import socket
+import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, Meeting
-from evolve.cluster.start import end_launcher_later
+from evolve.cluster.keepalive import CoordinatorWatch, HostWatch
 from evolve.errors import InputError, how_to_install
 
 Buffer = NDArray[np.uint8]
 
 _TAG = 1
-_LOST_EVERY = 0.2  # seconds between questions after the dead
-_MOST_UNSENT = 256  # before they are looked at: under oversubscription each call of MPI may yield the core
+_ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
+_MOST_UNSENT = 256  # messages before MPI is asked whether they left: a call may yield the core if ranks share cores
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-3, 5e-2
-_SHORTEST_PER_RANK = 2.5e-4  # for each other rank, up to the above: few ranks wait for one another more
-_SHARE_ASLEEP = 0.03  # of the wait so far: a message is noticed later than it came by at most that
+_SHORTEST_PER_RANK = 2.5e-4  # seconds for each other rank, up to `_SHORTEST_SLEEP`: few ranks wait for one another more
+_SHARE_ASLEEP = 0.03  # the longest sleep as a share of the wait so far, and so the largest relative delay of a message
+
+_PATIENCE, _LONG_PATIENCE = 10, 60  # seconds until a launcher that was asked to end the job is killed
+_MPIRUN = ("prterun", "mpirun", "orterun")
+_END_LAUNCHER = f"""
+for _ in $(seq "$2"); do
+    sleep 1
+    read -r name < "/proc/$1/comm" || exit
+    case $name in {"|".join(_MPIRUN)}) ;; *) exit ;; esac
+done
+kill -9 "$1" $(cat /proc/$1/task/*/children)
+"""
 
 
 class Transport:
-    """R ranks that exchange byte buffers. `communicator` is None where there is only one."""
+    """R ranks that exchange byte buffers. `communicator` is None if there is only one rank."""
 
     def __init__(self, communicator: Any = None) -> None:
         self._comm = communicator
@@ -39,30 +54,32 @@ class Transport:
         self.size: int = 1 if communicator is None else communicator.Get_size()
         self.host = socket.gethostname()
         self._unsent: deque[tuple[int, Any, Buffer]] = deque()  # receiver, request, buffer
-        self._undeliverable: list[tuple[int, Any, Buffer]] = []  # MPI may still look at their buffers
+        self._undeliverable: list[tuple[int, Any, Buffer]] = []  # kept, because MPI may still read their buffers
         enabled = os.environ.get("OMPI_MCA_mpi_ft_enable")  # noqa: SIM112 - as mpirun --with-ft ulfm spells it
         self.tolerant = communicator is not None and enabled in ("1", "true")
         """Whether this MPI survives the death of a rank (User Level Failure Mitigation)."""
         self.gone: set[int] = set()
-        """The ranks known to have died, or given up on."""
+        """The ranks that died or were abandoned."""
         self.abandoned: set[int] = set()
-        """Those given up on, which may still be there."""
+        """The ranks that do not answer, but whose processes may still exist."""
         self._asked = 0.0
         self.silent: set[str] = set()
-        """The hosts that no longer answer, at rank 0."""
+        """The hosts that no longer answer; known at rank 0."""
         self.hosts = [self.host] * self.size
-        """The host of each rank, as rank 0 knows it once all are introduced."""
+        """The host of each rank; known at rank 0 once all ranks have introduced themselves."""
         self.pids = [os.getpid()] * self.size
-        """The process of each rank, on its host, likewise."""
-        self._host_watch: HostWatch | None = None
-        self._coordinator_watch: CoordinatorWatch | None = None
+        """The process of each rank, on its host; known as the hosts are."""
+        self.host_watch: HostWatch | None = None
+        """Notices silent hosts, at rank 0, if there are other hosts."""
+        self.coordinator_watch: CoordinatorWatch | None = None
+        """Notices the loss of rank 0, at a rank on another host."""
         self._quiet_since = self._woke = time.monotonic()
         self._shortest_sleep = min(_SHORTEST_PER_RANK * (self.size - 1), _SHORTEST_SLEEP)
         self.bytes_moved = 0
 
     @property
     def library(self) -> str:
-        """First line of the MPI library's version, or "none"."""
+        """The first line of the MPI library's version, or "none"."""
         if self._comm is None:
             return "none"
         from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
@@ -71,25 +88,12 @@ class Transport:
 
     @property
     def could_tolerate(self) -> bool:
-        """Whether this MPI would survive the death of a rank if mpirun were asked to let it."""
+        """Whether this MPI would survive the death of a rank if mpirun had the option for it."""
         version = re.match(r"Open MPI v(\d+)", self.library)
         return not self.tolerant and version is not None and int(version[1]) >= 5
 
-    def watch_hosts(self, watch: HostWatch) -> None:
-        """Notice by a watch, at rank 0, when other hosts fall silent."""
-        self._host_watch = watch
-
-    def watch_coordinator(self, watch: CoordinatorWatch) -> None:
-        """Notice by a watch, at another rank, when rank 0 is lost."""
-        self._coordinator_watch = watch
-
-    @property
-    def meeting(self) -> Meeting | None:
-        """Where rank 0 can be watched from, at rank 0, if it has a watch."""
-        return None if self._host_watch is None else self._host_watch.meeting
-
     def send(self, rank: int, buffer: Buffer) -> None:
-        """Send a buffer without waiting for it to arrive; it must not be changed afterwards."""
+        """Send a buffer without waiting until it arrives; the caller must not change it afterwards."""
         if rank in self.gone:
             return
         self._unsent.append((rank, self._comm.Isend(buffer, dest=rank, tag=_TAG), buffer))
@@ -98,7 +102,7 @@ class Transport:
             self._drop_sent()
 
     def probe(self) -> tuple[int, Buffer] | None:
-        """Return (source rank, buffer) of the next message, or None when there is none yet."""
+        """Return (source rank, buffer) of the next message, or None if there is no message yet."""
         if self._comm is None:
             return None
         from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
@@ -106,7 +110,7 @@ class Transport:
         status, source = MPI.Status(), MPI.ANY_SOURCE if self.rank == 0 else 0
         try:
             message = self._comm.Improbe(source=source, tag=_TAG, status=status)
-            if message is None:  # what had arrived may be seen only at the second look
+            if message is None:  # a message that has arrived may be visible only to the second probe
                 self._drop_sent()
                 message = self._comm.Improbe(source=source, tag=_TAG, status=status)
             if message is None:
@@ -116,19 +120,16 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # somebody died: `lost` is to say who
+            self._asked = 0.0  # a rank died: `lost` asks which
             return None
         self.bytes_moved += buffer.nbytes
         self._quiet_since = time.monotonic()
         return status.Get_source(), buffer
 
     def lost(self) -> list[int]:
-        """Return the ranks that were lost since this was last asked.
-
-        They are those that have died, where MPI survives that; and those whose host has fallen silent.
-        """
+        """Return the ranks lost since the last call: they died, if MPI survives that, or their host is silent."""
         now = time.monotonic()
-        if self.size == 1 or now - self._asked < _LOST_EVERY:
+        if self.size == 1 or now - self._asked < _ASK_EVERY:
             return []
         self._asked = now
         ranks = self._failed_ranks() if self.tolerant else []
@@ -138,12 +139,12 @@ class Transport:
         return new + self._silent_ranks()
 
     def _silent_ranks(self) -> list[int]:
-        """Return the ranks of hosts that have fallen silent since this was last asked."""
+        """Return the ranks of hosts that fell silent since the last call."""
         new = []
-        if self._host_watch is not None:
-            self.silent.update(self.hosts[rank] for rank in self._host_watch.silent())
+        if self.host_watch is not None:
+            self.silent.update(self.hosts[rank] for rank in self.host_watch.silent())
             new = [rank for rank, host in enumerate(self.hosts) if host in self.silent and rank not in self.gone]
-        elif self._coordinator_watch is not None and 0 not in self.gone and self._coordinator_watch.silent():
+        elif self.coordinator_watch is not None and 0 not in self.gone and self.coordinator_watch.silent():
             new = [0]
         for rank in new:
             self.abandon(rank)
@@ -154,21 +155,21 @@ class Transport:
         size: int = failed.Get_size()
         if size == 0:
             return []  # the predefined empty group, which is not freed
-        everybody = self._comm.Get_group()
+        group = self._comm.Get_group()
         try:
             self._comm.Ack_failed(size)
-            return [int(rank) for rank in failed.Translate_ranks(list(range(size)), everybody)]
+            return [int(rank) for rank in failed.Translate_ranks(list(range(size)), group)]
         finally:
             failed.Free()
-            everybody.Free()
+            group.Free()
 
     def abandon(self, rank: int) -> None:
-        """Count a rank that does not answer among those that have gone."""
+        """Treat a rank that does not answer as lost."""
         self.abandoned.add(rank)
         self._forget([rank])
 
     def lose(self, ranks: Iterable[int]) -> None:
-        """Count ranks among those that have died, whatever MPI knows of them."""
+        """Treat ranks as dead, even if MPI does not know that they are."""
         self._forget(sorted(set(ranks) - self.gone))
 
     def _forget(self, ranks: list[int]) -> None:
@@ -177,7 +178,7 @@ class Transport:
         self._unsent = deque(sent for sent in self._unsent if sent[0] not in self.gone)
 
     def backoff(self) -> None:
-        """Sleep a moment, longer the longer there has been neither a message nor other work between sleeps."""
+        """Sleep for a moment, which grows with the time since the last message or other work between sleeps."""
         now = time.monotonic()
         if now - self._woke > _LONGEST_SLEEP:
             self._quiet_since = now
@@ -185,7 +186,7 @@ class Transport:
         self._woke = time.monotonic()
 
     def flush(self, patience: float) -> bool:
-        """Wait at most `patience` seconds until everything sent has left; return whether it has."""
+        """Wait at most `patience` seconds until all sent messages have left; return whether they have."""
         deadline = time.monotonic() + patience
         while self._unsent and time.monotonic() < deadline:
             self._drop_sent()
@@ -193,7 +194,8 @@ class Transport:
         return not self._unsent
 
     def leave(self, exit_code: int) -> None:
-        """End this process where MPI may have lost ranks: MPI_Finalize, which Python's end calls, may wait for them."""
+        """End this process if MPI may have lost ranks."""
+        # Python calls MPI_Finalize at exit, which may wait for lost ranks forever.
         if self.tolerant:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -202,7 +204,7 @@ class Transport:
     def abort(self, exit_code: int) -> None:
         """End every rank of the job at once."""
         if self._comm is not None:
-            end_launcher_later(waits=bool(self.silent) or 0 in self.gone)
+            kill_launcher_later(waits=bool(self.silent) or 0 in self.gone)
             self._comm.Abort(exit_code)
 
     def _drop_sent(self) -> None:
@@ -214,11 +216,11 @@ class Transport:
         except MPI.Exception:
             if not self.tolerant:
                 raise
-            self._asked = 0.0  # its receiver died: `lost` is to say so, and takes it out
+            self._asked = 0.0  # the receiver died: `lost` notices that, and drops the message
 
 
 def check_mpi4py(argument: str) -> None:
-    """Raise InputError, for an argument that needs it, where mpi4py is not installed; whether it works, ranks say."""
+    """Raise InputError for an argument that needs mpi4py if it is not installed. Ranks check whether it works."""
     try:
         import mpi4py  # noqa: F401, PLC0415 - not needed by one rank
     except ImportError as error:
@@ -226,7 +228,7 @@ def check_mpi4py(argument: str) -> None:
 
 
 def uninitialized_mpi() -> Any:
-    """Return the module MPI, not initialized, unless somebody has imported it before."""
+    """Return the module MPI without initializing MPI, unless the module was imported before."""
     import mpi4py  # noqa: PLC0415 - not needed by one rank
 
     usual = mpi4py.rc.initialize
@@ -236,3 +238,33 @@ def uninitialized_mpi() -> Any:
     finally:
         mpi4py.rc.initialize = usual
     return MPI
+
+
+def initialize(MPI: Any) -> None:
+    """Initialize MPI as mpi4py does, but let other threads of Python run meanwhile. MPI: the module."""
+    if MPI.Is_initialized():
+        return
+    provided = ctypes.c_int()
+    ctypes.CDLL(MPI.__file__).MPI_Init_thread(None, None, int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
+    for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
+        communicator.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py raises them
+    atexit.register(lambda: MPI.Is_finalized() or MPI.Finalize())
+
+
+def kill_launcher_later(waits: bool = True) -> None:
+    """Start a process that kills the launcher of this process, and its ranks here, if they still exist after a while.
+
+    waits: Whether the launcher is known to wait for a lost host. Otherwise it has more time: Open MPI's launcher ends
+        by itself, but was once seen to stay.
+    """
+    patience = _PATIENCE if waits else _LONG_PATIENCE
+    parent = os.getppid()
+    with suppress(OSError):
+        if Path(f"/proc/{parent}/comm").read_text().strip() in _MPIRUN:
+            subprocess.Popen(
+                ["sh", "-c", _END_LAUNCHER, "sh", str(parent), str(patience)],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )

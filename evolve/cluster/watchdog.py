@@ -1,8 +1,8 @@
-"""Watching over code that is not ours: an environment may hang.
+"""The watchdog of an environment's code, which may hang.
 
-Where it hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode is lost. Where it hangs in
-C, Python cannot interrupt it: a traceback to stderr then shows where. A process that is alone ends; a worker is given
-up by the coordinator.
+If it hangs in Python, an alarm interrupts it with `EpisodeTimeout`, and only that episode fails. If it hangs in C,
+Python cannot interrupt it, so a traceback to stderr shows where it hangs. A single process then ends; a worker is
+abandoned by the coordinator.
 """
 
 import faulthandler
@@ -26,10 +26,10 @@ _HAS_SUSPENSION = hasattr(signal, "SIGTSTP")
 class Watchdog:
     """Raises EpisodeTimeout in code that runs for `limit` seconds without a call of `pat`.
 
-    Where that does not help either, it prints a traceback after `patience(limit)` seconds. It works in the main thread
-    only, and does nothing in others. Between the first `pat` and `rest` it has the process's SIGALRM and interval timer
-    for itself; `rest` gives back the handler, and what was left of the timer. As a context manager it pats at the
-    beginning and rests at the end. The time in which SIGTSTP suspends the process (Ctrl-Z, SLURM) is not counted.
+    If the exception does not end that code, the watchdog prints a traceback after `patience(limit)` seconds. It works
+    in the main thread only, and does nothing in other threads. Between the first `pat` and `disarm` it uses the
+    process's SIGALRM and interval timer; `disarm` restores the handler and the rest of the timer. As a context manager
+    it pats at the beginning and disarms at the end. While SIGTSTP suspends the process (Ctrl-Z, SLURM), no time counts.
 
     Args:
         limit: In seconds.
@@ -50,7 +50,7 @@ class Watchdog:
         self._earlier_timer = (0.0, 0.0)
 
     def pat(self) -> None:
-        """Say that all is well. It costs little, so it may be called often."""
+        """Reset the watchdog, because the watched code makes progress. It costs little, so it may be called often."""
         now = time.monotonic()
         if now - self._patted < self._every or threading.current_thread() is not threading.main_thread():
             return
@@ -65,7 +65,7 @@ class Watchdog:
         if now - self._armed > 5 * self._every:
             self._arm(now)
 
-    def rest(self) -> None:
+    def disarm(self) -> None:
         """Watch nothing until the next call of `pat`."""
         if self._patted == -math.inf:
             return
@@ -84,7 +84,7 @@ class Watchdog:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Interrupt nothing meanwhile: what is done is our own, and may take long."""
+        """Interrupt nothing meanwhile: the code that runs is the project's own, and may take long."""
         self._paused = True
         try:
             yield
@@ -98,7 +98,7 @@ class Watchdog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.rest()
+        self.disarm()
 
     def _begin(self, now: float) -> None:
         self._begun = now
@@ -111,9 +111,9 @@ class Watchdog:
             signal.signal(signal.SIGTSTP, self._suspend)
 
     def _suspend(self, _number: int, _frame: FrameType | None) -> None:
-        """Stop this process until SIGCONT, and begin to count anew: alarm and traceback would come before all else."""
+        """Stop this process until SIGCONT, then begin to count anew, or alarm and traceback would come at once."""
         faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, 0)  # it counts on meanwhile, and may have rung once
+        signal.setitimer(signal.ITIMER_REAL, 0)  # it would go on counting; it may have rung once already
         os.kill(os.getpid(), signal.SIGSTOP)
         signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
         self._warned = False
@@ -126,7 +126,7 @@ class Watchdog:
             faulthandler.dump_traceback_later(patience(self._limit), exit=self._fatal, file=descriptor)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Interrupt at the second alarm: the first one may come late, to a process that was suspended."""
+        """Interrupt at the second alarm, because the first may come late to a process that was suspended."""
         if self._paused:
             self._arm(time.monotonic())
             return
@@ -139,16 +139,13 @@ class Watchdog:
 
 
 def _explain(seconds: float) -> None:
-    """Say what the traceback was about, since this process goes on."""
-    how = "suspended, or in native code: the traceback says where. It goes on"
-    print(f"evolve: this process stood still for {seconds:.0f} s, {how}", file=sys.stderr, flush=True)
+    """Explain the traceback that was printed, because this process goes on."""
+    why = "suspended, or in native code: the traceback says where. It goes on"
+    print(f"evolve: this process stood still for {seconds:.0f} s, {why}", file=sys.stderr, flush=True)
 
 
 def patience(limit: float) -> float:
-    """Return how many seconds a process may be silent before it is taken to hang in C.
-
-    limit: the seconds that an episode may take.
-    """
+    """Return the seconds after which a silent process counts as hanging in C; limit: seconds an episode may take."""
     return 1.5 * limit + 5.0
 
 
@@ -160,7 +157,7 @@ def kill(pid: int) -> None:
 
 
 def _stderr() -> int | None:
-    """Return the file descriptor of stderr; None where there is none, as in some notebooks."""
+    """Return the file descriptor of stderr; None if stderr has none, as in some notebooks."""
     for stream in (sys.stderr, sys.__stderr__):
         with suppress(AttributeError, OSError, ValueError):
             return stream.fileno()  # type: ignore[union-attr]

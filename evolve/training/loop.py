@@ -32,7 +32,7 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
     run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log), experiment.limits_change)
-    coordinator.prepare(experiment.rollout_spec)
+    coordinator.set_up(experiment.rollout_spec)
     coordinator.take_seconds()  # those of an earlier run are not of this one
     try:
         while log.num_generations < experiment.config.generations:

@@ -114,14 +114,14 @@ class SharedStrategy:
         """Return the candidates of a generation; workers can make them, or have to be sent them."""
         if not self._made_anywhere:
             return self.strategy.ask(self.state, generation)
-        noted = self._token, generation
-        if self._coordinator.workers and self._coordinator.noted != noted:
+        version = self._token, generation
+        if self._coordinator.workers and self._coordinator.shared_version != version:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
             arrays = self.strategy.to_arrays(self.state) if generation else {}  # every rank can start
             held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
-            self._coordinator.note(((frame_of(record, _KINDS), 0) for record in records), noted)
+            self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
         P, W = self._experiment.config.population, self._experiment.network.num_weights
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
@@ -136,14 +136,14 @@ class SharedStrategy:
         """Return the sums [W], or [W, k], over all candidates, if there are any; workers are sent what they need."""
         W = self._experiment.network.num_weights
         workers = self._coordinator.workers
-        knowing = workers and self._coordinator.noted == (self._token, generation)
+        knowing = workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
             shared = knowing and len(fitness) * W > _FEW
             parts = self._shared_out(generation, fitness, W) if shared else self._alone(generation, fitness, W)
         if knowing:
             message = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
-            self._coordinator.note(
+            self._coordinator.update(
                 itertools.chain(
                     ((frame_of(AddedUp(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
                     [(frame_of(message, _KINDS), 0)],
@@ -171,19 +171,19 @@ class SharedStrategy:
 
 
 class StrategyReplica:
-    """A strategy and its state, for a worker: a `cluster.NoteTaker`."""
+    """A strategy and its state, for a worker: a `SharedState` of `evolve.cluster.worker`."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Hold no state: notes were missed."""
+    def reset(self) -> None:
+        """Hold no state, because updates were missed."""
         self._held: HoldState | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
         self._sums: Float64 = np.zeros(0)
         self._made_of: AskedGenomes[Any] | None = None
 
-    def note(self, content: UInt8) -> None:
+    def update(self, content: UInt8) -> None:
         """Hold the state that comes, or take in results."""
         match record_of(content, _KINDS):
             case HoldState() as held:

@@ -243,7 +243,7 @@ def play(
         failed = bool(engine.faults)
         while True:
             if each_step is not None and not failed:
-                watchdog.rest()
+                watchdog.disarm()
                 each_step(*rollout.newest(0))
             if results is not None:
                 break

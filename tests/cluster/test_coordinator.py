@@ -11,14 +11,12 @@ import pytest
 from conftest import LONG
 from wire import Wire
 
-from evolve.cluster import Coordinator, dismiss, losses, serve
-from evolve.cluster.losses import FailureReporter
+from evolve.cluster import Coordinator, dismiss, jobs, serve
 from evolve.cluster.transport import Transport
 from evolve.config import Config, parse
 from evolve.errors import EpisodeError, RunError, Stopped
-from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, EpisodeFailure, by_candidate, generation_keys
+from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
 from evolve.training import evaluate_population, make_rollout, prepare
 
 P, E = 6, 3
@@ -100,7 +98,7 @@ def test_workers_are_set_up_again_only_for_another_spec(ranks):
     for made in (short, short, long, long, short):
         evaluate(coordinator, made)
     assert texts == [made.config.to_toml() for made in (short, long, short)]
-    coordinator.forget()
+    coordinator.forget_setup()
     evaluate(coordinator, short)
     assert len(texts) == 4
     assert dismiss(transport)
@@ -115,7 +113,7 @@ def test_a_worker_may_take_long_to_make_its_second_environments_too(ranks, monke
         made.append(text)
         return make_rollout(text)
 
-    monkeypatch.setattr(losses, "patience", lambda _seconds: -0.2)
+    monkeypatch.setattr(jobs, "patience", lambda _seconds: -0.2)
     transport, _ = ranks(1, make)
     coordinator = Coordinator(transport, make_rollout)
     first, second = experiment(), experiment(env={"id": "CartPole-v1", "max_episode_steps": 20})
@@ -191,35 +189,35 @@ def test_a_failed_episode_is_named_by_its_key(ranks, workers):
     assert not workers or dismiss(transport)
 
 
-def reporter(purpose, keys, candidates=None):
-    genomes = Genomes(np.zeros((len(keys), 1), np.float32), np.ones((len(keys), 1), np.bool_))
-    batch = EpisodeBatch.of(1, purpose, genomes, np.array(keys), range(20), candidates=candidates)
-    return FailureReporter(experiment().rollout_spec, batch, Transport()), batch
+class Dying(Wire):
+    """Rank 0 of three, whose workers say nothing and die one after the other."""
+
+    def __init__(self):
+        super().__init__(0, [deque() for _ in range(3)])
+        self._alive = [1, 2]
+
+    def lost(self):
+        dead = [self._alive.pop()] if self._alive else []
+        self.lose(dead)
+        return dead
 
 
-@pytest.mark.parametrize(
-    ("purpose", "keys", "candidates", "genome", "which", "key"),
-    [
-        (Purpose.EPISODE, [[2, 0], [2, 0]], None, 1, "generation 2, candidate 1, episode 9", (2, 1, 9)),
-        (Purpose.EPISODE, [[0, 7], [1, 3]], [7, 3], 1, "generation 1, candidate 3, episode 9", (1, 3, 9)),
-        (Purpose.HELD_OUT, [[0, 0]], None, 0, "held-out episode 9 of the champion", (0, 0, 9)),
-        (Purpose.VALIDATION, [[4, 0]], None, 0, "validation episode 9 of the champion", (4, 0, 9)),
-    ],
-)
-def test_a_batch_names_its_episodes(purpose, keys, candidates, genome, which, key):
-    """Common random numbers give all candidates the key of the first: names do not come from keys."""
-    report, _ = reporter(purpose, keys, None if candidates is None else np.array(candidates))
-    with pytest.raises(EpisodeError) as wrong:
-        report.report(EpisodeFailure(genome, 9, 5, 1, "it fell"), 0)
-    assert wrong.value.which == which
-    assert wrong.value.key == (int(purpose), *key)
+def test_without_workers_no_answer_is_waited_for(caplog):
+    coordinator = Coordinator(Dying(), make_rollout)
+    with caplog.at_level(logging.WARNING, "evolve"):
+        assert coordinator.ask([np.zeros(1, np.uint8)] * 3) == [None] * 3
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(": ")[2] for line in said] == [
+        "rank 2 on here was lost; other workers take over its 1 question",
+        "rank 1 on here was lost; other workers take over its 2 questions",
+        "rank 0 answers the rest by itself",
+    ]
+    assert coordinator.ask([np.zeros(1, np.uint8)]) == [None]
 
 
-def test_some_of_many_episodes_are_named():
-    report, _ = reporter(Purpose.EPISODE, [[2, 0], [2, 1]])
-    assert report.name_some(np.array([21])) == "generation 2, candidate 1, episode 1"
-    assert report.name_some(np.arange(5)).count("episode") == 3
-    assert report.name_some(np.arange(5)).endswith("episode 2 …")
+def test_rank_0_plays_alone_if_all_workers_die():
+    made = experiment()
+    same(evaluate(Coordinator(Dying(), make_rollout), made), evaluate(Coordinator(Transport(), make_rollout), made))
 
 
 def test_racing_asks_for_one_batch_after_another(ranks):

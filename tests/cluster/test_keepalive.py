@@ -19,7 +19,7 @@ def watches(monkeypatch):
     others = []
 
     def connect(rank, **how):
-        others.append(CoordinatorWatch(replace(watch.meeting, **how), rank))
+        others.append(CoordinatorWatch(replace(watch.endpoint, **how), rank))
         return others[-1]
 
     yield watch, connect

@@ -12,13 +12,13 @@ from some_results import results
 
 from evolve.cluster import messages
 from evolve.cluster.messages import (
-    Alive,
     Chunk,
     ChunkResults,
+    Dismiss,
     FailedEpisode,
+    Heartbeat,
     Kill,
     Setup,
-    Stop,
     StopRequest,
     WorkerError,
 )
@@ -80,9 +80,9 @@ def test_results_survive_the_wire_to_the_bit(n, T):
         WorkerError("line 1\nline 2"),
         StopRequest(15),
         Kill(2**31),
-        Alive(),
-        Stop(np.zeros(0, np.uint8)),
-        Stop(np.arange(256).astype(np.uint8)),
+        Heartbeat(),
+        Dismiss(np.zeros(0, np.uint8)),
+        Dismiss(np.arange(256).astype(np.uint8)),
         FailedEpisode(3, EpisodeFailure(1, 2, 2**40, -1, "the motor burnt out: °C")),
     ],
     ids=lambda message: type(message).__name__,
@@ -130,5 +130,5 @@ def test_slices_are_framed_by_value():
 
 
 def test_what_was_decoded_copies_nothing():
-    frame = messages.encode(Stop(np.arange(100, dtype=np.uint8)))
+    frame = messages.encode(Dismiss(np.arange(100, dtype=np.uint8)))
     assert np.shares_memory(messages.decode(frame).answer, frame)

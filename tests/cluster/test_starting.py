@@ -1,18 +1,20 @@
-"""A start that ends: whoever does not come is named, and nobody waits for longer than the limit."""
+"""A start that ends: missing ranks are named, no rank waits for longer than the limit, and all are introduced."""
 
 import ctypes
+import json
 import re
 import signal
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from conftest import LONG
 
-from evolve.cluster import introduction, start
+from evolve.cluster import Transport, start, transport
 from evolve.cluster.start import LaunchedRank, StartWatch, launched_ranks
-from evolve.errors import InputError
+from evolve.errors import InputError, RunError
 
 HERE, THERE = "node1", "node2"
 
@@ -55,26 +57,26 @@ def watch(monkeypatch):
 KILLED = [rank(0), rank(1), rank(2, THERE, has_ended=True), rank(3, THERE)]
 
 
-def test_who_has_died_is_named_at_once(watch, capsys):
+def test_a_rank_that_died_is_named_at_once(watch, capsys):
     with pytest.raises(EndedError, match="1"):
         watch(0, KILLED, 2)
     assert "rank 2 on node2 ended (1 s after rank 0 on node1 had; " in capsys.readouterr().err
 
 
-def test_others_leave_the_word_to_rank_0(watch, capsys):
+def test_others_wait_for_the_message_of_rank_0(watch, capsys):
     watch(1, KILLED, 4)
     with pytest.raises(EndedError):
         watch(1, KILLED, 9)
     assert capsys.readouterr().err.count("rank 2 on node2") == 1
 
 
-def test_who_hears_that_the_job_ends_says_nothing(watch, capsys):
+def test_a_rank_that_hears_that_the_job_ends_says_nothing(watch, capsys):
     with pytest.raises(EndedError):
         watch(1, [rank(0, has_ended=True, has_ended_job=True), rank(1)], 2)
     assert capsys.readouterr().err == ""
 
 
-def test_who_has_not_come_is_named_after_the_limit(watch, capsys, monkeypatch):
+def test_a_rank_that_has_not_come_is_named_after_the_limit(watch, capsys, monkeypatch):
     monkeypatch.setenv(start.CONNECT, "20")
     late = [rank(0), rank(1), *(rank(2 + i, THERE, has_come=False) for i in range(7))]
     watch(0, late, 19)
@@ -86,7 +88,7 @@ def test_who_has_not_come_is_named_after_the_limit(watch, capsys, monkeypatch):
     assert "EVOLVE_CONNECT_SECONDS=20" in said
 
 
-def test_a_launcher_that_knows_nothing_names_nobody(watch, capsys, monkeypatch):
+def test_a_launcher_that_knows_nothing_names_no_rank(watch, capsys, monkeypatch):
     monkeypatch.setenv(start.CONNECT, "5")
     with pytest.raises(EndedError):
         watch(0, [], 9)
@@ -113,6 +115,56 @@ def test_without_pmix_nothing_is_known(monkeypatch):
     assert launched_ranks(ctypes.CDLL(None)) == []
     monkeypatch.setenv("PMIX_NAMESPACE", "prterun-node1-1@1")
     assert launched_ranks(ctypes.CDLL(None)) == []
+
+
+class Silent(Transport):
+    """A rank of three that hears nothing, of an MPI that survives deaths and has missed one."""
+
+    def __init__(self, rank, introduced=()):
+        super().__init__()
+        self.rank, self.size, self.tolerant = rank, 3, True
+        content = np.frombuffer(json.dumps({"host": self.host, "pid": 7}).encode(), np.uint8)
+        self._introductions = [(rank, content) for rank in introduced]
+
+    def send(self, rank, _):
+        pass
+
+    def probe(self):
+        return self._introductions.pop() if self._introductions else None
+
+    def lost(self):
+        return []
+
+
+@pytest.fixture
+def introduced(monkeypatch):
+    """A function that introduces a rank while the launcher knows that another has ended."""
+    monkeypatch.setattr(start, "_CHECK_EVERY", 0.0)
+
+    def introduce(rank_of_three, ended):
+        monkeypatch.setattr(start, "launched_ranks", lambda _: [rank(ended, has_ended=True)])
+        start.introduce(rank_of_three, StartWatch(rank_of_three.rank, 3, HERE, ctypes.CDLL(None)))
+        return rank_of_three
+
+    return introduce
+
+
+@pytest.mark.parametrize("others", [[2], [1, 2]], ids=["before its introduction", "after that"])
+def test_rank_0_goes_on_without_a_rank_if_only_the_launcher_knows_of_its_death(introduced, others):
+    found = introduced(Silent(0, others), 1)
+    assert found.gone == {1}
+    assert found.abandoned == set()
+
+
+def test_a_rank_hears_from_the_launcher_that_rank_0_is_lost(introduced):
+    with pytest.raises(RunError, match="rank 0 was lost"):
+        introduced(Silent(1), 0)
+
+
+def test_if_a_death_ends_the_job_the_launcher_is_not_asked(introduced):
+    plain = Silent(0, [1, 2])
+    plain.tolerant = False
+    assert introduced(plain, 1).gone == set()
 
 
 @pytest.mark.parametrize("victim", [0, 2])
@@ -153,14 +205,14 @@ def test_a_launcher_that_does_not_tell_mpi_of_the_ranks_is_refused(monkeypatch, 
     alone = SimpleNamespace(Get_size=lambda: 1)
     mpi = SimpleNamespace(COMM_WORLD=alone, Get_library_version=lambda: "Some MPI v1, package")
     with pytest.raises(InputError, match=rf"^{launcher}: expected .* Some MPI v1.*{cure}"):
-        introduction._check_ranks(mpi, 3)
+        start.check_ranks(mpi, 3)
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
     """As Open MPI's did once, after an abort."""
-    soon = "s._PATIENCE = s._LONG_PATIENCE = 1"
-    code = f"from evolve.cluster import start as s; {soon}; s.end_launcher_later({waits})"
+    soon = "t._PATIENCE = t._LONG_PATIENCE = 1"
+    code = f"from evolve.cluster import transport as t; {soon}; t.kill_launcher_later({waits})"
     launcher = tmp_path / "mpirun"
     launcher.write_text(f"#!/bin/sh\nsleep 3600 &\n{sys.executable} -c '{code}'\nwait\n")
     launcher.chmod(0o755)
@@ -170,4 +222,4 @@ def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
 
 def test_what_is_no_launcher_is_left_alone(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
-    start.end_launcher_later()
+    transport.kill_launcher_later()

@@ -16,7 +16,7 @@ from wire import Wire
 from evolve.cluster import Coordinator, Transport
 from evolve.cluster.messages import Chunk, Setup
 from evolve.cluster.watchdog import Watchdog, kill, patience
-from evolve.cluster.worker import WorkerState
+from evolve.cluster.worker import Worker
 from evolve.config import Config, parse
 from evolve.errors import EpisodeTimeout
 from evolve.numerics.streams import Purpose
@@ -42,7 +42,7 @@ def test_who_answers_is_left_alone():
 def test_nothing_is_watched_at_rest():
     watchdog = Watchdog(0.1, fatal=False)
     watchdog.pat()
-    watchdog.rest()
+    watchdog.disarm()
     time.sleep(1.5)
 
 
@@ -74,8 +74,8 @@ def test_the_process_has_its_handler_of_alarms_back(alarms):
             watchdog._patted = min(watchdog._patted, time.monotonic() - 1)  # as if the last pat were long ago
             watchdog.pat()
             assert signal.getsignal(signal.SIGALRM) == watchdog._interrupt
-        watchdog.rest()
-        watchdog.rest()
+        watchdog.disarm()
+        watchdog.disarm()
         assert signal.getsignal(signal.SIGALRM) is ours
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     with pytest.raises(EpisodeTimeout), Watchdog(0.1, fatal=False):
@@ -262,15 +262,15 @@ def test_genomes_may_take_long_to_make_in_a_single_process(scene):
 
 def test_genomes_may_take_long_to_make_at_a_worker(scene, alarms):
     made, batch = scene
-    worker = WorkerState(Wire(0, [deque()]), make_rollout)
+    worker = Worker(Wire(0, [deque()]), make_rollout)
     worker.receive(Setup(1, made.rollout_spec.experiment))
-    worker.look_up()
-    worker.receive(Chunk(1, 1, batch))  # nobody watches it yet: the test's own clock rings
+    worker.keep_alive()
+    worker.receive(Chunk(1, 1, batch))  # it is not armed yet: the test's own clock rings
     rung = len(alarms)
-    worker.look_up()
+    worker.keep_alive()
     worker.receive(Chunk(1, 1, batch))
     assert not worker.idle
     while not worker.idle:
         worker.tick()
-    worker.rest()
+    worker.disarm()
     assert len(alarms) == rung == 2

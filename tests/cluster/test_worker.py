@@ -8,13 +8,13 @@ import pytest
 
 from evolve.cluster import messages, serve, worker
 from evolve.cluster.messages import (
-    Alive,
     Chunk,
     ChunkResults,
+    Dismiss,
     FailedEpisode,
+    Heartbeat,
     Kill,
     Setup,
-    Stop,
     StopRequest,
     WorkerError,
 )
@@ -60,7 +60,7 @@ def done(count):
     return lambda script: sum(len(m.results) for m in script.of(ChunkResults)) >= count
 
 
-LEAVE = Stop(np.frombuffer(b"bye", np.uint8))
+LEAVE = Dismiss(np.frombuffer(b"bye", np.uint8))
 
 
 def experiment(env, **compute):
@@ -97,13 +97,13 @@ def test_it_plays_what_it_is_given_and_leaves_when_it_is_asked_to():
         parcel.results.check()
         assert len(set(parcel.results.traced.tolist())) == len(parcel.results.traced)
         assert parcel.busy_seconds >= parcel.environment_seconds >= 0
-    assert isinstance(script.sent[-1], Stop)
+    assert isinstance(script.sent[-1], Dismiss)
 
 
 @pytest.mark.parametrize(("longest", "sizes"), [(math.inf, [8, 4, 2, 1, 1]), (0.0, [1] * 16)])
 def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
     """Half of it at a time, as little as a coordinator needs to send more in time; unless episodes take long."""
-    monkeypatch.setattr(worker, "_LONGEST_KEPT", longest)
+    monkeypatch.setattr(worker, "_LONGEST_HELD", longest)
     made = experiment(CART, slots=1)
     script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes
@@ -118,8 +118,8 @@ def test_what_is_left_of_an_abandoned_evaluation_is_dropped():
     assert {parcel.serial for parcel in script.of(ChunkResults)} == {6}
 
 
-def test_after_its_last_message_nobody_watches_the_process():
-    """Not even where episodes were still running: what comes next may be a script of the user's."""
+def test_after_its_last_message_the_watchdog_is_disarmed():
+    """Even if episodes are still running: a script of the user may come next."""
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 60.0})
     before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
     watched = []
@@ -137,11 +137,11 @@ def test_after_its_last_message_nobody_watches_the_process():
 
 
 @pytest.mark.parametrize("where", ["step", "reset"])
-def test_it_shows_life_after_every_episode_that_fails(where):
+def test_it_sends_a_heartbeat_after_every_episode_that_fails(where):
     """They may have hung, one after another, in the same step."""
     made = experiment({"id": "toys:Faulty-v0", "kwargs": {"share": 1.0, "where": where}, "on_failure": "worst"})
     script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
-    assert len(script.of(Alive)) >= 1 + P
+    assert len(script.of(Heartbeat)) >= 1 + P
     assert [m.failure.genome for m in script.of(FailedEpisode)] == list(range(P))
     first = next(n for n, m in enumerate(script.sent) if isinstance(m, FailedEpisode))
     last = max(n for n, m in enumerate(script.sent) if isinstance(m, ChunkResults))
@@ -152,7 +152,7 @@ def test_it_shows_life_after_every_episode_that_fails(where):
 def test_long_episodes_are_no_silence():
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.02}, "max_episode_seconds": 0.4})
     script = work(Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (done(P), LEAVE)))
-    assert len(script.of(Alive)) >= 2  # four slots take ten steps of 20 ms each, and it speaks every 100 ms
+    assert len(script.of(Heartbeat)) >= 2  # four slots take ten steps of 20 ms each, and it speaks every 100 ms
 
 
 def test_a_failure_is_reported_once_and_another_setup_begins_anew():
@@ -173,5 +173,5 @@ def test_a_signal_is_passed_on_once():
     assert [message.signal for message in script.of(StopRequest)] == [15]
 
 
-def test_it_kills_nobody_but_a_rank_of_its_job():
+def test_it_kills_only_ranks_of_its_job():
     work(Script((now, Kill(2**22 + 1)), (now, LEAVE)))

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from evolve.cluster import introduction
+from evolve.cluster import start
 
 how, rank = sys.argv[1], int(sys.argv[2])
 if rank == int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0"))):
@@ -14,7 +14,7 @@ if rank == int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK",
     if how == "late":
         time.sleep(20)
     if how == "introduced":
-        introduction.introduce = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        start.introduce = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 
 from evolve.cli.run import main  # noqa: E402
 

@@ -86,7 +86,7 @@ def evolved(made, coordinator, generations=3, forgetful=False):
     digests = []
     for generation in range(generations):
         if forgetful:
-            coordinator.forget()
+            coordinator.forget_setup()
         genomes = shared.ask(generation)
         results = evaluate_population(made, coordinator, 5, generation, genomes, None, shared.traces)
         described = results.descriptions(genomes)
@@ -161,14 +161,14 @@ def test_no_genome_travels(transport, forgetful):
     for generation in range(3):
         before = transport.bytes_moved
         if forgetful:
-            coordinator.forget()
+            coordinator.forget_setup()
         genomes = shared.ask(generation)
         results = evaluate_population(made, coordinator, 0, generation, genomes, None, shared.traces)
         shared.tell(generation, genomes, results.returns.mean(axis=1), results)
         moved.append(transport.bytes_moved - before)
     sums = 2 * 8 * W  # to rank 0, and from there to the other worker
     assert all(sums < generation < sums + 40_000 < 4 * P * W for generation in moved)
-    coordinator.noted = None  # as if others had been at work meanwhile
+    coordinator.shared_version = None  # as if others had been at work meanwhile
     before = transport.bytes_moved
     shared.ask(3)
     assert transport.bytes_moved - before > 2 * 4 * 8 * W  # centre, average, m, v
@@ -211,16 +211,16 @@ def test_a_rank_that_makes_another_genome_is_noticed():
 
 
 @pytest.mark.usefixtures("much")
-def test_who_has_missed_a_note_makes_no_candidates(transport):
+def test_a_worker_that_missed_an_update_makes_no_candidates(transport):
     made = experiment({"name": "openai-es"})
     coordinator = Coordinator(transport, make_rollout)
-    coordinator.prepare(made.rollout_spec)
+    coordinator.set_up(made.rollout_spec)
     strategy = made.strategy(0)
     shared = SharedStrategy(made, coordinator, strategy, strategy.start(), 0)
     shared.ask(0)
-    coordinator.note([(np.zeros(24, np.uint8), 1)], coordinator.noted)  # nonsense, for rank 2
+    coordinator.update([(np.zeros(24, np.uint8), 1)], coordinator.shared_version)  # nonsense, for rank 2
     with pytest.raises(RunError, match="failed on rank 2"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))
-    coordinator.forget()  # its workers begin anew
+    coordinator.forget_setup()  # its workers begin anew
     with pytest.raises(RunError, match="does not know the state of which to make candidates"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))

@@ -1,0 +1,235 @@
+"""The two jobs that rank 0 gives to its workers: to evaluate a batch of episodes, and to answer questions.
+
+A job knows which message hands some of its items out, and what to do with the results. The items themselves are
+handed out by a `WorkQueue`.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from evolve.cluster.messages import Answer, Chunk, ChunkResults, FailedEpisode, JobMessage, Message, Question
+from evolve.cluster.transport import Buffer
+from evolve.cluster.watchdog import patience
+from evolve.cluster.work_queue import ChunkSizes, Fate, WorkQueue
+from evolve.cluster.workers import Loss
+from evolve.errors import EpisodeError, RunError, pluralize
+from evolve.numerics.streams import Purpose
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, ResultsCollector, RolloutSpec
+from evolve.shapes import Int64
+
+Progress = Callable[[Purpose, int, int, int], None]
+"""Called with the purpose of a batch, the episodes done, all its episodes, and the number of idle workers."""
+
+_MAX_DESCRIBED = 3  # failed episodes of an evaluation
+_LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a question is abandoned
+_LOG = logging.getLogger("evolve")
+
+
+class Job(Protocol):
+    """Work for the workers, in items that a `WorkQueue` hands out."""
+
+    serial: int
+    """The number of the job, which workers send back with their results."""
+    patience: float
+    """Seconds that a worker may be silent while it has items of this job."""
+    item: str
+    """The name of an item, for messages."""
+    uneven: bool
+    """Whether items may take unequal times."""
+
+    def chunk_sizes(self, items: int, workers: int, /) -> Iterator[int]:
+        """Yield the sizes of chunks."""
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+
+    def message(self, items: Int64) -> Message:
+        """Return the message that hands items [n] out."""
+
+    def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
+        """Take the results in a message of a worker, and have the queue send it more."""
+
+    def fail(self, items: Int64, loss: Loss) -> None:
+        """Count items [n] as failed, because they ended several workers, the last one by `loss`."""
+
+    def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
+        """Warn that rank 0 does the rest of the job, since the last worker was lost; or raise RunError."""
+
+
+class Evaluation:
+    """Evaluate a batch of N episodes; its items are their indices in the batch.
+
+    Args:
+        spec: The experiment to which the batch belongs.
+        batch: The episodes.
+        hosts: The host of each rank.
+        serial: The number of the job.
+        setup: The number of the setup whose rollout plays the batch.
+        chunk_sizes: Yields the sizes of chunks.
+        progress: Called after results.
+    """
+
+    item = "episode"
+    uneven = True
+
+    def __init__(
+        self,
+        spec: RolloutSpec,
+        batch: EpisodeBatch,
+        hosts: Sequence[str],
+        serial: int,
+        setup: int,
+        chunk_sizes: ChunkSizes,
+        progress: Progress,
+    ) -> None:
+        self.spec = spec
+        self.batch = batch
+        self.serial = serial
+        self.patience = patience(spec.max_episode_seconds) + 1.0  # a worker that hangs prints its traceback before
+        self.chunk_sizes = chunk_sizes
+        self.seconds = np.zeros((2, len(hosts)))
+        """[2, R]: the seconds that every rank was at work, and in environments."""
+        self._hosts = hosts
+        self._setup = setup
+        self._progress = progress
+        self._collector = ResultsCollector(len(batch.genomes), spec.num_traces, batch.traces)
+        self._indices = _indices_by_key(batch)
+        self._done = 0
+        self._failed = 0
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def message(self, items: Int64) -> Chunk:
+        """Return the chunk of some episodes [n], with the genomes that these need."""
+        return Chunk(self.serial, self._setup, self.batch.take(items))
+
+    def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
+        """Collect results unless they came before; report a failed episode."""
+        match message:
+            case FailedEpisode(_, failure):
+                self.report(failure, worker)
+            case ChunkResults(_, busy_seconds, environment_seconds, results):
+                self.seconds[:, worker] += busy_seconds, environment_seconds
+                if queue.finish(worker, self._indices[results.genomes, results.episodes]):
+                    self.collect(results, queue.idle)
+
+    def collect(self, results: EpisodeResults, idle: int) -> None:
+        """Collect results, and show how many episodes are done and how many workers are idle."""
+        self._collector.add(results)
+        self._done += len(results)
+        self._progress(Purpose(self.batch.purpose), self._done, len(self), idle)
+
+    def report(self, failure: EpisodeFailure, rank: int) -> None:
+        """Raise EpisodeError, or warn that the episode counts as the worst, as the experiment asks."""
+        which, key = self._name(failure.genome, failure.episode)
+        where = f"on rank {rank} ({self._hosts[rank]})"
+        if failure.seed >= 0:
+            step = f"step {failure.step}" if failure.step else "reset"
+            where = f"in {step}, environment seed {failure.seed}, {where}"
+        message = failure.message.rstrip()
+        if self.spec.on_failure == "stop":
+            raise EpisodeError(which, f"{where}:\n{message}", key)
+        self._failed += 1
+        if self._failed <= _MAX_DESCRIBED:
+            _LOG.warning("%s failed and counts as the worst, %s: %s", which, where, message.splitlines()[-1])
+
+    def fail(self, items: Int64, loss: Loss) -> None:
+        """Count episodes [n] that hang or kill workers as failed."""
+        why = "a worker died whenever it played this episode"
+        if loss.fate == Fate.HANG:
+            limit = f"{self.spec.max_episode_seconds:g} s (env.max_episode_seconds)"
+            why = f"it hangs in native code, for longer than {limit}"
+        for item in items.tolist():
+            genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
+            self.report(EpisodeFailure(genome, episode, -1, -1, why), loss.worker)
+            self._collector.add_failure(genome, episode, self.batch.normalizers.shape[2])
+        self._done += len(items)
+
+    def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
+        """Warn that rank 0 plays the rest. Raises RunError if the last worker hangs, for rank 0 could hang too."""
+        if loss.fate == Fate.HANG:
+            left = pluralize(queue.unfinished, "episode")
+            raise RunError(f"every remaining worker hangs, with {left} to play; rank 0 could hang on them, too")
+        named = self.name_some(queue.last_in_hand)
+        last = f", at last those that workers died with: {named}" if named else ""
+        _LOG.warning("no worker is left: rank 0 evaluates the rest by itself%s", last)
+
+    def finish(self) -> EpisodeResults:
+        """Return the results of all episodes, after a warning that counts the failed ones that were not described."""
+        results = self._collector.collect()
+        failed = int(np.count_nonzero(np.isnan(results.returns)))
+        if failed > _MAX_DESCRIBED:
+            _LOG.warning("… and %d more", failed - _MAX_DESCRIBED)
+        return results
+
+    def name_some(self, items: Int64) -> str:
+        """Return the names of the first few of some episodes [n], by their indices in the batch."""
+        rows, episodes = self.batch.rows[items], self.batch.episodes[items]
+        some = zip(rows[:_MAX_DESCRIBED].tolist(), episodes[:_MAX_DESCRIBED].tolist(), strict=True)
+        return "; ".join(self._name(row, episode)[0] for row, episode in some) + " …" * (len(items) > _MAX_DESCRIBED)
+
+    def _name(self, genome: int, episode: int) -> tuple[str, tuple[int, int, int, int]]:
+        """Return an episode in words, and as (purpose, generation, candidate, episode)."""
+        purpose = Purpose(self.batch.purpose)
+        generation = int(self.batch.keys[genome, 0])
+        candidate = int(self.batch.candidates[genome])
+        key = int(purpose), generation, candidate, episode
+        if purpose is Purpose.EPISODE:
+            return f"generation {generation}, candidate {candidate}, episode {episode}", key
+        return f"{purpose.title} episode {episode} of the champion", key
+
+
+def _indices_by_key(batch: EpisodeBatch) -> Int64:
+    """Return [C, most episodes]: the index of each (genome, episode) in a batch."""
+    indices = np.zeros((len(batch.genomes), int(batch.episodes.max(initial=0)) + 1), np.int64)
+    indices[batch.rows, batch.episodes] = np.arange(len(batch))
+    return indices
+
+
+class Inquiry:
+    """Have workers answer questions.
+
+    Args:
+        serial: The number of the job.
+        questions: The questions; each is an item.
+        max_episode_seconds: For how long a worker may play an episode of an abandoned evaluation before it answers.
+    """
+
+    item = "question"
+    uneven = False
+
+    def __init__(self, serial: int, questions: Sequence[Buffer], max_episode_seconds: float) -> None:
+        self.serial = serial
+        self.patience = max(_LONGEST_ANSWER, max_episode_seconds)
+        self.answers: list[tuple[int, Buffer] | None] = [None] * len(questions)
+        """The worker that answered each question, with its answer; None for a question without an answer."""
+        self._questions = questions
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def chunk_sizes(self, _items: int, _workers: int) -> Iterator[int]:
+        """Yield 1 for ever: each question has its own message."""
+        return itertools.repeat(1)
+
+    def message(self, items: Int64) -> Question:
+        """Return one question."""
+        (number,) = items.tolist()
+        return Question(self.serial, number, self._questions[number])
+
+    def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
+        """Keep an answer."""
+        if isinstance(message, Answer) and queue.finish(worker, np.array([message.number])):
+            self.answers[message.number] = worker, message.content
+
+    def fail(self, items: Int64, loss: Loss) -> None:
+        """Leave questions that end workers without an answer."""
+
+    def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
+        """Warn that no worker answers the rest."""
+        _LOG.warning("no worker is left: rank 0 answers the rest by itself")
