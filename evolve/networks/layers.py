@@ -190,7 +190,7 @@ class LayeredBatch(SlotArrays):
 
 
 class _Structure(ctypes.Structure):
-    """`layered` of kernels/layers.h."""
+    """`layered` of kernels/layered.h."""
 
     _fields_ = (
         ("layers", INT64), ("weight_rows", INT64), ("node_rows", INT64), ("observations", INT64),

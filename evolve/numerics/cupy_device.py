@@ -23,8 +23,7 @@ from evolve.errors import InputError, RunError, how_to_install, one_line
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers
 
 _PACKAGE = Path(__file__).parents[1]
-_UNITS = _PACKAGE / "rollouts"
-_HEADERS = tuple(_PACKAGE / place / "kernels" for place in ("numerics", "networks", "environments", "rollouts"))
+_HEADERS = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
 _PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 """The options that keep bits."""
@@ -60,10 +59,19 @@ def unit_of(kernel: str) -> str:
 
 
 def source(unit: str = "") -> dict[str, str]:
-    """Return a compilation unit, see `unit_of`, and the headers that it may include, by name."""
-    name, more = ("play.cu", f"PLAY({unit})\n") if unit else ("kernels.cu", "")
-    headers = {path.name: path.read_text() for folder in _HEADERS for path in sorted(folder.glob("*.h"))}
-    return {name: (_UNITS / name).read_text() + more, **headers}
+    """Return a compilation unit, see `unit_of`, and the headers that it may include, by name.
+
+    The header of a network or an exact task has the name of its kernel. The unit of a network and a task includes their
+    headers only; the other unit includes the headers of all networks.
+    """
+    folders = [sorted((_PACKAGE / place / "kernels").glob("*.h")) for place in _HEADERS]
+    headers = {path.name: path.read_text() for folder in folders for path in folder}
+    if unit:
+        name, included, end = "play.cu", [f"{kernel}.h" for kernel in unit.split(", ")], f"PLAY({unit})\n"
+    else:
+        name, included, end = "kernels.cu", [path.name for path in folders[_HEADERS.index("networks")]], ""
+    includes = "".join(f'#include "{header}"\n' for header in included)
+    return {name: f"{(_PACKAGE / 'rollouts' / name).read_text()}\n{includes}{end}", **headers}
 
 
 def machine_code(architecture: str, cache_folder: Path | None = None, unit: str = "") -> bytes:

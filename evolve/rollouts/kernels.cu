@@ -1,45 +1,33 @@
-/* The device kernels, all in one compilation unit: entry points to what the headers define for every compiler.
+/* The device kernels, all in one compilation unit: entry points to the functions that the headers define for every compiler.
+ * The headers of all networks follow this text (numerics/cupy_device.py); each makes a STEP, and a SETTLE if updates wait.
  *
  * A step is one block of WIDTH lanes x PARTS column groups per tile: it normalizes observations, steps the network and
  * takes fingerprints, so that a tick of a rollout is one launch. Every argument has 64 bits.
  */
-#include "lanes.h"
 #include "exact.h"
-#include "sums.h"
 #include "fingerprints.h"
 #include "normalization.h"
-
-#include "steps.h"
-#include "hebbian_dag.h"
-#include "hebbian_lstm.h"
-#include "layers.h"
-#include "plastic_mlp.h"
 
 #define ENTRY extern "C" __global__ void __launch_bounds__(256)
 
 /* Advance the first `slots` slots by one step: observations [slots, O] -> actions [slots, A]. `norm` and `prints` may be
- * NULL. */
+ * NULL. O and A are numbers of the network `net`. */
 #define STEP(name, O, A)                                                                                               \
     ENTRY evolve_##name(const name *network, const normalization *norm, const fingerprints *prints,                    \
                         const float *observations, float *actions, int64_t slots)                                      \
     {                                                                                                                  \
-        const name net = *network;                                                                                     \
+        const name own = *network, *net = &own;                                                                        \
         const int64_t tile = blockIdx.x, slot = tile * WIDTH + LANE, live = slot < slots;                              \
         const int64_t step = prints && live ? prints->steps[slot] : 0;                                                 \
         const float *seen = norm ? norm->seen : observations;                                                          \
         if (norm && live)                                                                                              \
             normalize_slot(norm, slot);                                                                                \
         BARRIER();                                                                                                     \
-        name##_tile(&net, tile, seen + slot * (O), actions + slot * (A), live);                                        \
+        name##_tile(net, tile, seen + slot * (O), actions + slot * (A), live);                                         \
         BARRIER();                                                                                                     \
         if (prints && live)                                                                                            \
             fingerprint_slot(prints, slot, actions + slot * (A), step);                                                \
     }
-
-STEP(hebbian_dag, net.sizes[0], net.sizes[net.layers] - 1)
-STEP(hebbian_lstm, net.observations, net.actions)
-STEP(layered, net.observations, net.wiring[4 * (net.layers - 1) + 3])
-STEP(plastic_mlp, net.sizes[0], net.sizes[net.layers])
 
 /* Bring the traces of tiles [blocks] up to date. */
 #define SETTLE(name)                                                                                                   \
@@ -48,9 +36,6 @@ STEP(plastic_mlp, net.sizes[0], net.sizes[net.layers])
         const name net = *network;                                                                                     \
         name##_settle(&net, tiles[blockIdx.x]);                                                                        \
     }
-
-SETTLE(hebbian_dag)
-SETTLE(hebbian_lstm)
 
 /* Columns of slots: `rows` numbers of a type each, [tiles, rows, WIDTH]. Each block serves one of the slots named. */
 #define EACH_NUMBER for (int64_t i = LANE + WIDTH * PART; i < rows; i += WIDTH * PARTS)

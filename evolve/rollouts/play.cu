@@ -1,40 +1,10 @@
-/* Whole episodes on a device, for one network and one exact task: a line PLAY(network, task) follows.
+/* Whole episodes on a device, for one network and one exact task. Their headers follow this text, and a line
+ * PLAY(network, task): see numerics/cupy_device.py.
  *
  * A block plays a tile of slots, WIDTH lanes x PARTS column groups. Each lane takes the next episode of a feed that all
  * blocks share when its last one has ended, so which slot plays which is left to chance; results lie by the numbers of
  * episodes. The parts share the network; what is left is done by the first of them. rollouts/device_play.py says what the
  * arrays hold. Every argument has 64 bits. */
-#include "lanes.h"
-#include "exact.h"
-#include "philox.h"
-#include "draws.h"
-#include "sums.h"
-
-#include "steps.h"
-#include "hebbian_dag.h"
-#include "hebbian_lstm.h"
-#include "layers.h"
-#include "plastic_mlp.h"
-
-#include "tasks.h"
-#include "pcg64.h"
-#include "bodies.h"
-#include "collision.h"
-#include "impulses.h"
-#include "impact.h"
-#include "island.h"
-#include "worlds.h"
-#include "acrobot.h"
-#include "bandit.h"
-#include "bipedal_walker.h"
-#include "cart_pole.h"
-#include "cues.h"
-#include "lunar_lander.h"
-#include "mountain_car.h"
-#include "pendulum.h"
-#include "reversal.h"
-#include "t_maze.h"
-
 #include "rows.h"
 
 typedef struct {

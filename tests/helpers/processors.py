@@ -1,9 +1,9 @@
 """Other processors than this one, and other compilers than that of the package."""
 
 import platform
+import runpy
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,17 @@ HASWELL = ("qemu-x86_64", "-cpu", "Haswell")
 """The same of 2013, with AVX2 and FMA, and without AVX-512. It needs qemu 7.2."""
 
 
-MODULE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
-FLAGS = ("-shared", "-fPIC", *MODULE["extra-compile-args"])
-"""What compiles the native kernels."""
+_SETUP = runpy.run_path(str(ROOT / "setup.py"))
+FLAGS = ("-shared", "-fPIC", *_SETUP["FLAGS"])
+"""The flags that decide the machine code of the native kernels."""
+INCLUDES = [f"-I{ROOT / folder}" for folder in _SETUP["KERNELS"]["include_dirs"]]
+KERNELS = (*INCLUDES, *_SETUP["KERNELS"]["extra_compile_args"], *_SETUP["KERNELS"]["sources"])
+"""The arguments by which a compiler in the folder `ROOT` reads the native kernels."""
 
 
 def build_kernels(library, compiler, more=()):
     """Build the native kernels by a compiler. more: flags behind those of the package."""
-    subprocess.run([compiler, *FLAGS, *more, *MODULE["sources"], "-o", library], cwd=ROOT, check=True)
+    subprocess.run([compiler, *FLAGS, *KERNELS, *more, "-o", library], cwd=ROOT, check=True)
 
 
 def build_package(folder, compiler, suffix, more=()):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from emulation import EmulatedDevice, NotExactError, emulation_available
 from emulation.comparison import differences, same
 from emulation.compiled import kept, ptx
@@ -15,6 +16,7 @@ from evolve.numerics import cupy_device, portable
 from evolve.numerics.cupy_device import EXACT, compile_source, machine_code, source, unit_of
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
+NETWORKS = sorted({path.stem for path in (ROOT / "evolve" / "networks" / "kernels").glob("*.h")} - {"steps"})
 needs_nvrtc = pytest.mark.skipif(not cupy_device.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 needs_emulation = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
@@ -23,10 +25,8 @@ needs_emulation = pytest.mark.skipif(not emulation_available(), reason="no gcc o
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_kernel_is_exact(architecture):
     kernels = translate(ptx(architecture))  # raises NotExactError
-    networks = {"hebbian_dag", "hebbian_dag_settle", "hebbian_lstm", "hebbian_lstm_settle", "layered", "plastic_mlp"}
-    assert {
-        f"evolve_{name}" for name in networks | {"put_32", "take_64", "clear_16", "move_32", "tanh"}
-    } <= kernels.keys()
+    others = {"hebbian_dag_settle", "hebbian_lstm_settle", "put_32", "take_64", "clear_16", "move_32", "tanh"}
+    assert {f"evolve_{name}" for name in {*NETWORKS, *others}} <= kernels.keys()
 
 
 @needs_nvrtc
@@ -44,7 +44,7 @@ def cubin(architecture):
 @pytest.mark.slow
 @needs_nvrtc
 @pytest.mark.parametrize("task", sorted({task.kernel for task in TASKS.values()}))
-@pytest.mark.parametrize("network", ["hebbian_dag", "hebbian_lstm", "layered", "plastic_mlp"])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_every_network_and_task_is_exact(network, task):
     kernel = f"play_{network}_on_{task}"
     assert unit_of(kernel) == f"{network}, {task}"

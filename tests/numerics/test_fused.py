@@ -11,7 +11,7 @@ import subprocess
 import disassembly
 import pytest
 from conftest import ROOT
-from processors import FLAGS, MODULE, build_kernels
+from processors import FLAGS, KERNELS, build_kernels
 
 from evolve.numerics import native
 
@@ -73,7 +73,7 @@ def test_gcc_fuses_in_spite_of_the_flag(fused_turns):
 
 @pytest.mark.parametrize("flag", FLAGGED)
 def test_functions_of_one_world_are_not_fused(fused_turns, flag):
-    macros = subprocess.check_output(["gcc", "-E", "-dM", *MODULE["sources"]], cwd=ROOT, text=True)
+    macros = subprocess.check_output(["gcc", "-E", "-dM", *KERNELS], cwd=ROOT, text=True)
     (one_world,) = re.findall(r"#define ONE_WORLD (.*)", macros)
     assert fused_turns(one_world, flag) == []
 

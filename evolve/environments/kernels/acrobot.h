@@ -1,5 +1,7 @@
 /* Acrobot; environments/exact/classic_control.py is its definition. Rows: angle 1, its sine and cosine, angle 2, its sine and cosine,
  * both speeds. */
+#pragma once
+#include "tasks.h"
 
 INLINE void acrobot_begin(const task *at, int64_t slot, double *state, int64_t t)
 {

@@ -1,5 +1,8 @@
 /* Bandit; environments/exact/bandit.py is its definition. Rows: the chance of each arm, the arm pulled (-1 before), and what it
  * gave. Options: pulls. */
+#pragma once
+#include "tasks.h"
+
 #define PULLED STATE(at->num_actions)
 #define GIVEN STATE(at->num_actions + 1)
 

@@ -1,5 +1,8 @@
 /* BipedalWalker, and its hardcore terrain; environments/exact/bipedal_walker.py is the definition. Bodies: the hull, then
  * thigh and shin of either leg. Joints: hip and knee of either leg. */
+#pragma once
+#include "worlds.h"
+
 #define WALKER_STEP (14 / 30.0)         /* of the terrain, in meters */
 #define WALKER_HEIGHT (400 / 30.0 / 4)  /* of the ground where the walker begins */
 #define WALKER_VERTICES 200

@@ -10,6 +10,10 @@
  *
  * NVRTC needs seconds for every thousand lines. So a device has one copy of a long function with several callers, which is
  * ONCE_ON_DEVICE, and its long loops are ROLLED; gcc decides for itself. */
+#pragma once
+#include "exact.h"
+#include "pcg64.h"
+
 #ifdef __CUDACC__
 #define ONE_WORLD __device__ static __noinline__
 #define ONCE_ON_DEVICE ONE_WORLD

@@ -1,4 +1,7 @@
 /* CartPole; environments/exact/classic_control.py is its definition. Rows: position, speed, pole angle, pole angular speed. */
+#pragma once
+#include "tasks.h"
+
 INLINE void cart_pole_begin(const task *at, int64_t slot, double *state, int64_t t)
 {
     for (int64_t row = 0; row < 4; row++)

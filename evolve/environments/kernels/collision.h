@@ -1,4 +1,6 @@
 /* What touches: manifolds of bodies and pieces of ground, and the contacts of those whose boxes overlap. */
+#pragma once
+#include "bodies.h"
 
 /* Which corners and faces a contact point comes from, in the order of Box2D's bytes: indices, and whether they are faces. */
 #define FEATURES(index_a, index_b, face_a, face_b) \

@@ -1,5 +1,8 @@
 /* Cues; environments/exact/cues.py is its definition. Rows: of each cue its right answer, and how often it is still to come;
  * the cue shown, the arm chosen (0 before), and whether it was right. Options: presentations of each cue. */
+#pragma once
+#include "tasks.h"
+
 #define CUES (at->num_observations - 2)
 #define SHOWN STATE(2 * CUES)
 #define ARM STATE(2 * CUES + 1)

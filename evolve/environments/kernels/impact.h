@@ -1,6 +1,9 @@
 /* Continuous collision: what moves fast does not fall through the ground. The distance of two convex shapes is found by
  * GJK (Gilbert, Johnson and Keerthi, 1988), the time at which they touch by conservative advancement along separating
  * axes (Catto, 2013): b2Distance, b2TimeOfImpact, and b2World::SolveTOI. */
+#pragma once
+#include "collision.h"
+#include "impulses.h"
 
 /* The motion of a body from a time of the step, 0, to its end, 1. */
 typedef struct { vec c0, c, center; float a0, a; } sweep;

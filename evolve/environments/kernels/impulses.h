@@ -1,4 +1,6 @@
 /* Contacts as constraints on the velocity and the position of one body: b2ContactSolver, for ground that cannot move. */
+#pragma once
+#include "bodies.h"
 
 typedef struct {
     int32_t count;   /* points with an impulse of their own */

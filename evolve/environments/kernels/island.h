@@ -3,6 +3,9 @@
  * Numbers lie in rows of WORLDS while they are solved; two vectors of lanes, since one alone waits for itself. Contacts of one body share no other body, so their order matters
  * only among themselves, and row s of a body holds the s-th contact of each lane. What a lane lacks has no mass there,
  * and an iteration leaves its bits alone. */
+#pragma once
+#include "impulses.h"
+
 #define FOR_WORLDS AS_VECTORS for (int t = 0; t < WORLDS; t++)
 #define FOR_WIDTH AS_VECTORS for (int t = 0; t < width; t++)
 #ifdef __CUDACC__

@@ -1,5 +1,8 @@
 /* LunarLander, discrete and continuous, with and without wind; environments/exact/lunar_lander.py is the definition.
  * Bodies: the lander, then both legs. */
+#pragma once
+#include "worlds.h"
+
 #define LANDER_WIDTH (600 / 30.0)
 #define LANDER_HEIGHT (400 / 30.0)
 #define LANDER_CHUNKS 11

@@ -1,5 +1,8 @@
 /* MountainCar, with three actions and with one force; environments/exact/classic_control.py is their definition. Rows: position,
  * speed; options: the largest force. */
+#pragma once
+#include "tasks.h"
+
 INLINE void mountain_car_begin(const task *at, int64_t slot, double *state, int64_t t)
 {
     STATE(0) = draw_between(at, slot, 0, -0.6, -0.4);
@@ -41,24 +44,3 @@ INLINE void mountain_car_step(const task *at, int64_t first, double *RESTRICT st
 }
 
 TASK(mountain_car)
-
-#define mountain_car_continuous_begin mountain_car_begin
-#define mountain_car_continuous_observe mountain_car_observe
-
-INLINE void mountain_car_continuous_step(const task *at, int64_t first, double *RESTRICT state, const float *RESTRICT outputs,
-                  double *RESTRICT rewards, uint8_t *RESTRICT ended)
-{
-    double action[LANES], force[LANES];
-    for (int t = 0; t < LANES; t++) {
-        action[t] = bounded(OUTPUT(0)) * at->options[0];
-        force[t] = 0.0015 * action[t];
-    }
-    mountain_car_move(state, force);
-    for (int t = 0; t < LANES; t++) {
-        const int there = (STATE(0) >= 0.45) & (STATE(1) >= 0.0);
-        rewards[t] = (there ? 100.0 : 0.0) - 0.1 * (action[t] * action[t]);
-        ended[t] = there;
-    }
-}
-
-TASK(mountain_car_continuous)

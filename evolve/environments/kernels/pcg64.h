@@ -1,5 +1,8 @@
 /* NumPy's generator PCG64 (O'Neill, 2014), as Gymnasium seeds it: default_rng(seed), a SeedSequence of one number.
  * physics/pcg64.py is the definition. Arithmetic is in whole numbers, so the draws have the same bits everywhere. */
+#pragma once
+#include "philox.h"
+
 typedef struct {
     uint64_t high, low;                     /* the state, 128 bits */
     uint64_t increment_high, increment_low; /* of the stream, odd */

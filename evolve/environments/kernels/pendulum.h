@@ -1,5 +1,7 @@
 /* Pendulum; environments/exact/classic_control.py is its definition. Rows: angle, its sine and cosine, speed; options: the largest
  * torque. */
+#pragma once
+#include "tasks.h"
 
 INLINE void pendulum_begin(const task *at, int64_t slot, double *state, int64_t t)
 {

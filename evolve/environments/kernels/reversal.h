@@ -1,5 +1,8 @@
 /* Reversal; environments/exact/reversal.py is its definition. Rows: the better arm, the arm chosen (0 before), and the trials
  * at which the better arm changes. Options: trials, switches. */
+#pragma once
+#include "tasks.h"
+
 INLINE void reversal_begin(const task *at, int64_t slot, double *state, int64_t t)
 {
     const int64_t switches = (int64_t)at->options[1], span = (int64_t)at->options[0] / (switches + 1);

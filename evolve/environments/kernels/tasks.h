@@ -4,6 +4,10 @@
  * NAME_observe writes what all lanes of a tile see, and NAME_step advances them. A lane without an episode is advanced as
  * well: that harms nobody. The numbers of a state, observation and so on are rows of WIDTH, and pointers begin at the
  * caller's lane. */
+#pragma once
+#include "draws.h"
+#include "exact.h"
+
 #define PI 3.14159265358979323846
 #define TWO_PI 6.28318530717958647692
 

@@ -1,5 +1,9 @@
 /* A step of the worlds of a tile: what each world needs alone, around the solver of all; physics/world.py is the
  * definition. */
+#pragma once
+#include "impact.h"
+#include "island.h"
+#include "tasks.h"
 
 #define WORLD(at, slot) ((world *)(at)->worlds + (slot))
 #define MODEL(at) ((const model *)(at)->options)

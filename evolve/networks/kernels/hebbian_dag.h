@@ -5,6 +5,10 @@
  * What bounds a large network is moving its traces, so their updates wait (`age` of each tile says since how many steps).
  * With plasticity the update of a step is made where the next step reads the traces. Without, no step reads them, and the
  * updates of `history` steps are made in one pass. evolve_hebbian_dag_settle makes those that are due. */
+#pragma once
+#include "steps.h"
+#include "sums.h"
+
 typedef struct {
     int64_t layers; /* L + 1: how many follow the observation */
     const int64_t *sizes; /* [layers + 1] */

@@ -2,6 +2,10 @@
  * a connection is left, 0 where not), the matrices of the four gates and of the action end to end; cells; and for each of
  * two steps nodes. The update of a step is made where the next step reads the traces, or by evolve_hebbian_lstm_settle;
  * `age` of each tile says since how many steps that has not been called. */
+#pragma once
+#include "steps.h"
+#include "sums.h"
+
 typedef struct {
     int64_t observations, num_cells, actions, weight_rows, node_rows;
     const float *weights, *left;

@@ -1,5 +1,9 @@
 /* A batch of plastic-mlp; see networks/plastic_mlp.py for the formula. Rows per tile: weights, the matrices of all layers
  * end to end; rules, of each layer the matrices A, B, C, D and eta; nodes, of all layers; and one of age. */
+#pragma once
+#include "steps.h"
+#include "sums.h"
+
 typedef struct {
     int64_t layers; /* L + 1: how many follow the observation */
     const int64_t *sizes; /* [layers + 1] */

@@ -1,5 +1,20 @@
 /* What each network has: NAME_places says where a tile's observations and actions lie, as rows, NAME_advance makes the
  * step between them, and NAME_settle makes the updates that wait. */
+#pragma once
+#include "exact.h"
+
+/* x = tanh(x) of `columns` rows. */
+INLINE void activate(float *x, int64_t columns)
+{
+    BARRIER();
+    for (int64_t k = PART; k < columns; k += PARTS) {
+        float total[LANES];
+        for (int t = 0; t < LANES; t++)
+            total[t] = x[k * WIDTH + t];
+        tanh_lanes(total, x + k * WIDTH);
+    }
+    BARRIER();
+}
 
 /* One step of the slots of a tile that are live: observations [live, O], actions [live, A]. */
 #define TILE_STEP(name, O, A)                                                                                          \
@@ -28,8 +43,13 @@
     }
 
 #ifdef __CUDACC__
-#define NETWORK(name, O, A) TILE_STEP(name, O, A)
-#define SETTLES(name) TILE_SETTLE(name)
+/* kernels.cu defines the entry points of each network, STEP and SETTLE. play.cu needs none of them. */
+#ifndef STEP
+#define STEP(name, O, A)
+#define SETTLE(name)
+#endif
+#define NETWORK(name, O, A) TILE_STEP(name, O, A) STEP(name, O, A)
+#define SETTLES(name) TILE_SETTLE(name) SETTLE(name)
 #else
 /* The functions of a network on a CPU; the first advances `slots` slots, observations [slots, O] -> actions [slots, A]. */
 #define NETWORK(name, O, A)                                                                                            \

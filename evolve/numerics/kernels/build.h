@@ -3,6 +3,9 @@
  * The words are separated by "; ": the compiler, then what decides speed or bits. "clones" means that each kernel has one
  * copy per instruction set, see lanes.h.
  */
+#pragma once
+#include "lanes.h"
+
 #ifndef __CUDACC__
 #ifdef __clang__
 #define COMPILER __VERSION__

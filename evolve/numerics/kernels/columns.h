@@ -1,4 +1,6 @@
 /* Columns of slots on a CPU: arrays [tiles, n, LANES]; networks/slot_arrays.py is their definition. */
+#pragma once
+#include "lanes.h"
 
 /* Write values [k, n] into the columns of slots [k], a few numbers of all of them at a time: slots of a tile share the cache
  * lines that are written. */

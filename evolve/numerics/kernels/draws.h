@@ -1,4 +1,7 @@
 /* The random numbers of an episode by their numbers; numerics/many_streams.py is their definition. */
+#pragma once
+#include "philox.h"
+
 #define DRAWS_KEY 0x65766F6C7665u
 
 /* Number `number` of an episode, in (0, 1). */

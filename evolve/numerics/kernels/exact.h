@@ -1,4 +1,7 @@
 /* tanh, exp, sigmoid, sine and cosine, of a number and of a row of lanes; portable.py is their definition. */
+#pragma once
+#include "lanes.h"
+
 #define LN2 0.69314718055994530942
 #define ROUND 6755399441055744.0 /* 1.5 * 2^52 */
 

@@ -1,4 +1,7 @@
 /* Fingerprints and step hashes of the episodes in the slots of a batch; numerics/hashing.py is their definition. */
+#pragma once
+#include "lanes.h"
+
 typedef struct {
     int64_t sizes[2]; /* O, A */
     int64_t room;

@@ -11,6 +11,8 @@
  * other at a BARRIER, and at ANY_LANE, which says whether x is set in any of them. A pointer into a tile begins at the caller's LANE.
  * HIGH_WORD is the upper half of a product of two words.
  */
+#pragma once
+
 #ifdef __CUDACC__
 typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;

@@ -1,5 +1,8 @@
 /* Standard normal deviates from the raw words of a stream; portable.py (normal_quantile) and streams.py (uniform) are
  * their definition. */
+#pragma once
+#include "exact.h"
+
 #define TO_WORD 4503599627370496.0 /* 2^52 */
 #define AT_ONCE 256 /* words; a multiple of LANES */
 

@@ -1,4 +1,7 @@
 /* Normalization of the observations of the slots of a batch; rollouts/normalization.py is its definition. */
+#pragma once
+#include "lanes.h"
+
 typedef struct {
     int64_t size; /* O */
     const float *observations; /* [slots, O] */

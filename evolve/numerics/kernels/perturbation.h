@@ -1,5 +1,7 @@
 /* Weights moved by the normal deviates of keyed streams, in one pass over memory, on a CPU; perturbation.py is their
  * definition. Each stream has a key of two words. */
+#pragma once
+#include "philox.h"
 
 /* Deviates times their scale, if there is one. */
 INLINE void scaled(const float *noise, const double *scale, double *moves, int64_t n)

@@ -1,4 +1,6 @@
 /* The words of keyed streams: streams.py says which. */
+#pragma once
+#include "lanes.h"
 
 /* Philox4x64-10 (Salmon et al., 2011): the four words of a counter under a key. */
 INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *words)
@@ -50,6 +52,8 @@ INLINE void seed_pool(const uint32_t *entropy, uint32_t *pool, hash_constant *co
 }
 
 #ifndef __CUDACC__
+#include "normal.h"
+
 /* Many streams at once: streams.py (the words of seed sequences) and many_streams.py say what these functions
  * return. */
 

@@ -1,5 +1,8 @@
 /* The weighted sums of a layer. ABREAST columns are added up side by side, in registers, to hide the latency of the chain
  * of additions; the threads of a device share them. */
+#pragma once
+#include "lanes.h"
+
 #define ABREAST 4
 
 /* f(k, width) for the columns of the caller's part: `width` of them, from column k on. */

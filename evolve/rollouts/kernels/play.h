@@ -4,6 +4,9 @@
  * Any network plays any exact task: both are given by their functions. Episodes wait in a feed and begin in whichever slot
  * is free; the results come in the order in which episodes end. rollouts/exact_rollout.py says what the arrays hold. What belongs
  * to the slots lies in rows of WIDTH. */
+#pragma once
+#include "rows.h"
+
 typedef void network_places(const void *network, int64_t tile, float **input, float **output);
 typedef void network_advance(const void *network, int64_t tile);
 typedef void network_settle(const void *network, const int64_t *tiles, int64_t count);

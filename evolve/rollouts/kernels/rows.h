@@ -1,5 +1,7 @@
 /* Observations and outputs that lie in rows of WIDTH, a tile of them: normalization.h and fingerprints.h do the same slot by
  * slot. Pointers begin at the caller's lane. */
+#pragma once
+#include "tasks.h"
 
 /* What a slot of a network begins with: `columns` [tiles, rows, WIDTH], and the values of each episode [episodes, rows], or
  * NULL for zeros. */

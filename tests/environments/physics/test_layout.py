@@ -1,11 +1,10 @@
 """The records have the sizes and the offsets of the structures in C."""
 
-import re
 import shutil
 import subprocess
 
 import pytest
-from conftest import ROOT
+from processors import INCLUDES
 
 from evolve.environments.physics import frames
 
@@ -17,7 +16,6 @@ STRUCTURES = {
 }  # fmt: skip
 PLURALS = {"body": "bodies", "joint": "joints", "contact": "contacts", "block": "blocks", "hull": "hulls",
            "hinge": "hinges"}  # fmt: skip
-UNIT = ROOT / "evolve" / "rollouts" / "kernels.c"
 OTHERS = {("body", "sine"): "q.s", ("body", "cosine"): "q.c"}
 
 
@@ -36,12 +34,8 @@ def test_records_are_structures_of_c(tmp_path):
             expected.append(offset)
             lines.append(f"offsetof({structure}, {in_c(structure, field)})")
     source = tmp_path / "layout.c"
-    headers = re.findall(r'#include "(.*)"', UNIT.read_text())
     program = [
-        *(
-            f'#include "{UNIT.parent / path}"'
-            for path in headers[: headers.index("../environments/kernels/bodies.h") + 1]
-        ),
+        '#include "bodies.h"',
         "#include <stddef.h>",
         "#include <stdio.h>",
         "int main(void) {",
@@ -49,6 +43,6 @@ def test_records_are_structures_of_c(tmp_path):
         "}",
     ]
     source.write_text("\n".join(program))
-    subprocess.run([COMPILER, "-w", source, "-o", tmp_path / "layout", "-lm"], check=True)
+    subprocess.run([COMPILER, "-w", *INCLUDES, source, "-o", tmp_path / "layout", "-lm"], check=True)
     printed = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
     assert dict(zip(lines, map(int, printed.split()), strict=True)) == dict(zip(lines, expected, strict=True))

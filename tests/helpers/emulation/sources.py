@@ -5,7 +5,7 @@ import re
 from evolve.numerics.cupy_device import source
 
 _UNIT = "kernels.cu"
-_ENTRIES = re.compile(r"^(STEP|SETTLE|COLUMNS|OVER_NUMBERS)\((\w+).*\n", re.MULTILINE)
+_ENTRIES = re.compile(r"^(#include \"|COLUMNS\(|OVER_NUMBERS\()(\w+).*\n", re.MULTILINE)
 _WAITING = re.compile(r"\b(BARRIER|ANY_LANE)\(")
 _FUNCTION = re.compile(r"(?:INLINE|#define (?=STEP|SETTLE|PLAY)).*?(\w+)\(")
 _NAMED = r"""
@@ -27,7 +27,8 @@ def only(*names: str) -> dict[str, str]:
     names: Of networks ("layered"), functions ("tanh") and the bits of columns ("32").
     """
     files = source()
-    return files | {_UNIT: _ENTRIES.sub(lambda entry: entry[0] if entry[2] in names else "", files[_UNIT])}
+    needed, mark, entries = files[_UNIT].partition("#define ENTRY")
+    return files | {_UNIT: needed + mark + _ENTRIES.sub(lambda entry: entry[0] if entry[2] in names else "", entries)}
 
 
 def with_named_barriers(files: dict[str, str]) -> tuple[dict[str, str], dict[int, str]]:

@@ -1,5 +1,9 @@
 /* A batch of layered networks; see networks/layers.py for the formula. Rows per tile: weights, the matrices of all
  * layers end to end, and nodes: what the layers read and what they compute, the observation first. */
+#pragma once
+#include "steps.h"
+#include "sums.h"
+
 typedef struct {
     int64_t layers, weight_rows, node_rows, observations;
     const int64_t *wiring; /* [layers, 4]: first row and number of the nodes it reads, and of its outputs */
@@ -7,19 +11,6 @@ typedef struct {
     const float *weights;
     float *nodes;
 } layered;
-
-/* x = tanh(x) of `columns` rows. */
-INLINE void activate(float *x, int64_t columns)
-{
-    BARRIER();
-    for (int64_t k = PART; k < columns; k += PARTS) {
-        float total[LANES];
-        for (int t = 0; t < LANES; t++)
-            total[t] = x[k * WIDTH + t];
-        tanh_lanes(total, x + k * WIDTH);
-    }
-    BARRIER();
-}
 
 INLINE void layered_places(const layered *net, int64_t tile, float **input, float **output)
 {

@@ -1,0 +1,36 @@
+"""The native kernels, as setuptools builds them; `pyproject.toml` describes the rest of the package.
+
+The kernels are one compilation unit, `evolve/rollouts/kernels.c`. The compiler includes the header of every network and
+of every exact task before that file (`-include`), so a new header is built without being named in any list.
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+FOLDERS = [f"evolve/{package}/kernels" for package in ("numerics", "networks", "environments", "rollouts")]
+"""Headers include each other by name, from any of these folders."""
+FLAGS = [
+    "-O3",
+    "-ffp-contract=off",  # a fused multiply-add rounds once instead of twice, which changes bits
+    "-fno-math-errno",  # sqrt becomes one instruction, with the same bits
+    "-fno-trapping-math",  # vectors may compute a number that only one lane needs; no code reads the processor's flags
+]
+
+
+def headers(*folders: str) -> list[str]:
+    """Return the headers in folders, as paths relative to this file."""
+    return sorted(path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).glob("*.h"))
+
+
+KERNELS = {
+    "sources": ["evolve/rollouts/kernels.c"],
+    "depends": headers(*FOLDERS),  # source distributions contain them, and a change of one builds the library again
+    "include_dirs": FOLDERS,
+    "extra_compile_args": [*FLAGS, *(word for header in headers(*FOLDERS[1:3]) for word in ("-include", header))],
+    "optional": True,  # without a compiler, array operations do the work, with the same bits
+}
+
+if __name__ == "__main__":
+    from setuptools import Extension, setup
+
+    setup(ext_modules=[Extension("evolve.numerics._kernels", **KERNELS)])
