@@ -21,7 +21,7 @@ from exact_parts import box2d
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.pictures import drawn_numbers, has_picture
+from evolve.environments.rendering import drawn_numbers, has_picture
 from evolve.shapes import Bool, Float32, Float64
 
 BATCH = 200

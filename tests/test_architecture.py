@@ -13,9 +13,9 @@ DOORS = {
     "gymnasium": {
         "environments/spaces.py",
         "environments/gymnasium_engine.py",
-        "environments/factory.py",
+        "environments/engine.py",
         "environments/function_task.py",
-        "environments/pictures.py",
+        "environments/rendering.py",
     },
     "envpool": {"environments/envpool_engine.py"},
     "imageio": {"analysis/video/"},

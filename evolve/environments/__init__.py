@@ -1,26 +1,25 @@
-"""Environments: the only package that imports Gymnasium and EnvPool; and exact ones of our own.
+"""Environments: the engines that play episodes. Only this package imports Gymnasium and EnvPool.
 
-`make` returns an `Engine`, which runs the episodes of one environment side by side; `ENGINES` lists the kinds of them.
+`make` returns an `Engine`, which plays episodes of one environment side by side. `ENGINES` lists the kinds of engines.
 `register_task` turns a function into an environment.
 """
+
+from importlib.util import find_spec
 
 from evolve.config import EnvOptions
 from evolve.environments.engine import Engine, check
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
-from evolve.environments.exact import TASKS, AnyTask
+from evolve.environments.exact import TASKS, AnyTask, exact_task
 from evolve.environments.exact_engine import (
     CompiledSlots,
     ExactEngine,
     GymnasiumInPlace,
-    box2d_is_installed,
-    exact_task,
     lanes_of,
     step_limit,
     task_on_device,
 )
-from evolve.environments.factory import is_quick, registered_ids, registered_limit
 from evolve.environments.function_task import register_task
-from evolve.environments.gymnasium_engine import GymnasiumEngine
+from evolve.environments.gymnasium_engine import GymnasiumEngine, is_quick, registered_ids, registered_limit
 from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.numerics import native
@@ -62,12 +61,12 @@ ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine | ExactEngine]] = {
 
 
 def chunk_seconds(options: EnvOptions) -> float:
-    """Return how many seconds of work to hand out at least: more for EnvPool, which makes a new pool for it."""
+    """Return the least seconds of work in a chunk; more for EnvPool, which makes a new pool for each chunk."""
     return 0.2 if options.engine == "envpool" else 0.01
 
 
 def max_episode_steps(options: EnvOptions) -> int | None:
-    """Return how many steps an episode has at most; None where the environment does not say."""
+    """Return the limit of steps of an episode; None if the environment declares no limit."""
     if options.max_episode_steps is not None:
         return options.max_episode_steps
     if options.engine == "exact":
@@ -79,16 +78,16 @@ def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
     """Return a new engine.
 
     Args:
-        options: Of the environment.
+        options: The environment.
         slots: B.
-        compiled: Whether exact tasks are stepped by the native kernels, where they were built. The bits are the same.
-            Without kernels Gymnasium plays the tasks that have rigid bodies, if Box2D is installed.
+        compiled: Whether the native kernels step exact tasks, if they were built. The bits are the same. Without
+            kernels, Gymnasium plays the tasks that have rigid bodies, if Box2D is installed.
 
     Raises:
         InputError: The environment cannot be made.
     """
     if options.engine == "exact":
-        if exact_task(options).has_world and not native.available() and box2d_is_installed():
+        if exact_task(options).has_world and not native.available() and find_spec("Box2D"):
             return GymnasiumInPlace(options, slots)
         return ExactEngine(options, slots, compiled)
     return ENGINES[options.engine](options, slots)

@@ -1,6 +1,6 @@
-"""`Engine`: what runs the episodes of one environment, B of them side by side.
+"""`Engine`: the interface that plays episodes of one environment, B of them side by side.
 
-Before a run, one episode is played in two environments to find out whether the same seed gives the same episode.
+Before a run, `check` plays one episode in two environments to test whether the same seed gives the same episode.
 """
 
 import math
@@ -10,26 +10,27 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 
-from evolve.environments.factory import extra_cure
-from evolve.errors import FAILURES, InputError, one_line, sanitize
+from evolve.errors import FAILURES, InputError, how_to_install, one_line, sanitize
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 Transition = Mapping[str, Any]
-"""What an environment itself says, by name: observation, and after a step reward, terminated and truncated."""
+"""The answer of an environment, by name: observation, and after a step reward, terminated and truncated."""
 
 FPS = 50.0
-"""Frames per second of an environment that does not say."""
+"""Frames per second of an environment that declares no rate."""
 
 
+_EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
 _SEED = 20
 _STEPS = 40
-_PAIR_SECONDS = 0.2  # about, for the steps of each pair of episodes; the first is compared in any case
+_PAIR_SECONDS = 0.2  # about, for the steps of each pair of episodes; the first step is always compared
 
 
 def do_nothing() -> None:
-    """Do nothing: an engine's `on_fault`, unless somebody sets another."""
+    """Do nothing: the default `on_fault` of an engine."""
 
 
 class Engine(Protocol):
@@ -45,53 +46,53 @@ class Engine(Protocol):
     """A, the network outputs that make one action."""
 
     faults: dict[int, str]
-    """By slot, the message of what went wrong there; whoever deals with it removes it. The episode is over: `step` ends
-    it with a reward of NaN."""
+    """The error message of each slot whose episode has failed; the rollout that handles a fault removes it. `step`
+    ends such an episode with a reward of NaN."""
 
     on_fault: Callable[[], None]
-    """Called each time a fault has been noted in `reset` or `step`: several episodes may hang one after another in the
-    same call, and a worker can thus show that it is alive."""
+    """Called after each fault in `reset` or `step`. Several episodes may hang one after another in the same call; a
+    worker uses this call to show that it is alive."""
 
     reuses: bool
     """Whether an environment may run a second episode."""
 
     refill: int
-    """How many free slots are worth waiting for before episodes are begun in them."""
+    """The number of free slots to wait for before episodes begin in them."""
 
     fps: float
-    """How many steps a second look natural."""
+    """The number of steps per second that look natural in a film."""
 
     def suggested_slots(self) -> int:
-        """Return how many slots run this environment fastest, by a quick look; the choice cannot change a result."""
+        """Return the number of slots that probably runs this environment fastest; it cannot change a result."""
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin episodes.
 
         Args:
-            slots: [k], where they run.
+            slots: [k], the slots in which they run.
             seeds: [k], of their environments.
-            observations: [B, O]; their first observations are written into rows `slots`.
+            observations: [B, O]; the first observations are written into rows `slots`.
         """
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Advance episodes by one step.
 
         Args:
-            slots: [k], which.
+            slots: [k], the slots of these episodes.
             outputs: [k, A], of their networks.
-            observations: [B, O]; their next observations are written into rows `slots`.
+            observations: [B, O]; the next observations are written into rows `slots`.
 
         Returns:
             Rewards [k], and whether each episode has ended (terminated or truncated) [k].
         """
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in an environment of its own.
+        """Play one episode in a new environment.
 
         Args:
-            seed: Of the environment.
-            outputs: [L, A], those of the network in each step.
-            used: Whether that environment has begun another episode before, where the engine lets environments do so.
+            seed: The seed of the environment.
+            outputs: [L, A], the outputs of the network in each step.
+            used: Whether that environment begins another episode first, if the engine reuses environments.
 
         Yields:
             The transition of the reset, and of each step.
@@ -101,46 +102,54 @@ class Engine(Protocol):
         """Return [O]: one observation of the environment, as networks see it."""
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the n actions of the environment that network outputs [n, A] stand for."""
+        """Return the n actions of network outputs [n, A]."""
 
     def frame(self, slot: int) -> UInt8:
-        """Return what a slot's environment looks like, [H, W, 3], also when its episode has just ended.
+        """Return a picture of a slot's environment, [H, W, 3], also when its episode has just ended.
 
-        Only environments that were made to draw frames can (see `drawn`). Raises InputError when this one cannot.
+        Raises InputError unless the environment was made to draw frames (see `drawn`).
         """
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` [k] go on with the episodes of slots `sources` [k]; no slot is in both."""
+        """Continue the episodes of slots `sources` [k] in slots `targets` [k]; no slot is in both."""
 
     def close(self) -> None:
         """Release every environment."""
 
 
 def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
-    """Return what an environment renders, [H, W, 3].
+    """Return the frame that an environment renders, [H, W, 3].
 
     Args:
         env_id: The environment, for the error.
-        render: Renders it.
-        cure: What may help where rendering raises; by default how to install what is missing.
+        render: The function that renders it.
+        cure: The cure if rendering raises; by default how to install a missing library.
 
     Raises:
-        InputError: It raises, or returns what is no frame.
+        InputError: Rendering raises, or returns no frame.
     """
     expected = "an environment that draws frames ([H, W, 3] of 8 bits)"
     try:
         seen = np.asarray(render())
-    except FAILURES as error:  # libraries that are missing, mostly
+    except FAILURES as error:  # mostly a missing library
         raise InputError("env.id", expected, f"{env_id} ({one_line(error)})", cure or extra_cure(error)) from error
     if seen.dtype != np.uint8 or seen.ndim != 3 or seen.shape[2] != 3:
         raise InputError("env.id", expected, f"{env_id}, which draws {seen.dtype}{list(seen.shape)}")
     return seen
 
 
-def check(engine: Engine) -> None:
-    """Raise InputError when two episodes of one seed differ; names the array, the step and both values.
+def extra_cure(error: BaseException) -> str:
+    """Return how to install the library whose absence Gymnasium reports; "" for any other error."""
+    if not isinstance(error, DependencyNotInstalled):
+        return ""
+    extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
+    return how_to_install(extra) if extra else ""
 
-    Raises it too for a task that is a function (see `register_task`) and does not do what it should.
+
+def check(engine: Engine) -> None:
+    """Raise InputError if two episodes of one seed differ. The message names the array, the step and both values.
+
+    It is also raised by a task that is a function (see `register_task`) and breaks its contract.
     """
     outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_STEPS, engine.action_size) - 1).astype(np.float32)
     for used in (False, True) if engine.reuses else (False,):
@@ -148,7 +157,7 @@ def check(engine: Engine) -> None:
             found = _first_difference(engine.trial(_SEED, outputs, False), engine.trial(_SEED, outputs, used))
         except InputError:
             raise
-        except FAILURES:  # the evaluation will meet it, and say where
+        except FAILURES:  # the evaluation will meet the same error, and report where it happened
             return
         if found is not None:
             which = "a used and a new environment differ" if used else "two episodes differ"
@@ -161,8 +170,8 @@ def check(engine: Engine) -> None:
 
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
-    """Return where two episodes differ first, and how; None where they do not, or not within the time for it."""
-    begin = math.inf  # environments may take long to make and to reset
+    """Return a description of the first difference of two episodes; None if none is found in `_PAIR_SECONDS`."""
+    begin = math.inf  # the time for making and resetting environments, which may be long, does not count
     nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
         found = _difference("", a, b)
@@ -176,7 +185,7 @@ def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) ->
 
 
 def _difference(name: str, a: Any, b: Any) -> str | None:
-    """Return the name of the first part of a nest of arrays that is not the same bits, with both values."""
+    """Return the name of the first part of two nested structures of arrays whose bits differ, with both values."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         parts = ((f"{name}[{key!r}]" if name else str(key), a.get(key), b.get(key)) for key in {**a, **b})
     elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
@@ -187,7 +196,7 @@ def _difference(name: str, a: Any, b: Any) -> str | None:
 
 
 def _unequal(name: str, a: Any, b: Any) -> str | None:
-    """Return the name of the first element of two arrays that is not the same bits, with both values."""
+    """Return the name of the first element of two arrays whose bits differ, with both values."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name} ({a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)})"
     if a.dtype == object or a.tobytes() == b.tobytes():

@@ -1,8 +1,8 @@
-"""The EnvPool engine: environments in C++, many to a pool.
+"""The EnvPool engine: environments in C++, many in one pool.
 
-EnvPool fixes seeds when a pool is made, so each batch of episodes gets a new pool. The live environments of a pool are
-stepped by `env_id`, and it is dropped when its last episode has ended. EnvPool's environments are not Gymnasium's, even
-where they have the same name: the engine is part of an experiment's configuration.
+EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps the live
+environments of a pool by `env_id`, and drops the pool when its last episode has ended. EnvPool's environments are not
+Gymnasium's, even if they have the same name: the engine is part of an experiment's configuration.
 """
 
 import importlib
@@ -21,9 +21,9 @@ _DRAWN = ("classic_control", "box2d", "atari")  # families of its environments
 
 
 class EnvPoolEngine:
-    """B slots of an EnvPool environment; each slot is an environment of one of the pools alive.
+    """B slots of an EnvPool environment; each slot is one environment of a live pool.
 
-    Raises InputError when EnvPool is missing, has no such environment, or the configuration asks for wrappers.
+    Raises InputError if EnvPool is missing, has no such environment, or the configuration asks for wrappers.
     """
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
@@ -43,18 +43,20 @@ class EnvPoolEngine:
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
         self._pools: dict[int, Any] = {}
-        self._num_pools = 0  # ever made
-        self._pool_of = np.zeros(slots, np.int64)  # which pool a slot's environment is in
-        self._ids = np.zeros(slots, np.int32)  # and which environment of that pool it is
-        self._grouped: Slots = np.zeros(0, np.intp)  # the slots stepped last: of which pool, which rows of them,
-        self._groups: list[tuple[Any, Slots, Int32]] = []  # and the ids of these
+        self._num_pools = 0  # made so far
+        # The environment of each slot: the number of its pool, and its id in that pool.
+        self._pool_of = np.zeros(slots, np.int64)
+        self._ids = np.zeros(slots, np.int32)
+        # The slots of the last step, grouped by pool: the pool, the rows of its slots, and the ids of these.
+        self._grouped: Slots = np.zeros(0, np.intp)
+        self._groups: list[tuple[Any, Slots, Int32]] = []
 
     def suggested_slots(self) -> int:
-        """Return 2048: the cost of a call is shared by all environments of a pool."""
+        """Return 2048, because all environments of a pool share the cost of a call."""
         return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k], all in one new pool, in slots [k]; writes their observations [B, O]."""
+        """Begin the episodes of seeds [k], all in one new pool, in slots [k]; write their observations [B, O]."""
         pool = self.pool(seeds.tolist())
         self._num_pools += 1
         self._pools[self._num_pools] = pool
@@ -64,18 +66,19 @@ class EnvPoolEngine:
         self._write(pool.reset()[0], observations, slots)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] with outputs [k, A]; writes their observations [B, O]; returns rewards and ends [k]."""
+        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         if not np.array_equal(slots, self._grouped):
             self._group(slots)
         actions = self.decode(outputs)
         rewards = np.empty(len(slots))
         ended = np.empty(len(slots), np.bool_)
-        for pool, rows, ids in self._groups:  # all pools set to work before the first is waited for
+        # All pools begin to work before the engine waits for the first one.
+        for pool, rows, ids in self._groups:
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
         for pool, rows, ids in self._groups:
             seen, reward, terminated, truncated, info = pool.recv()
-            # A pool answers in the order of its own choice; the ids say which is which.
+            # A pool answers in any order. The ids tell to which slot an answer belongs.
             row_of[ids] = rows
             answered = row_of[info["env_id"]]
             self._write(seen, observations, slots[answered])
@@ -84,7 +87,7 @@ class EnvPoolEngine:
         return rewards, ended
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in a pool of its own; no environment of a pool runs a second one."""
+        """Play one episode in a new pool; no environment of a pool runs a second episode."""
         pool = self.pool([seed])
         yield {"observation": _item(pool.reset()[0], 0)}
         for action in self.decode(outputs):
@@ -108,7 +111,7 @@ class EnvPoolEngine:
                 del self._pools[number]
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the actions of network outputs [n, A], as the pool wants them."""
+        """Return the actions of network outputs [n, A], in the type that the pool expects."""
         return np.asarray(self._decode(outputs), self._action_dtype)
 
     def encode(self, observation: Any) -> Float32:
@@ -119,12 +122,12 @@ class EnvPoolEngine:
         return row
 
     def frame(self, slot: int) -> UInt8:
-        """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
+        """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
         pool = self._pools[int(self._pool_of[slot])]
         return as_frame(self.id, lambda: pool.render(env_ids=[self._ids[slot]])[0])
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` go on with the episodes of slots `sources`."""
+        """Continue the episodes of slots `sources` in slots `targets`."""
         self._grouped = sources[:0]
         self._pool_of[targets] = self._pool_of[sources]
         self._ids[targets] = self._ids[sources]
@@ -142,7 +145,7 @@ class EnvPoolEngine:
                 self._encode(_item(seen, index), observations[place])
 
     def pool(self, seeds: list[int]) -> Any:
-        """Return a new pool of one environment per seed. Raises InputError when EnvPool cannot make it."""
+        """Return a new pool with one environment per seed. Raises InputError if EnvPool cannot make it."""
         options = self._options
         if options.wrappers:
             message = 'EnvPool\'s environments take no wrappers. Use env.engine="gymnasium", or no env.wrappers.'
@@ -161,7 +164,7 @@ class EnvPoolEngine:
 
 
 def envpool_limit(env_id: str) -> int | None:
-    """Return how many steps an episode of EnvPool's has at most; None where it does not say."""
+    """Return EnvPool's limit of steps of an episode; None if it declares no limit."""
     try:
         return int(_import().make_spec(env_id).config.max_episode_steps)
     except (AttributeError, KeyError, TypeError, ValueError, AssertionError):
@@ -169,7 +172,7 @@ def envpool_limit(env_id: str) -> int | None:
 
 
 def can_draw(env_id: str) -> bool:
-    """Return whether EnvPool can draw an environment: MuJoCo's end the process when they try."""
+    """Return whether EnvPool can draw an environment. Its MuJoCo environments would end the process."""
     _import()
     specs = importlib.import_module("envpool.registration").registry.specs
     return env_id in specs and any(family in str(specs[env_id][0]) for family in _DRAWN)
@@ -180,5 +183,5 @@ def _import() -> Any:
 
 
 def _item(seen: Any, index: int) -> Any:
-    """Return one environment's part of a batched observation."""
+    """Return the part of one environment in a batched observation."""
     return {key: _item(part, index) for key, part in seen.items()} if isinstance(seen, dict) else seen[index]

@@ -1,19 +1,17 @@
-"""The exact engine: B slots of a task of our own, with the same bits from native kernels and from arrays."""
+"""The exact engine: B slots of an exact task, stepped by native kernels or by array operations, with the same bits."""
 
 import ctypes
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from evolve.config import EnvOptions, nearest, parse
+from evolve.config import EnvOptions
 from evolve.environments.engine import Transition, do_nothing
-from evolve.environments.exact import TASKS, AnyTask, Draws
+from evolve.environments.exact import AnyTask, Draws, exact_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.physics.frames import WORLD
-from evolve.environments.pictures import picture
-from evolve.errors import InputError
+from evolve.environments.rendering import picture
 from evolve.numerics import native
 from evolve.numerics.device import DeviceArrays
 from evolve.numerics.device_protocol import WIDTH
@@ -21,42 +19,18 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
-class TaskSlots(Protocol):
-    """B slots of a task; k of them are named by their numbers [k]."""
-
-    def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k]; write their observations [B, O]."""
-
-    def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step by outputs [k, A]; write observations [B, O]; return rewards, and which are over, [k]."""
-
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots go on with the episodes of others."""
-
-    def state(self, slot: int) -> Any:
-        """Return [S], the state of a slot, or its world."""
-
-    def episode(self, slot: int) -> tuple[int, int]:
-        """Return the seed of a slot's episode, and how many steps it has had."""
-
-
-def task_slots(task: AnyTask, slots: int, compiled: bool) -> "TaskSlots":
-    """Return B = `slots` slots of a task."""
-    return CompiledSlots(task, slots) if compiled else _ArraySlots(task, slots)
-
-
 def step_limit(task: AnyTask) -> int:
-    """Return how many steps an episode has at most."""
+    """Return the limit of steps of an episode."""
     return task.max_episode_steps or task.limit
 
 
 def lanes_of(task: AnyTask) -> int:
-    """Return how many slots of a task the kernels step together: a tile of them, or several."""
+    """Return the number of slots that one call of a task's kernel steps: one tile or several."""
     return int(native.bind("worlds", returns=ctypes.c_int)()) if task.has_world else native.lanes()
 
 
 class TaskStructure(ctypes.Structure):
-    """`task` of kernels/tasks.h; it keeps none of the arrays that it points to alive."""
+    """`task` of kernels/tasks.h. It does not keep the arrays alive to which it points."""
 
     _fields_ = (
         ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
@@ -66,24 +40,24 @@ class TaskStructure(ctypes.Structure):
 
 
 def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
-    """Return the address of a task's structure on a device, with its own arrays for the slots of `arrays`."""
+    """Return the address of a task's structure on a device, with new arrays for the slots of `arrays`."""
     O, A, S = task.observation_size, task.action_size, task.state_size
     slots = WIDTH * arrays.tiles
     sizes = {"states": 8 * S, "seeds": 8, "steps": 8, "outputs": 4 * A, "observations": 4 * O, "rewards": 8, "ended": 1}
     places = [arrays.allocate(size * slots).address for size in sizes.values()]
     options = arrays.constant(task.kernel_constants())
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
-    # A thread steps its own world only, and only while an episode runs there.
+    # On a device each thread steps one world, and only while an episode runs there. So all slots may be active.
     active = arrays.constant(np.ones(slots, np.uint8))
     return arrays.structure(TaskStructure(O, A, S, step_limit(task), *places, options, worlds, active))
 
 
 class CompiledSlots:
-    """Slots whose episodes are stepped by the kernels, tile by tile.
+    """B slots of a task, stepped by the native kernels tile by tile. k slots are named by their numbers [k].
 
     Attributes:
-        address: Of the structure that the kernels get.
-        active: [B rounded up to tiles], the slots that a step of a tile has to advance.
+        address: The address of the structure that the kernels receive.
+        active: [B rounded up to tiles], the slots that the step of a tile has to advance.
     """
 
     def __init__(self, task: AnyTask, slots: int) -> None:
@@ -108,7 +82,7 @@ class CompiledSlots:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """Where the functions and the structure are, for a kernel that calls them."""
+        """The addresses of the functions and the structure, for a kernel that calls them."""
         step, begin = (native.function_address(function) for function in (self._step, self._begin))
         return {"step": step, "begin": begin, "at": self.address}
 
@@ -120,7 +94,7 @@ class CompiledSlots:
         self._observe(slots, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards, and which are over, [k]."""
+        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         tile, lane = np.divmod(slots, self._lanes)
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
@@ -129,13 +103,14 @@ class CompiledSlots:
         before = None if (stepped[stepped > 0] == self._together).all() else (self._states.copy(), self._steps.copy())
         for number in np.flatnonzero(stepped).tolist():
             self._step(self.address, number)
-        if before is not None:  # a tile is stepped as a whole
+        # The kernel steps whole tiles, so the other slots of these tiles go back to where they were.
+        if before is not None:
             self._restore(np.setdiff1d(np.arange(len(self._steps)), slots), *before)
         self._observe(slots, observations)
         return self._rewards[slots], self._ended[slots]
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` go on with the episodes of slots `sources`."""
+        """Continue the episodes of slots `sources` in slots `targets`."""
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
         self._states[to_tile, :, to_lane] = self._states[tile, :, lane]
         if self._worlds is not None:
@@ -144,13 +119,13 @@ class CompiledSlots:
             array[targets] = array[sources]
 
     def state(self, slot: int) -> Any:
-        """Return [S], the state of a slot, or its world."""
+        """Return the state of a slot: [S], or its world."""
         if self._worlds is not None:
             return self._worlds[slot].copy()
         return self._states[slot // self._lanes, :, slot % self._lanes].copy()
 
     def episode(self, slot: int) -> tuple[int, int]:
-        """Return the seed of a slot's episode, and how many steps it has had."""
+        """Return the seed of a slot's episode, and the number of its steps so far."""
         return int(self._seeds[slot]), int(self._steps[slot])
 
     def _restore(self, slots: Slots, states: Float64, steps: Int64) -> None:
@@ -164,7 +139,7 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """Slots whose episodes are stepped by array operations: the reference, and the definition."""
+    """The same, stepped by the array operations that define the task."""
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._task = task
@@ -209,7 +184,7 @@ class ExactEngine:
     Args:
         options: The environment.
         slots: B.
-        compiled: Whether the native kernels step it, where they were built, and not array operations.
+        compiled: Whether the native kernels step it, if they were built, instead of array operations.
 
     Raises:
         InputError: There is no such task, or the options do not fit it.
@@ -227,23 +202,26 @@ class ExactEngine:
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
         self.compiled = compiled and native.available()
-        self.slots = task_slots(self.task, slots, self.compiled)
+        self.slots = self._new_slots(slots)
+
+    def _new_slots(self, slots: int) -> CompiledSlots | _ArraySlots:
+        return CompiledSlots(self.task, slots) if self.compiled else _ArraySlots(self.task, slots)
 
     def suggested_slots(self) -> int:
-        """Return many: array operations want them, and the kernels, which play 16 at a time, are seldom called then."""
+        """Return 1024: array operations need many slots to be fast, and kernels are then called less often."""
         return 1024
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
         self.slots.begin(slots, seeds, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] with outputs [k, A]; writes observations [B, O]; returns rewards, and which ended, [k]."""
+        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         return self.slots.step(slots, outputs, observations)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in a slot of its own; a used one has begun another episode."""
-        slots = task_slots(self.task, 1, self.compiled)
+        """Play one episode in a new slot; a used slot has begun another episode before."""
+        slots = self._new_slots(1)
         observations = np.zeros((1, self.observation_size), np.float32)
         first = np.zeros(1, np.intp)
         for begun in (seed + 1, seed) if used else (seed,):
@@ -256,7 +234,7 @@ class ExactEngine:
                 break
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it. Raises ValueError where it has another shape."""
+        """Return [O]: one observation, as networks see it. Raises ValueError if it has another shape."""
         if np.shape(observation) != (self.observation_size,):  # NumPy would broadcast it
             raise ValueError(f"{np.shape(observation)}, not {(self.observation_size,)}")
         row = np.zeros(self.observation_size, np.float32)
@@ -264,16 +242,16 @@ class ExactEngine:
         return row
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the n actions that network outputs [n, A] stand for, as Gymnasium's namesake takes them."""
+        """Return the n actions of network outputs [n, A], as Gymnasium's environment of the same name takes them."""
         actions = self.task.actions(outputs)
         return actions.tolist() if self.task.discrete else list(actions.astype(np.float32))
 
     def frame(self, slot: int) -> UInt8:
-        """Return what a slot looks like, [H, W, 3], in Gymnasium's picture. Raises InputError where there is none."""
+        """Return Gymnasium's picture of a slot, [H, W, 3]. Raises InputError if the task cannot be drawn."""
         return picture(self.id, self.task, self.slots.state(slot), *self.slots.episode(slot))
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` go on with the episodes of slots `sources`."""
+        """Continue the episodes of slots `sources` in slots `targets`."""
         self.slots.move(sources, targets)
 
     def close(self) -> None:
@@ -281,7 +259,7 @@ class ExactEngine:
 
 
 class GymnasiumInPlace(GymnasiumEngine):
-    """B slots of a rigid-body task that Gymnasium plays, with the same bits, if the kernels were not built.
+    """B slots of a rigid-body task that Gymnasium plays with the same bits, because the kernels were not built.
 
     Array operations would take a hundred times as long.
 
@@ -294,21 +272,3 @@ class GymnasiumInPlace(GymnasiumEngine):
         super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
         # A NaN counts as in the task. Gymnasium's environments would fail on it.
         self._decode = task.actions
-
-
-def box2d_is_installed() -> bool:
-    """Return whether Gymnasium can play walkers and landers here."""
-    return find_spec("Box2D") is not None
-
-
-def exact_task(options: EnvOptions) -> AnyTask:
-    """Return the exact task that options name. Raises InputError when there is none, or they do not fit it."""
-    kind = TASKS.get(options.id)
-    if kind is None:
-        cure = f'{nearest(options.id, TASKS, listed=True)} Or use env.engine="gymnasium".'
-        raise InputError("env.id", "an environment of the exact engine", options.id, cure)
-    if options.wrappers:
-        message = 'Exact environments take no wrappers. Use env.engine="gymnasium", or no env.wrappers.'
-        raise InputError.plainly("env.wrappers", message)
-    settings = parse(kind.settings, options.kwargs, "env.kwargs")
-    return kind(settings, options.action_scale, options.max_episode_steps)

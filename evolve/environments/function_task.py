@@ -1,4 +1,4 @@
-"""Environments from plain Python: tasks that are generator functions, and one that only sleeps."""
+"""Environments in plain Python: tasks that are generator functions, and a task that only sleeps."""
 
 import time
 from collections.abc import Callable, Generator
@@ -14,7 +14,7 @@ ID = "evolve.environments.function_task:Sleep-v0"
 
 
 class Sleep(gymnasium.Env[Any, Any]):
-    """Sleeps in its only step; `seconds` is the mean over episodes."""
+    """An environment that sleeps in its only step, for `seconds` in the mean over episodes."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (1,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -24,7 +24,7 @@ class Sleep(gymnasium.Env[Any, Any]):
         self._seconds = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Draw how long this episode will sleep."""
+        """Draw the duration of this episode's sleep."""
         super().reset(seed=seed, options=options)
         self._seconds = self._mean * float(self.np_random.uniform(0.5, 1.5))
         return np.zeros(1, np.float32), {}
@@ -39,13 +39,13 @@ gymnasium.register(id="Sleep-v0", entry_point=f"{__name__}:Sleep")
 
 
 Episode = Callable[[np.random.Generator], Generator[Any, Float32, float]]
-"""Yields observations [O], is sent actions [A] in [-1, 1], and returns the return."""
+"""A generator function that yields observations [O], receives actions [A] in [-1, 1], and returns the return."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
     """A Gymnasium environment whose episodes are calls of a function; the only reward comes at the end.
 
-    `reset` and `step` raise InputError where the function does not do what `register_task` asks of it.
+    `reset` and `step` raise InputError if the function breaks the contract of `register_task`.
 
     Args:
         episode: The function.
@@ -84,18 +84,18 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         return self._seen, 0.0, False, False, {}
 
     def _observation(self, given: Any) -> Float32:
-        """Return what the function has yielded, [O]. Raises InputError where it is no O numbers."""
+        """Return the observation that the function has yielded, [O]. Raises InputError unless it is O numbers."""
         expected = f"each yield to give {pluralize(self._size, 'number')}, as registered (observation_size)"
         try:
             seen = np.asarray(given, np.float32)
-        except (TypeError, ValueError):  # no numbers, or a ragged nest of them
+        except (TypeError, ValueError):  # not numbers, or lists of different lengths
             raise InputError(self._title, expected, given) from None
         if given is None or seen.size != self._size:
             raise InputError(self._title, expected, f"{seen.size}: {sanitize(given, 100)}" if seen.shape else given)
         return seen.reshape(self._size)
 
     def _return(self, given: Any) -> float:
-        """Return what the function has returned. Raises InputError where it is no number."""
+        """Return the return of the episode. Raises InputError unless the function has returned a number."""
         try:
             return float(given)
         except (TypeError, ValueError):
@@ -118,19 +118,19 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         register_task("Xor-v0", xor, observation_size=2, action_size=1)
 
     Args:
-        name: Of the environment, with a version: "Xor-v0". The module that calls `register_task` goes in front of it
-            where an experiment names it: "xor:Xor-v0".
+        name: The name of the environment, with a version: "Xor-v0". An experiment names it together with the module
+            that calls `register_task`: "xor:Xor-v0".
         episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of chance that it
-            may use, since an episode has to be repeated from its seed. It yields an observation, O numbers, and is
-            sent an action for it, [A] float32 in [-1, 1]. In the end it returns the return of the episode, one number;
-            higher is better.
-        observation_size: O, how many numbers an observation has.
-        action_size: A, how many numbers an action has.
+            may use, since an episode has to be repeatable from its seed. It yields an observation, O numbers, and
+            receives an action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one
+            number; higher is better.
+        observation_size: O, the number of numbers in an observation.
+        action_size: A, the number of numbers in an action.
 
     Raises:
-        InputError: The name is none that Gymnasium can register, there is no function, or a size is wrong. When an
-            experiment is prepared or an episode is played: the function yields or returns something else; the message
-            names it.
+        InputError: Gymnasium cannot register the name, `episode` is not a function, or a size is wrong. Also raised
+            later, when an experiment is prepared or an episode is played, if the function yields or returns something
+            else; the message names the function.
     """
     if not callable(episode):
         raise InputError("episode", "a generator function", repr(episode))

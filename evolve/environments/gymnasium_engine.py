@@ -1,6 +1,11 @@
-"""The Gymnasium engine: one environment object per slot, stepped one after another."""
+"""The Gymnasium engine: one environment object per slot, stepped one after another; and how such objects are made.
 
+`make_or_explain` turns Gymnasium's errors into a message that names the setting and the cure.
+"""
+
+import importlib
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -8,27 +13,36 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from evolve.config import EnvOptions
-from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
-from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
+from evolve.config import EnvOptions, nearest
+from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, extra_cure
+from evolve.environments.exact import TASKS
 from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet, separate
-from evolve.errors import FAILURES, describe
+from evolve.errors import FAILURES, InputError, describe, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
 
+# Families whose reset restores every bit. Box2D is not one of them: a world that has run an episode orders its
+# contacts differently in the next one, so that a BipedalWalker walks another trajectory from the same seed.
+_RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+_QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
+# Wrappers that keep no state from earlier episodes.
+_STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
+MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
+_NO_PATH = 'A module is named as Python imports it, without folders and without .py: env.id="module:Name-v0".'
 _MEASURING_SECONDS = 0.005
 _TICK_SECONDS = 600e-6
-"""How long a tick (one step of all slots) should take at least: 15 times the 40 µs that it costs beside its steps."""
+"""The least time that a tick (one step of all slots) should take: 15 times its overhead of 40 µs."""
 
 
 class GymnasiumEngine:
     """B slots of a Gymnasium environment.
 
-    A slot gets a new environment object for each episode unless `options.reuse` allows to keep it.
-    Raises InputError when the environment cannot be made or its spaces are not supported.
+    A slot gets a new environment object for each episode, unless `options.reuse` permits keeping the object.
+    Raises InputError if the environment cannot be made or its spaces are not supported.
     """
 
     refill = 1  # a free slot need not wait for others
@@ -52,18 +66,18 @@ class GymnasiumEngine:
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
-        """Return a power of two, 8 to 64: few slots where a step is slow, since the environments share the cache.
+        """Return a power of two, 8 to 64: fewer slots for slower steps, because the environments share the cache.
 
-        Steps the environment of slot 0, so it is called before any episode begins.
+        Call it before any episode begins: it steps the environment of slot 0.
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
-        except FAILURES:  # whatever it is, the evaluation will meet it and say where
+        except FAILURES:  # the evaluation will meet the same error, and report where it happened
             return 8
         return next((n for n in (8, 16, 32) if n * seconds > _TICK_SECONDS), 64)
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
-        """Begin the episodes of seeds [k] in slots [k]; writes their observations [B, O]."""
+        """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
         for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
             try:
                 if self._envs[slot] is None or not self.reuses:
@@ -76,12 +90,13 @@ class GymnasiumEngine:
             self._elapsed[slot] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step slots [k] with outputs [k, A]; writes observations [B, O]; returns rewards, and which ended, [k]."""
+        """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         actions = separate(self._actions, self._decode(outputs))
         steps, encode, elapsed, limit = self._step, self._encode, self._elapsed, self._limit
         rewards: list[float] = []
         ended: list[bool] = []
-        for slot, action in zip(slots.tolist(), actions, strict=True):  # one loop: a call each would be felt
+        # This loop runs once per step of every episode, so it calls no function of its own.
+        for slot, action in zip(slots.tolist(), actions, strict=True):
             try:
                 observation, raw_reward, terminated, truncated, _ = steps[slot](action)
                 encode(observation, observations[slot])
@@ -96,7 +111,7 @@ class GymnasiumEngine:
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in an object of its own; a used one has begun another episode, if objects are reused."""
+        """Play one episode in a new object; a used object has begun another episode before, if objects are reused."""
         actions = separate(self._actions, self._decode(outputs))
         with closing(self._make()) as env:
             if used and self.reuses:
@@ -110,24 +125,24 @@ class GymnasiumEngine:
                     break
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it. Raises ValueError where it has another shape."""
+        """Return [O]: one observation, as networks see it. Raises ValueError if it has another shape."""
         check_observation(self._observed, observation)
         row = np.zeros(self.observation_size, np.float32)
         self._encode(observation, row)
         return row
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the n actions that network outputs [n, A] stand for."""
+        """Return the n actions of network outputs [n, A]."""
         return separate(self._actions, self._decode(outputs))
 
     def frame(self, slot: int) -> UInt8:
-        """Return what a slot's environment looks like, [H, W, 3]; also when its episode has just ended."""
+        """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""
         env = self._envs[slot]
         cure = MUJOCO_CURE if draws_by_mujoco(env) else ""
         return as_frame(self.id, lambda: env and env.render(), cure)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` go on with the episodes of slots `sources`; they trade environment objects."""
+        """Continue the episodes of slots `sources` in slots `targets`; the slots swap their environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             for objects in (self._envs, self._step):
                 objects[source], objects[target] = objects[target], objects[source]
@@ -139,7 +154,7 @@ class GymnasiumEngine:
             self._drop(slot)
 
     def _note_fault(self, slot: int, error: BaseException) -> None:
-        """Note what an environment raised, unless its slot has a fault already, and drop that object."""
+        """Record the error of an environment, unless its slot has a fault already, and drop the object."""
         self.faults.setdefault(slot, describe(error))
         self._drop(slot)
         self.on_fault()
@@ -163,7 +178,7 @@ def _no_environment(_: Any) -> Any:
 
 
 def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
-    """Return the seconds of the quickest of a few steps."""
+    """Return the seconds of the fastest of several steps."""
     env.reset(seed=0)
     actions.seed(0)
     action = actions.sample()
@@ -179,10 +194,156 @@ def _step_seconds(env: Any, actions: gymnasium.Space[Any]) -> float:
 
 
 def _without_counters(env: _Env) -> tuple[_Env, float]:
-    """Return the environment without its step counters, and their limit: `step` counts for all slots at once."""
+    """Return the environment without its step counters, and their limit, because the engine counts steps itself."""
     limit = math.inf
     while type(env) in (TimeLimit, OrderEnforcing) and env.spec is not None:
         if isinstance(env, TimeLimit):
             limit = min(limit, env.spec.max_episode_steps or math.inf)
         env = env.env  # type: ignore[attr-defined]
     return env, limit
+
+
+def maker(options: EnvOptions) -> Callable[[], _Env]:
+    """Return a function that makes the environment with its wrappers."""
+    wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
+
+    def make() -> _Env:
+        env: _Env = gymnasium.make(
+            options.id,
+            max_episode_steps=options.max_episode_steps,
+            disable_env_checker=True,
+            **options.kwargs,
+        )
+        for number, (wrapper, kwargs) in enumerate(wrappers):
+            try:
+                env = wrapper(env, **kwargs)
+            except Exception as error:
+                came = f"{wrapper.__name__} ({one_line(error)})"
+                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", came) from error
+        return env
+
+    return make
+
+
+def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    module, _, attribute = name.partition(":")
+    named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
+    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
+        expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
+        cure = f'Let env.id name your module: env.id="{module}:{env_id.rpartition(":")[2]}".'
+        raise InputError("env.wrappers", expected, name, cure)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+            raise TypeError(f"{attribute} is no gymnasium.Wrapper")
+    except Exception as error:  # an import runs whatever the module holds
+        expected = "a wrapper `module:Class` that can be imported"
+        raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})") from error
+    return found
+
+
+def registered_ids() -> list[str]:
+    """Return the ids of the registered environments, each in its newest version, and of the exact tasks."""
+    newest = {
+        (spec.namespace, spec.name): spec.id
+        for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
+    }
+    return sorted({*newest.values(), *TASKS})
+
+
+def is_quick(options: EnvOptions) -> bool:
+    """Return whether a step takes microseconds: an exact task, or classic control and toy text of Gymnasium."""
+    if options.engine == "exact":
+        return True
+    if options.wrappers or options.id not in gymnasium.registry:
+        return False
+    return str(gymnasium.registry[options.id].entry_point).startswith(_QUICK)
+
+
+def registered_limit(env_id: str) -> int | None:
+    """Return the registered limit of steps of an episode; None if there is no limit or no such environment."""
+    try:
+        return gymnasium.spec(env_id).max_episode_steps
+    except FAILURES:  # Gymnasium imports the module of the environment, which may raise anything
+        return None
+
+
+def draws_by_mujoco(env: _Env | None) -> bool:
+    """Return whether MuJoCo draws an environment."""
+    return env is not None and hasattr(env.unwrapped, "mujoco_renderer")
+
+
+def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+    """Return a new environment.
+
+    Args:
+        options: The environment.
+        make: The function that makes it.
+
+    Raises:
+        InputError: It cannot be made. The message names what is missing, and the cure.
+    """
+    argument = "env.id"
+    try:
+        return make()
+    except DependencyNotInstalled as error:
+        expected = "an environment whose packages are installed"
+        raise InputError(argument, expected, f"{options.id} ({error})", extra_cure(error)) from None
+    except (UnregisteredEnv, DeprecatedEnv):
+        cure = f"{nearest(options.id, gymnasium.registry)} {_module_cure(options.id)}".strip()
+        if options.id in TASKS:
+            cure = 'The exact engine has it: env.engine="exact".'
+        raise InputError(argument, "a registered environment", options.id, cure) from None
+    except ModuleNotFoundError as error:
+        cure = _import_cure(options.id, str(error))
+        came = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
+        raise InputError(argument, "a module that can be imported", came, cure) from None
+    except InputError:
+        raise
+    except FAILURES as error:  # a constructor or an imported module may raise anything
+        if _is_path(options.id):
+            raise InputError(argument, "a module, and the name of an environment", options.id, _NO_PATH) from None
+        if options.kwargs:
+            expected = f"arguments that {options.id} takes"
+            raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from error
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+
+
+def _is_path(env_id: str) -> bool:
+    """Return whether an id names a file instead of a module."""
+    module = env_id.rpartition(":")[0]
+    return module.endswith(".py") or "/" in module
+
+
+def _import_cure(env_id: str, said: str) -> str:
+    """Return the cure for a missing module: the module of an environment, or a module that it imports.
+
+    said: Gymnasium's error message, which lacks the name of the module that imports.
+    """
+    module = env_id.rpartition(":")[0]
+    if _is_path(env_id):
+        return _NO_PATH
+    missing = re.search(r"No module named '([^']+)'", said)
+    if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
+        return "Modules are looked for in the working directory and on PYTHONPATH."
+    return f"{module or env_id} imports it: install it."
+
+
+def _module_cure(env_id: str) -> str:
+    """Return how to name an environment that a module of the user registers."""
+    if ":" in env_id:
+        return ""
+    full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
+    return f'One that a module of yours registers is named with it: env.id="{full}".'
+
+
+def may_reuse(env: _Env, options: EnvOptions) -> bool:
+    """Return whether an environment object may run another episode, see `EnvOptions.reuse`."""
+    if isinstance(options.reuse, bool):
+        return options.reuse
+    # A wrapper may also come from the registration or from an entry point, and may keep state. So check every layer.
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env).__name__ not in _STATELESS_WRAPPERS or not type(env).__module__.startswith("gymnasium.wrappers."):
+            return False
+        env = env.env
+    return type(env).__module__.startswith(_RESET_RESTORES_ALL)

@@ -1,4 +1,4 @@
-"""Record episodes as they go through an engine, and step a bare environment for benchmarks to compare with."""
+"""Record the episodes that an engine plays, and replay recorded episodes without an engine, for benchmarks."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +10,16 @@ import numpy as np
 from evolve.config import EnvOptions
 from evolve.environments.engine import Engine, Transition
 from evolve.environments.envpool_engine import EnvPoolEngine
-from evolve.environments.exact_engine import ExactEngine, exact_task
-from evolve.environments.factory import maker, may_reuse
+from evolve.environments.exact import exact_task
+from evolve.environments.exact_engine import ExactEngine
+from evolve.environments.gymnasium_engine import maker, may_reuse
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _SLOTS = 1024
+"""Slots in which an exact task is replayed."""
 _WORLDS = 64
-"""Slots in which exact tasks are stepped side by side; and worlds of rigid bodies, of which the last ones take long."""
+"""The same for tasks with rigid bodies: fewer, because their steps take long and the last episodes run alone."""
 
 
 @dataclass
@@ -25,11 +27,11 @@ class Recording:
     """One episode.
 
     Attributes:
-        seed: Of its environment.
-        outputs: [A] of each step, what the network did.
-        rewards: Of each step.
-        observations: [O] of each step, what the network was shown; then the last one, which it was not shown. Empty
-            where nobody asked for them.
+        seed: The seed of its environment.
+        outputs: [A] of each step, the outputs of the network.
+        rewards: The reward of each step.
+        observations: [O] of each step, the input of the network; then the last observation, which it did not get.
+            Empty if the recorder does not record observations.
     """
 
     seed: int
@@ -44,12 +46,12 @@ class Recording:
 
 
 class Recorder:
-    """An engine that records the episodes of another one.
+    """An engine that records the episodes of another engine.
 
     Args:
-        engine: The engine that runs them.
+        engine: The engine that plays the episodes.
         slots: B, of that engine.
-        observations: Whether to record observations too, which takes more memory.
+        observations: Whether to record observations, too, which takes more memory.
 
     Attributes:
         running: [B], the newest episode of each slot.
@@ -71,7 +73,7 @@ class Recorder:
 
     @property
     def on_fault(self) -> Callable[[], None]:
-        """What the engine calls for each fault."""
+        """The function that the engine calls for each fault."""
         return self._engine.on_fault
 
     @on_fault.setter
@@ -86,7 +88,7 @@ class Recorder:
         self._note(slots, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        """Step, and record it."""
+        """Step slots, and record the step."""
         rewards, ended = self._engine.step(slots, outputs, observations)
         for slot, row, reward in zip(slots.tolist(), outputs, rewards.tolist(), strict=True):
             self.running[slot].outputs.append(row.copy())
@@ -101,23 +103,23 @@ class Recorder:
                 self.running[slot].observations.append(observations[slot].copy())
 
     def suggested_slots(self) -> int:
-        """Return what the engine suggests."""
+        """Return the number that the engine suggests."""
         return self._engine.suggested_slots()
 
     def encode(self, observation: Any) -> Float32:
-        """Return what the engine does."""
+        """Return the engine's encoding of an observation."""
         return self._engine.encode(observation)
 
     def decode(self, outputs: Float32) -> Any:
-        """Return what the engine does."""
+        """Return the engine's actions."""
         return self._engine.decode(outputs)
 
     def frame(self, slot: int) -> UInt8:
-        """Return what the engine draws."""
+        """Return the engine's picture of a slot."""
         return self._engine.frame(slot)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` go on with the episodes of slots `sources`, and with their recordings."""
+        """Continue the episodes of slots `sources`, and their recordings, in slots `targets`."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             self.running[target] = self.running[source]
         self._engine.move(sources, targets)
@@ -134,11 +136,11 @@ class Recorder:
 def replay(
     options: EnvOptions, episodes: list[Recording], clock: Callable[[], float] = time.perf_counter
 ) -> tuple[int, float]:
-    """Play recorded episodes; return (environment steps, seconds by a clock). The decoding of actions is not timed.
+    """Play recorded episodes; return (environment steps, seconds by a clock). Decoding the actions is not timed.
 
-    Exact tasks are stepped side by side, and the next episode begins where one has ended. Gymnasium plays episodes one
-    after another. EnvPool plays them side by side in one pool of one thread, which starts an episode anew when it ends,
-    until as many steps are done as were recorded.
+    The exact engine steps episodes side by side, and begins the next episode in a slot that is free. Gymnasium plays
+    episodes one after another. EnvPool plays all episodes side by side in one pool with one thread. The pool restarts
+    each episode that has ended, until it has made as many steps as were recorded.
     """
     if options.engine == "envpool":
         return _replay_pool(options, episodes, clock)
@@ -168,7 +170,7 @@ def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callabl
     observations = np.zeros((count, engine.observation_size), np.float32)
     outputs = np.concatenate([np.stack(episode.outputs) for episode in episodes])
     lengths = np.array([len(episode.outputs) for episode in episodes])
-    first = lengths.cumsum() - lengths  # row of outputs, of each episode
+    first = lengths.cumsum() - lengths  # each episode's first row in `outputs`
     seeds = np.array([episode.seed for episode in episodes])
     rows, live = np.zeros(count, np.intp), np.zeros(count, np.bool_)
     begun, ended = 0, np.arange(count)

@@ -1,29 +1,68 @@
-"""Drawing episodes: which environments can be drawn, and how, with a display and without."""
+"""Drawing episodes, with a display and without: which environments can, and Gymnasium's pictures of exact tasks."""
 
 import os
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from ctypes.util import find_library
+from functools import lru_cache
 from typing import Any, Literal
 
+import gymnasium
 import numpy as np
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import Engine
+from evolve.environments.engine import as_frame
 from evolve.environments.envpool_engine import can_draw
-from evolve.environments.exact_engine import ExactEngine
-from evolve.environments.factory import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
-from evolve.environments.gymnasium_engine import GymnasiumEngine
-from evolve.environments.pictures import has_picture
+from evolve.environments.exact import AnyTask, exact_task
+from evolve.environments.gymnasium_engine import MUJOCO_CURE, GymnasiumEngine, draws_by_mujoco, make_or_explain, maker
+from evolve.environments.spaces import quiet
 from evolve.errors import InputError
+from evolve.shapes import UInt8
 
 Mode = Literal["rgb_array", "human"]
 """How an environment draws: as frames, or in a window."""
 
-_MUJOCO = {"egl": "EGL", "osmesa": "OSMesa"}  # how MuJoCo draws without a display, and the library that it takes
+_LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
+_WALKER = (
+    "hull angle", "hull angular speed", "speed x", "speed y",
+    *(f"{part} {leg}" for leg in (1, 2) for part in _LEGS), *(f"lidar {n}" for n in range(1, 11)),
+)  # fmt: skip
+_CHEETAH_JOINTS = ("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot")
+_CHEETAH = (
+    "height", "pitch", *(f"{joint} angle" for joint in _CHEETAH_JOINTS),
+    "speed x", "speed z", "pitch speed", *(f"{joint} speed" for joint in _CHEETAH_JOINTS),
+)  # fmt: skip
+_LANDER = ("x", "y", "speed x", "speed y", "angle", "angular speed", "left leg contact", "right leg contact")
+_ACROBOT = ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "angular speed 1", "angular speed 2")
+
+_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "CartPole": (("position", "speed", "pole angle", "pole angular speed"), ("push left", "push right")),
+    "Pendulum": (("cos angle", "sin angle", "angular speed"), ("torque",)),
+    "MountainCar": (("position", "speed"), ("push left", "coast", "push right")),
+    "MountainCarContinuous": (("position", "speed"), ("force",)),
+    "Acrobot": (_ACROBOT, ("torque −1", "torque 0", "torque +1")),
+    "LunarLander": (_LANDER, ("coast", "left engine", "main engine", "right engine")),
+    "BipedalWalker": (_WALKER, ("hip 1", "knee 1", "hip 2", "knee 2")),
+    "BipedalWalkerHardcore": (_WALKER, ("hip 1", "knee 1", "hip 2", "knee 2")),
+    "InvertedPendulum": (("position", "pole angle", "speed", "pole angular speed"), ("force",)),
+    "HalfCheetah": (_CHEETAH, _CHEETAH_JOINTS),
+}
+
+# The numbers of a task's state that make up the state of Gymnasium's environment.
+_NUMBERS = {
+    "Acrobot-v1": (0, 3, 6, 7),
+    "CartPole-v1": (0, 1, 2, 3),
+    "MountainCar-v0": (0, 1),
+    "MountainCarContinuous-v0": (0, 1),
+    "Pendulum-v1": (0, 3),
+}
+_WIDTH = 20.0  # meters, of Gymnasium's pictures of worlds
+_MUJOCO = {"egl": "EGL", "osmesa": "OSMesa"}  # MuJoCo's ways to draw without a display, and the library of each
 
 
 def has_display() -> bool:
-    """Return whether a window can be shown here, as far as the environment variables tell."""
+    """Return whether the environment variables name a display, so that a window can be shown."""
     return _has_screen() or bool(os.environ.get("SDL_VIDEODRIVER"))
 
 
@@ -34,9 +73,9 @@ def _has_screen() -> bool:
 
 
 def without_display() -> None:
-    """Choose ways to draw that need no display, if there is none and the user has not chosen: sets variables.
+    """Set environment variables so that pygame and MuJoCo draw without a display, if there is no display.
 
-    To be called before anything is drawn: MuJoCo looks at the choice when it is imported.
+    Variables that the user has set stay. Call this before anything is drawn: MuJoCo reads its variable on import.
     """
     if _has_screen():
         return
@@ -47,7 +86,7 @@ def without_display() -> None:
 
 
 def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
-    """Return the options of the same environment that draws itself. Raises InputError when it cannot."""
+    """Return options by which the same environment draws itself. Raises InputError if it cannot be drawn."""
     if options.engine == "exact":
         if mode == "human" or not has_picture(options.id):
             cure = 'Draw it as frames: mode="rgb_array".' if has_picture(options.id) else ""
@@ -71,30 +110,26 @@ def _expected(mode: Mode) -> str:
 
 
 def check_drawable(options: EnvOptions) -> bool:
-    """Draw one frame of an environment; return whether it can draw frames at all.
+    """Return whether an environment can draw frames, after drawing one.
 
-    Raises InputError where a library that it draws with is missing.
+    Raises InputError if a library that it draws with is missing.
     """
     if options.engine == "envpool":
         return can_draw(options.id)
     if options.engine == "exact":
-        return has_picture(options.id) and _draws(ExactEngine(options, slots=1))
+        task = exact_task(options)
+        if has_picture(options.id):
+            picture(options.id, task, task.blank(1)[..., 0], seed=0, step=0)
+        return has_picture(options.id)
     env = make_or_explain(options, maker(options))
     modes = env.unwrapped.metadata.get("render_modes") or []
     env.close()
     if "rgb_array" not in modes:
         return False
-    return _draws(GymnasiumEngine(drawn(options, "rgb_array"), slots=1))
-
-
-def _draws(engine: Engine) -> bool:
-    """Return True once an engine has drawn a frame. Raises InputError if it cannot."""
-    try:
+    with closing(GymnasiumEngine(drawn(options, "rgb_array"), slots=1)) as engine:
         slots = np.zeros(1, np.int64)
         engine.reset(slots, slots, np.zeros((1, engine.observation_size), np.float32))
         engine.frame(0)
-    finally:
-        engine.close()
     return True
 
 
@@ -103,7 +138,7 @@ def _with(options: EnvOptions, kwargs: dict[str, str]) -> EnvOptions:
 
 
 def _camera(env: Any) -> dict[str, str]:
-    """Return the argument that lets the camera follow a robot which would leave the picture."""
+    """Return the argument that makes MuJoCo's camera follow the robot, if it would leave the picture otherwise."""
     inner = env.unwrapped
     if not type(inner).__module__.startswith("gymnasium.envs.mujoco"):
         return {}
@@ -113,10 +148,109 @@ def _camera(env: Any) -> dict[str, str]:
 
 
 def _check(env: Any, options: EnvOptions, mode: Mode) -> None:
-    """Raise InputError where an environment cannot draw itself in that way, or not here."""
+    """Raise InputError if an environment cannot draw itself in a mode, or not without a display."""
     modes = env.unwrapped.metadata.get("render_modes") or []
-    if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows frames in a window of its own
+    # Gymnasium can show frames in a window of its own, so "rgb_array" is enough for both modes.
+    if not {mode, "rgb_array"} & set(modes):
         came = f"{options.id}, which has {f'only {modes}' if modes else 'none'}"
         raise InputError("env.id", f"an environment with the render mode {mode!r}", came)
     if draws_by_mujoco(env) and mode == "rgb_array" and not _has_screen() and "MUJOCO_GL" not in os.environ:
         raise InputError("env.id", "an environment that can be drawn here", options.id, MUJOCO_CURE)
+
+
+def names(env: str, observations: int, actions: int) -> tuple[list[str], list[str]]:
+    """Return the names of an environment's observations and actions; unknown ones are "observation 0", "action 0" …
+
+    Args:
+        env: The id of the environment.
+        observations: O.
+        actions: A.
+    """
+    family = env.rpartition(":")[2].rpartition("/")[2].rpartition("-v")[0]
+    known_observations, known_actions = _KNOWN.get(family, ((), ()))
+    return _named(known_observations, "observation", observations), _named(known_actions, "action", actions)
+
+
+def _named(known: tuple[str, ...], what: str, number: int) -> list[str]:
+    """Return the known names if their number fits, else numbered names."""
+    return list(known) if len(known) == number else [f"{what} {n}" for n in range(number)]
+
+
+def _place_walker(env: Any, task: AnyTask, world: Any, step: int) -> None:
+    _place_bodies([env.hull, *env.legs], world)
+    x, y = env.hull.position
+    env.scroll = x - _WIDTH / 5
+    for ray, (forward, down) in zip(env.lidar, task.rays, strict=True):  # type: ignore[attr-defined]
+        ray.p1, ray.p2 = (x, y), (x + forward, y - down)
+        env.world.RayCast(ray, ray.p1, ray.p2)
+    # Gymnasium draws the lidar in 20 of 100 frames, and counts frames. One frame per step gives the same count.
+    env.lidar_render = step
+
+
+def _place_lander(env: Any, _task: AnyTask, world: Any, _step: int) -> None:
+    _place_bodies([env.lander, *env.legs], world)
+
+
+def _place_bodies(bodies: Sequence[Any], world: Any) -> None:
+    for body, place in zip(bodies, world["body"], strict=False):
+        body.transform = place["p"].tolist(), float(place["a"])
+
+
+_WORLDS: dict[str, Callable[[Any, AnyTask, Any, int], None]] = {
+    "BipedalWalker-v3": _place_walker,
+    "BipedalWalkerHardcore-v3": _place_walker,
+    "LunarLander-v3": _place_lander,
+    "LunarLanderContinuous-v3": _place_lander,
+}
+"""Functions (environment, task, world, step) that bring Gymnasium's environment into the state of a world."""
+
+
+def has_picture(env_id: str) -> bool:
+    """Return whether an exact task can be drawn."""
+    return env_id in _NUMBERS or env_id in _WORLDS
+
+
+def drawn_numbers(env_id: str) -> list[int]:
+    """Return the indices of the numbers of a task's state that make up the state of Gymnasium's environment."""
+    return list(_NUMBERS[env_id])
+
+
+def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UInt8:
+    """Return a picture of a state, [H, W, 3]; it needs no display.
+
+    A world has the terrain and the clouds of Gymnasium's episode with the same seed. The flames of a lander's engines
+    are not part of a state, so they are not drawn.
+
+    Args:
+        env_id: The task.
+        task: The task with its settings.
+        state: [S], or a world.
+        seed: The seed of the episode.
+        step: The number of steps that the episode has had.
+
+    Raises:
+        InputError: The task cannot be drawn, or a library that draws it is missing.
+    """
+    if not has_picture(env_id):
+        expected = f"a task that can be drawn: {', '.join((*_NUMBERS, *_WORLDS))}"
+        raise InputError("env.id", expected, env_id)
+    if env_id in _NUMBERS:
+        env = _environment(env_id, (), 0)
+        env.state = np.array(state[drawn_numbers(env_id)])
+    else:
+        env = _environment(env_id, tuple(task.options.model_dump().items()), seed)
+        _WORLDS[env_id](env, task, state, step)
+    return as_frame(env_id, env.render)
+
+
+@lru_cache(maxsize=1)
+def _environment(env_id: str, settings: tuple[tuple[str, Any], ...], seed: int) -> Any:
+    """Return an environment that draws frames, at the beginning of an episode."""
+    quiet()
+    how = dict(settings)
+    env = make_or_explain(
+        EnvOptions(id=env_id, kwargs=how),
+        lambda: gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **how),
+    ).unwrapped
+    env.reset(seed=seed)
+    return env

@@ -1,4 +1,4 @@
-"""Between the spaces of Gymnasium and the flat float32 vectors of a network: encoders and decoders."""
+"""Encoders and decoders between the spaces of Gymnasium and the flat float32 vectors of a network."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +15,15 @@ Decode = Callable[[Float32], Any]
 
 
 def quiet() -> None:
-    """Silence Gymnasium's advice to those who write environments."""
+    """Silence Gymnasium's advice to authors of environments."""
     gymnasium.logger.min_level = gymnasium.logger.ERROR
 
 
 def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 
-    Box is flattened (8-bit images scaled to [0, 1]), Discrete and MultiDiscrete become one-hot, MultiBinary 0 and 1;
-    Dict and Tuple are their members end to end, in the order of the space. Raises InputError for other spaces.
+    Box is flattened (8-bit images are scaled to [0, 1]). Discrete and MultiDiscrete become one-hot, MultiBinary becomes
+    0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for any other.
     """
     match space:
         case spaces.Box():
@@ -45,7 +45,7 @@ def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
 def check_observation(space: gymnasium.Space[Any], observation: Any) -> None:
     """Raise ValueError for an observation of another shape, or beyond the values of a discrete space.
 
-    NumPy would broadcast the one, and take the other from the end.
+    Without this check, NumPy would broadcast the first, and index the second from the end.
     """
     if isinstance(space, spaces.Dict | spaces.Tuple):
         members = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
@@ -61,10 +61,10 @@ def check_observation(space: gymnasium.Space[Any], observation: Any) -> None:
 def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
-    Box: [-1, 1] is stretched onto [low, high], or onto its middle where `action_scale` is below 1: that share of it. A
+    Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. A
     side without a bound reaches `action_scale` from zero, or 2 · `action_scale` from the other bound. Discrete and
-    MultiDiscrete: the largest output, the first of equals. MultiBinary: whether the output is positive. Raises
-    InputError for other spaces.
+    MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the output is positive.
+    Raises InputError for other spaces.
     """
     match space:
         case spaces.Box():
@@ -82,12 +82,12 @@ def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[in
 
 
 def separate(space: gymnasium.Space[Any], actions: Any) -> list[Any]:
-    """Return n decoded actions one by one, a Discrete one as the plain integer that Gymnasium is quickest with."""
+    """Return n decoded actions as a list; Discrete actions as plain integers, with which Gymnasium is fastest."""
     return list(actions.tolist() if isinstance(space, spaces.Discrete) else actions)
 
 
 def _size(space: gymnasium.Space[Any]) -> int:
-    """Return how many numbers an element of a space has. Raises InputError for none."""
+    """Return the number of numbers in an element of a space. Raises InputError for 0."""
     size = int(np.prod(space.shape if space.shape is not None else (1,)))
     if size == 0:
         raise InputError("env.id", "observations and actions that hold something", repr(space))
@@ -126,7 +126,7 @@ def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
 
 
 def _encode_members(members: dict[Any, gymnasium.Space[Any]]) -> tuple[int, Encode]:
-    """Return the size and the encoder of a space that consists of others."""
+    """Return the size and the encoder of a space that consists of other spaces."""
     parts = []
     begin = 0
     for key, space in members.items():
@@ -151,9 +151,10 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
     half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)
     if space.dtype == np.float32 and not centre.any() and (half == 1).all():
         shape = space.shape
+        # Adding 0 turns -0 into 0, as `decode` does below.
         zero = np.float32(0)
         if len(shape) == 1:
-            return lambda outputs: outputs + zero  # no negative zero, as below
+            return lambda outputs: outputs + zero
         return lambda outputs: (outputs + zero).reshape(-1, *shape)
     whole = np.issubdtype(space.dtype, np.integer)
     shape = space.shape

@@ -9,7 +9,7 @@ import pytest
 from evolve import environments
 from evolve.config import EnvOptions
 from evolve.environments.exact import Draws
-from evolve.environments.pictures import drawn_numbers, has_picture
+from evolve.environments.rendering import drawn_numbers, has_picture
 from evolve.errors import InputError
 from evolve.numerics import native
 

@@ -36,7 +36,7 @@ def test_gymnasium_plays_the_same_episodes(name, monkeypatch):
 
 def test_without_box2d_arrays_play(monkeypatch):
     monkeypatch.setattr(native, "available", lambda: False)
-    monkeypatch.setattr(environments, "box2d_is_installed", lambda: False)
+    monkeypatch.setattr(environments, "find_spec", lambda name: None)
     engine = environments.make(EnvOptions(id="LunarLander-v3", engine="exact"), 1)
     assert isinstance(engine, environments.ExactEngine)
     assert not engine.compiled

@@ -4,7 +4,7 @@ import pytest
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.pictures import _KNOWN, names
+from evolve.environments.rendering import _KNOWN, names
 
 
 @pytest.mark.parametrize("family", _KNOWN)

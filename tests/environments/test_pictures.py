@@ -8,7 +8,7 @@ import pytest
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments import pictures
+from evolve.environments import rendering
 from evolve.errors import InputError, how_to_install
 
 pytest.importorskip("pygame")
@@ -71,7 +71,7 @@ def test_a_state_is_drawn_whatever_was_drawn_before(name):
         for _ in range(25):
             pair.step()
     before = pair.engine.frame(2)
-    pictures._environment.cache_clear()
+    rendering._environment.cache_clear()
     assert np.array_equal(pair.engine.frame(2), before)
     pair.engine.reset(np.array([0]), np.array([9]), pair.seen)
     assert not np.array_equal(pair.engine.frame(0), before)
@@ -104,7 +104,7 @@ def test_a_walker_that_walks_stays_in_the_picture():
 def test_a_library_that_draws_is_named(absent, missing, name, monkeypatch):
     options = EnvOptions(id=name, engine="exact")
     assert environments.check_drawable(options)
-    pictures._environment.cache_clear()
+    rendering._environment.cache_clear()
     absent(missing)
     for module in [known for known in sys.modules if known.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, module)  # it imports Box2D when it is imported

@@ -4,7 +4,7 @@ import numpy as np
 
 from evolve import environments
 from evolve.config import EnvOptions
-from evolve.environments.exact_engine import exact_task
+from evolve.environments.exact import exact_task
 from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.polygons import Polygons, hull_polygons
 

@@ -19,7 +19,7 @@ from evolve.analysis.figures.connections import (
     places_of,
 )
 from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, WIDTH, matplotlib, new_figure, set_title, styled
-from evolve.environments.pictures import names
+from evolve.environments.rendering import names
 from evolve.shapes import Float32
 from evolve.training import Experiment
 

@@ -1,9 +1,11 @@
-"""Exact tasks: environments of our own in IEEE arithmetic alone, whose episodes have the same bits on every processor.
+"""Exact tasks: the project's own environments in IEEE arithmetic, whose episodes have the same bits on every processor.
 
-Each file defines one task by array operations; `environments/kernels/` has the same in C. The classical ones follow
-Gymnasium's formulas, but not its bits, which libm decides.
+`TASKS` is the registry. Each file here defines tasks by array operations. For each task, a header in
+`environments/kernels/` has the same operations in C; its name is the task's `kernel`. The classical tasks follow
+Gymnasium's formulas, but not its bits, which depend on libm.
 """
 
+from evolve.config import EnvOptions, nearest, parse
 from evolve.environments.exact.bandit import Bandit
 from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
 from evolve.environments.exact.classic_control import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
@@ -12,8 +14,9 @@ from evolve.environments.exact.lunar_lander import LunarLander, LunarLanderConti
 from evolve.environments.exact.reversal import Reversal
 from evolve.environments.exact.t_maze import TMaze
 from evolve.environments.exact.task import AnyTask, Draws, Moved
+from evolve.errors import InputError
 
-__all__ = ["TASKS", "AnyTask", "Draws", "Moved"]
+__all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task"]
 
 TASKS: dict[str, type[AnyTask]] = {
     "Acrobot-v1": Acrobot,
@@ -31,3 +34,16 @@ TASKS: dict[str, type[AnyTask]] = {
     "TMaze-v0": TMaze,
 }
 """The exact tasks by the ids of their environments."""
+
+
+def exact_task(options: EnvOptions) -> AnyTask:
+    """Return the exact task that options name. Raises InputError if it does not exist or the options do not fit."""
+    kind = TASKS.get(options.id)
+    if kind is None:
+        cure = f'{nearest(options.id, TASKS, listed=True)} Or use env.engine="gymnasium".'
+        raise InputError("env.id", "an environment of the exact engine", options.id, cure)
+    if options.wrappers:
+        message = 'Exact environments take no wrappers. Use env.engine="gymnasium", or no env.wrappers.'
+        raise InputError.plainly("env.wrappers", message)
+    settings = parse(kind.settings, options.kwargs, "env.kwargs")
+    return kind(settings, options.action_scale, options.max_episode_steps)

@@ -1,8 +1,8 @@
-"""Bandit: arms that give 1 with chances which are drawn anew for each life (Wang et al., 2016; Duan et al., 2016).
+"""Bandit: arms give 1 with probabilities that are drawn for each life (Wang et al., 2016; Duan et al., 2016).
 
-In each of `pulls` trials the network pulls an arm, that of its largest output; then it sees in a second step, whose
-outputs are ignored, which arm it pulled and what that gave (±1). Chances are uniform on (0, 1). The return is the sum
-of what the arms gave.
+In each of `pulls` trials the network pulls the arm of its largest output. In a second step, whose outputs are ignored,
+it sees the arm that it pulled and whether this arm has given 1 (±1). The probabilities are uniform on (0, 1). The
+return is the number of pulls that gave 1.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from evolve.shapes import Float32, Float64
 
 
 class BanditOptions(Options):
-    """Settings: the arms, and how often the network pulls one."""
+    """Settings: the numbers of arms and pulls."""
 
     arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
     pulls: int = Field(100, ge=1, le=100_000)
@@ -24,14 +24,14 @@ class BanditOptions(Options):
 
 @dataclass(frozen=True)
 class Bandit(ExactTask[BanditOptions]):
-    """States: the chance of each arm, the arm pulled (-1 before), and what it gave."""
+    """States: the probability of each arm, the arm pulled (-1 before the pull), and the 0 or 1 that it gave."""
 
     kernel = "bandit"
     settings = BanditOptions
 
     @property
     def observation_size(self) -> int:
-        """Whether to pull, whether to look, the arm pulled, and what it gave."""
+        """Whether to pull, whether to look, the arm pulled (one-hot), and ±1 for its result."""
         return self.options.arms + 3
 
     @property
@@ -60,7 +60,7 @@ class Bandit(ExactTask[BanditOptions]):
         return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), none - 1, none])
 
     def observe(self, states: Float64) -> Float64:
-        """Return whether to pull, whether to look, the arm pulled, and what it gave."""
+        """Return whether to pull, whether to look, the arm pulled (one-hot), and ±1 for its result."""
         *_, pulled, given = states
         arms = np.arange(self.options.arms)[:, None] == pulled
         return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])

@@ -113,7 +113,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool) -> Terrain:
 
 
 def skip_clouds(generator: Pcg64) -> None:
-    """Draw the clouds of an episode, which nobody sees here: the numbers after them are needed."""
+    """Skip the random numbers of an episode's clouds, which are not drawn here; the numbers after them are needed."""
     for _ in range(CLOUDS * NUMBERS_OF_A_CLOUD):
         generator.word()
 
@@ -150,7 +150,7 @@ def _model(hardcore: bool, scale: float) -> Any:
 
 
 def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
-    """Draw the ground of an episode into a record of `layout.WORLD`; return the push that its hull gets."""
+    """Draw the ground of an episode into a record of `frames.WORLD`; return the push that its hull gets."""
     generator = Pcg64.seeded(seed)
     terrain = draw_terrain(generator, hardcore)
     skip_clouds(generator)
@@ -163,7 +163,7 @@ def _draw_episode(state: Any, seed: int, hardcore: bool) -> float:
 
 
 def _shaping(states: Any) -> Float64:
-    """Return how good states [k] are: far to the right, with the hull upright."""
+    """Return the shaping term [k] of states [k]: higher for a hull that is farther to the right, and upright."""
     hull = states["body"][:, 0]
     shaping: Float64 = 130 * hull["p"][:, 0].astype(np.float64) / SCALE - 5.0 * np.abs(hull["a"].astype(np.float64))
     return shaping
@@ -171,7 +171,7 @@ def _shaping(states: Any) -> Float64:
 
 @dataclass(frozen=True)
 class BipedalWalker(ExactTask[BipedalWalkerOptions]):
-    """States: records of `layout.WORLD`."""
+    """States: records of `frames.WORLD`."""
 
     kernel = "bipedal_walker"
     settings = BipedalWalkerOptions
@@ -179,26 +179,26 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
     observation_size = 24
     action_size = 4
     state_size = 0
-    limit = 1600  # that of the name, whether there are obstacles or not
+    limit = 1600  # Gymnasium's limit for this id, with or without obstacles
     discrete = False
 
     @cached_property
     def model(self) -> Any:
-        """The bodies and joints, a record of `layout.MODEL`."""
+        """The bodies and joints, a record of `frames.MODEL`."""
         return _model(self.options.hardcore, min(self.action_scale, 1.0))
 
     @cached_property
     def rays(self) -> Float64:
-        """Where the ends of the lidar's rays are, forward and down from the hull: [10, 2]."""
+        """The ends of the lidar's rays, forward and down from the hull: [10, 2]."""
         sine, cosine = sincos(np.array([1.5 * i / 10.0 for i in range(LIDAR)]))
         return np.stack([sine * LIDAR_RANGE, cosine * LIDAR_RANGE], axis=1)
 
     def kernel_constants(self) -> UInt8:
-        """Return the model and the rays, as the kernel takes them."""
+        """Return the bytes of the model and the rays, in the layout of the kernel."""
         return np.frombuffer(self.model.tobytes() + self.rays.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
-        """Return the states, records of `layout.WORLD` [k], after a first step, which Gymnasium does not count."""
+        """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
         states = self.blank(len(draws.seeds))
         pushes = [
             _draw_episode(state, seed, self.options.hardcore)
@@ -212,7 +212,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return states
 
     def observe(self, states: Any) -> Float64:
-        """Return what is seen [24, k]: the hull, hip, knee and foot of either leg, and ten distances of the lidar."""
+        """Return [24, k]: the hull, the hip, knee and foot of both legs, and ten distances of the lidar."""
         bodies, reference = states["body"], self.model["hinge"]["reference"]
         hull, w = bodies[:, 0], bodies["w"].astype(np.float64)
         v = hull["v"].astype(np.float64)
@@ -234,7 +234,7 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
         return np.array([*seen, *self._lidar(states)])
 
     def _lidar(self, states: Any) -> Float32:
-        """Return how far the rays go until they meet the ground, as shares of their length: [10, k]."""
+        """Return the distances at which the rays meet the ground, as shares of their length: [10, k]."""
         p = vectors(states["body"]["p"][:, 0])
         ends = p[:, None].astype(np.float64) + (self.rays * (1, -1)).T[..., None]
         rays = ends.astype(np.float32) - p[:, None]

@@ -1,9 +1,10 @@
-"""Cues: what is right for each cue has to be found out anew in each life, and remembered.
+"""Cues: in each life, the network has to find out the right answer to each cue, and to remember it.
 
-Each of `cues` cues has a right answer, left or right, drawn for the life. It is shown `presentations` times, all cues
-in random order. A presentation takes two steps. First the network sees the cue and answers: output 0 above 0 is right.
-Then it sees the cue with its answer (±1) and whether that was right (±1); what it does in that step is ignored. The
-return is the share of right answers: 0.5 for a network that cannot learn, 1 - 1 / (2 · presentations) at best.
+Each of `cues` cues has a right answer, left or right, drawn for the life. Each cue is shown `presentations` times, all
+cues in random order. A presentation takes two steps. First the network sees the cue and answers; an output 0 above 0
+means right. Then it sees the cue together with its answer (±1) and the success of the answer (±1); the outputs of this
+step are ignored. The return is the share of right answers: 0.5 for a network that cannot learn, and at best
+1 - 1 / (2 · presentations).
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class CuesOptions(Options):
 
 @dataclass(frozen=True)
 class Cues(ExactTask[CuesOptions]):
-    """States: of each cue its right answer, and how often it is still to come; the cue shown, the answer, its
+    """States: the right answer to each cue; the presentations left of each cue; the cue shown, the answer, its
     success."""
 
     kernel = "cues"

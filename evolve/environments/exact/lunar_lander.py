@@ -70,7 +70,7 @@ class _Engines(NamedTuple):
 
 
 def _numbers(states: Any) -> Float64:
-    """Return what is seen of states [k], before it is rounded: [8, k]."""
+    """Return the observations of states [k], before rounding: [8, k]."""
     bodies = states["body"]
     lander = bodies[:, 0]
     (x, y), (vx, vy) = lander["p"].astype(np.float64).T, lander["v"].astype(np.float64).T
@@ -87,7 +87,7 @@ def _numbers(states: Any) -> Float64:
 
 
 def _shaping(s: Float64) -> Float64:
-    """Return how good states are, of what is seen of them [8, k]."""
+    """Return the shaping term [k] of observations [8, k]: higher is better."""
     near, slow = np.sqrt(s[0] * s[0] + s[1] * s[1]), np.sqrt(s[2] * s[2] + s[3] * s[3])
     shaping: Float64 = -100 * near - 100 * slow - 100 * np.abs(s[4]) + 10 * s[6] + 10 * s[7]
     return shaping
@@ -115,7 +115,7 @@ def _tanh(x: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class LunarLander(ExactTask[LunarLanderOptions]):
-    """States: records of `layout.WORLD`."""
+    """States: records of `frames.WORLD`."""
 
     kernel = "lunar_lander"
     settings = LunarLanderOptions
@@ -136,7 +136,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
 
     @cached_property
     def model(self) -> Any:
-        """The bodies and joints, a record of `layout.MODEL`."""
+        """The bodies and joints, a record of `frames.MODEL`."""
         options = self.options
         model = np.zeros((), frames.MODEL)
         model["num_bodies"], model["num_joints"], model["num_edges"], model["base"] = 3, 2, CHUNKS, 1
@@ -169,7 +169,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return np.frombuffer(self.model.tobytes(), np.uint8)
 
     def begin(self, draws: Draws) -> Any:
-        """Return the states, records of `layout.WORLD` [k], after a first step, which Gymnasium does not count."""
+        """Return the states, records of `frames.WORLD` [k], after a first step, which Gymnasium does not count."""
         states = self.blank(len(draws.seeds))
         reset_bodies(states, self.model)
         for state, seed in zip(states, draws.seeds.tolist(), strict=True):
@@ -181,7 +181,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return states
 
     def _draw_episode(self, state: Any, seed: int) -> None:
-        """Draw the moon, the first push and the place in the wind of an episode into a record of `layout.WORLD`."""
+        """Draw the moon, the first push and the place in the wind of an episode into a record of `frames.WORLD`."""
         generator = Pcg64.seeded(seed)
         height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
         height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5
@@ -193,7 +193,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         state["generator"] = generator.record()
 
     def observe(self, states: Any) -> Float64:
-        """Return what is seen [8, k]: position, velocity, angle, angular speed, and whether either leg is grounded."""
+        """Return [8, k]: position, velocity, angle, angular speed, and for each leg whether it is grounded."""
         return _numbers(states)
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
@@ -211,7 +211,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return Moved(states, np.where(landed, 100.0, np.where(lost, -100.0, reward)), lost | landed)
 
     def _engines(self, outputs: Float32) -> "_Engines":
-        """Return what outputs [k, A] do."""
+        """Return the power of the engines by outputs [k, A]."""
         if self.discrete:
             action = largest(outputs).astype(np.float64)
             return _Engines(np.where(action == 2, 1.0, 0.0), np.where(action % 2 == 1, 1.0, 0.0), action - 2)

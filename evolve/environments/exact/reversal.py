@@ -1,9 +1,9 @@
-"""Reversal: two arms, of which the better one changes at unknown times in a life.
+"""Reversal: two arms; the better one changes at unknown times in a life.
 
-In each of `trials` trials the network chooses an arm (output 0 above 0 is the right one), which gives 1 if it is the
-better and 0.2 if not; then it sees in a second step, whose output is ignored, which arm it chose (±1) and whether it
-was the better (±1). The better arm, drawn at first, changes `switches` times, each time within two trials of an equal
-share of the life. The return is the mean over trials: 0.6 for a network that cannot learn.
+In each of `trials` trials the network chooses an arm: the right one if output 0 is above 0. The better arm gives 1, the
+other 0.2. In a second step, whose output is ignored, the network sees the arm that it chose (±1) and whether this arm
+was the better one (±1). The better arm is drawn at the beginning, and changes `switches` times. The changes divide the
+life into equal parts, give or take two trials. The return is the mean over trials: 0.6 for a network that cannot learn.
 """
 
 from dataclasses import dataclass
@@ -17,23 +17,24 @@ from evolve.environments.exact.task import Draws, ExactTask, Moved
 from evolve.shapes import Float32, Float64
 
 MOST_SWITCHES = 20
-"""So that their draws are among those for the beginning."""
+"""The limit, because their draws belong to the draws for the beginning of an episode."""
 
 
 class TrialOptions(Options):
-    """Settings of tasks with trials: how many there are, and how often the better answer changes."""
+    """Settings of tasks with trials: their number, and the number of changes of the better answer."""
 
     trials: int = Field(40, ge=1, le=100_000)
     switches: int = Field(3, ge=0, le=MOST_SWITCHES)
 
     @model_validator(mode="after")
     def _room(self) -> "TrialOptions":
-        if self.trials // (self.switches + 1) < 5:  # so that switches stay in order, and inside the life
+        # With fewer trials, switches could change their order, or fall outside the life.
+        if self.trials // (self.switches + 1) < 5:
             raise ValueError(f"at least 5 trials for each of the {self.switches + 1} parts of a life")
         return self
 
     def switch_trials(self, draws: Draws) -> Float64:
-        """Return [switches, k]: at which trials the better answer changes."""
+        """Return [switches, k]: the trials at which the better answer changes."""
         span = self.trials // (self.switches + 1)
         rows = [span * (i + 1) + np.floor(draws.number(1 + i) * 5.0) - 2 for i in range(self.switches)]
         return np.array(rows).reshape(self.switches, len(draws.seeds))

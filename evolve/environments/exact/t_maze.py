@@ -1,11 +1,11 @@
-"""T-maze: corridors and turns to one of several ends, of which the best changes at unknown times in a life.
+"""T-maze: corridors and turns lead to one of several ends; the best end changes at unknown times in a life.
 
 The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one of
-2^turns ends. It goes on where output 0 is within ±1/3, and turns left below, right above. The best end gives 1, the
-others 0.2; who turns in a corridor or goes on at a junction crashes, which costs 0.4. After an end and after a crash it
-is home again for the next of `trials` trials. The best end, drawn at first, changes `switches` times as in `reversal`,
-each time to one of the others. The network sees whether it is at a junction, at an end, at home, and the last step's
-reward. The return is the mean over trials.
+2^turns ends. It goes straight on if output 0 is within ±1/3; below, it turns left, and above, it turns right. The best
+end gives 1, the others 0.2. Turning in a corridor or going straight on at a junction is a crash, which costs 0.4. After
+an end or a crash the network is home again for the next of `trials` trials. The best end is drawn at the beginning, and
+changes `switches` times as in `reversal`, each time to another end. The network sees whether it is at a junction, at an
+end, at home, and the reward of the last step. The return is the mean over trials.
 
 The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
 """

@@ -1,7 +1,7 @@
-"""What an exact task is: a frozen description with the array reference of its episodes.
+"""`ExactTask`, the base class of exact tasks: a frozen description, and the array operations that define its episodes.
 
-States are arrays [S, k] of float64, one column for each of k episodes. Every operation is one of IEEE 754, rounded on
-its own, so that the kernels, which do the same in the same order, give the same bits.
+States are arrays [S, k] of float64, one column for each of k episodes. Every operation is defined by IEEE 754 and
+rounded on its own. The kernels do the same operations in the same order, so they give the same bits.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from evolve.numerics.many_streams import draws
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
-"""How many random numbers an episode has for its beginning; those of its steps follow."""
+"""The random numbers 0 to 63 of an episode are for its beginning; the numbers of its steps follow."""
 
 
 class NoOptions(Options):
@@ -23,7 +23,7 @@ class NoOptions(Options):
 
 
 class Moved(NamedTuple):
-    """What a step gives: states [S, k], rewards [k], and whether the task is over [k]."""
+    """The result of a step: states [S, k], rewards [k], and whether the task is over [k]."""
 
     states: Any
     rewards: Float64
@@ -32,16 +32,16 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.many_streams`.
+    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.many_streams.draws`.
 
-    seeds: [k], of their environments. steps: [k], which each has taken.
+    seeds: [k], of their environments. steps: [k], the number of steps that each episode has had.
     """
 
     seeds: Int64
     steps: Int64
 
     def number(self, number: int) -> Float64:
-        """Return [k]: number `number` (below DRAWS_TO_BEGIN) of those for the beginning of an episode."""
+        """Return [k]: random number `number` (below DRAWS_TO_BEGIN) for the beginning of an episode."""
         return draws(self.seeds, np.full_like(self.seeds, number))
 
     def between(self, number: int, low: float, high: float) -> Float64:
@@ -49,7 +49,7 @@ class Draws:
         return low + (high - low) * self.number(number)
 
     def in_step(self) -> Float64:
-        """Return [k]: the numbers that belong to the step that is being taken."""
+        """Return [k]: the random numbers of the current step."""
         return draws(self.seeds, DRAWS_TO_BEGIN + self.steps)
 
 
@@ -60,8 +60,8 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 class ExactTask(Generic[OptionsT]):
     """A task with its settings.
 
-    options: those of `env.kwargs`. action_scale: `env.action_scale`. max_episode_steps: the limit of steps of an
-    episode where it is not the task's own, `limit`.
+    options: the validated `env.kwargs`. action_scale: `env.action_scale`. max_episode_steps: the limit of steps of an
+    episode, if it is not the task's own, `limit`.
     """
 
     options: OptionsT
@@ -69,13 +69,13 @@ class ExactTask(Generic[OptionsT]):
     max_episode_steps: int | None = None
 
     kernel: ClassVar[str]
-    """The name of its functions in C."""
+    """The name of its kernel: of the header in `environments/kernels/`, and of the functions there."""
     settings: ClassVar[type[Options]] = NoOptions
     discrete: ClassVar[bool] = True
-    """Whether an action is a whole number, that of the largest output."""
+    """Whether an action is a whole number, the index of the largest output."""
     fps: ClassVar[float] = 50.0
     has_world: ClassVar[bool] = False
-    """Whether states are worlds of rigid bodies, records of `layout.WORLD` [k], and not numbers [S, k]."""
+    """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
 
     @property
     def observation_size(self) -> int:
@@ -94,16 +94,16 @@ class ExactTask(Generic[OptionsT]):
 
     @property
     def limit(self) -> int:
-        """The steps of an episode at most, unless others are set."""
+        """The limit of steps of an episode, unless the experiment sets another."""
         raise NotImplementedError
 
     @property
     def constants(self) -> tuple[float, ...]:
-        """The numbers that the kernel needs of the settings."""
+        """The settings that the kernel needs, as numbers."""
         return ()
 
     def kernel_constants(self) -> UInt8:
-        """Return the bytes of what the kernel needs of the settings."""
+        """Return the bytes of the settings that the kernel needs."""
         return np.array([*self.constants, 0.0]).view(np.uint8)
 
     def blank(self, slots: int) -> Any:
@@ -115,15 +115,15 @@ class ExactTask(Generic[OptionsT]):
         raise NotImplementedError
 
     def observe(self, states: Any) -> Float64:
-        """Return [O, k]: what is seen, before it is rounded to float32."""
+        """Return [O, k]: the observations, before they are rounded to float32."""
         raise NotImplementedError
 
     def step(self, states: Any, outputs: Float32, draws: Draws) -> Moved:
-        """Return what becomes of states [S, k] by network outputs [k, A]."""
+        """Return the result of a step of states [S, k] by network outputs [k, A]."""
         raise NotImplementedError
 
     def actions(self, outputs: Float32) -> Any:
-        """Return [k] or [k, A]: the actions that outputs [k, A] stand for."""
+        """Return [k] or [k, A]: the actions of outputs [k, A]."""
         return largest(outputs)
 
 
@@ -131,7 +131,7 @@ AnyTask = ExactTask[Any]
 
 
 def largest(outputs: Float32) -> Int64:
-    """Return [k]: the largest of outputs [k, A], the first of equals; a NaN is none, unless it is the first."""
+    """Return [k]: the index of the largest of outputs [k, A], the first of equals; only a NaN in column 0 can win."""
     best = np.zeros(len(outputs), np.int64)
     highest = outputs[:, 0]
     for number in range(1, outputs.shape[1]):
@@ -142,10 +142,10 @@ def largest(outputs: Float32) -> Int64:
 
 
 def bounded(outputs: Float32 | Float64) -> Float64:
-    """Return outputs within [-1, 1] as float64; 0 for NaN."""
+    """Return outputs clipped to [-1, 1], as float64; 0 for NaN."""
     return np.where(np.isnan(outputs), 0.0, clipped(outputs.astype(np.float64), -1.0, 1.0))
 
 
 def clipped(x: Float64, low: float, high: float) -> Float64:
-    """Return x between low and high."""
+    """Return x clipped to [low, high]."""
     return np.where(x < low, low, np.where(x > high, high, x))

@@ -61,9 +61,9 @@ class Joint:
     """One joint of the model, in k worlds.
 
     Args:
-        joints: Records of `layout.JOINT` [k].
-        hinge: A record of `layout.HINGE`.
-        hulls: Records of `layout.HULL`, the bodies.
+        joints: Records of `frames.JOINT` [k].
+        hinge: A record of `frames.HINGE`.
+        hulls: Records of `frames.HULL`, the bodies.
 
     Attributes:
         impulse: [2, k], at the point.
@@ -197,8 +197,8 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
     """Return constraints, records of CONSTRAINT [N].
 
     Args:
-        contacts: Records of `layout.CONTACT` [N], which touch.
-        hulls: Records of `layout.HULL` [N], their bodies.
+        contacts: Records of `frames.CONTACT` [N], which touch.
+        hulls: Records of `frames.HULL` [N], their bodies.
         c: [2, N], the centers of mass.
         a: [N], the angles.
         friction: [N].
@@ -242,7 +242,7 @@ class Plane:
     """A row of contacts as constraints on positions.
 
     Args:
-        contacts: Records of `layout.CONTACT`, in an array of any shape, or one.
+        contacts: Records of `frames.CONTACT`, in an array of any shape, or one.
 
     Attributes:
         count: Points.

@@ -49,7 +49,7 @@ class Manifolds(NamedTuple):
     """N manifolds.
 
     size: [N], the number of points. by_body: [N], whether the reference face is the body's. normal, local: [2, N], the
-    normal of the reference face and a point on it, in its frame. points: [2, N] records of `layout.POINT`, in the
+    normal of the reference face and a point on it, in its frame. points: [2, N] records of `frames.POINT`, in the
     other frame.
     """
 

@@ -98,7 +98,7 @@ def move(motion: Motion, seconds: np.float32) -> Motion:
 
 
 def solve_island(states: Any, model: Any) -> Bool:
-    """Give new velocities and positions to the bodies of worlds, records of `layout.WORLD` [k].
+    """Give new velocities and positions to the bodies of worlds, records of `frames.WORLD` [k].
 
     Returns:
         Whether the positions were solved within the iterations, [k].

@@ -41,12 +41,12 @@ class Pcg64:
 
     @classmethod
     def of(cls, record: Any) -> "Pcg64":
-        """Return the generator of a record of `layout.GENERATOR`."""
+        """Return the generator of a record of `frames.GENERATOR`."""
         high, low, increment_high, increment_low, has_half, half = record.item()
         return cls(high << 64 | low, increment_high << 64 | increment_low, bool(has_half), half)
 
     def record(self) -> Any:
-        """Return the generator as a record of `layout.GENERATOR`."""
+        """Return the generator as a record of `frames.GENERATOR`."""
         parts = (number >> shift & _WORD for number in (self.state, self.increment) for shift in (64, 0))
         return np.array((*parts, self.has_half, self.half), GENERATOR)
 

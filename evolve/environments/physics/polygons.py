@@ -159,7 +159,7 @@ def vectors(field: Float32) -> Float32:
 
 
 def hull_polygons(hulls: Any) -> Polygons:
-    """Return the shapes of bodies, records of `layout.HULL` [N], in the frames of the bodies."""
+    """Return the shapes of bodies, records of `frames.HULL` [N], in the frames of the bodies."""
     count = hulls["count"].astype(np.int64)
     place = np.arange(MAX_CORNERS)[:, None]
     place = np.where(place < count, place, 0)
@@ -173,8 +173,8 @@ def ground_polygons(states: Any, model: Any, worlds: Int64, pieces: Int64) -> Po
     """Return N pieces of ground: blocks, and edges, which have two corners and no normals.
 
     Args:
-        states: Records of `layout.WORLD` [k].
-        model: A record of `layout.MODEL`.
+        states: Records of `frames.WORLD` [k].
+        model: A record of `frames.MODEL`.
         worlds: [N], the worlds of the pieces.
         pieces: [N], the numbers of the pieces.
     """
@@ -220,8 +220,8 @@ def ray_to_edges(states: Any, model: Any, p: Float32, d: Float32) -> Float32:
     """Return f for the first edge that each ray meets, 1 if it meets no edge: [rays, k].
 
     Args:
-        states: Records of `layout.WORLD` [k].
-        model: A record of `layout.MODEL`.
+        states: Records of `frames.WORLD` [k].
+        model: A record of `frames.MODEL`.
         p: [2, k], where the rays of each world begin.
         d: [2, rays, k].
     """
@@ -246,7 +246,7 @@ def ray_to_blocks(states: Any, p: Float32, d: Float32, nearest: Float32) -> Floa
     """Return f for the first block that each ray meets, at most `nearest`: [rays, k].
 
     Args:
-        states: Records of `layout.WORLD` [k].
+        states: Records of `frames.WORLD` [k].
         p: [2, k], where the rays of each world begin.
         d: [2, rays, k].
         nearest: [rays, k], the results for other ground.

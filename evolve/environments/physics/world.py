@@ -46,7 +46,7 @@ _MOST_IMPACTS = 8
 
 
 def solve_impacts(states: Any, model: Any) -> None:
-    """Solve the impacts of a step of worlds, records of `layout.WORLD` [k]."""
+    """Solve the impacts of a step of worlds, records of `frames.WORLD` [k]."""
     worlds, places = contact_list(states)
     clear = _clear(states, model, worlds, places)
     for world in np.unique(worlds[~clear]):
@@ -79,8 +79,8 @@ class _Impacts:
     piece of ground has a time, too. If the model has a base, all its ground is one body in Box2D and has one time.
 
     Args:
-        states: The world, records of `layout.WORLD` [1].
-        model: A record of `layout.MODEL`.
+        states: The world, records of `frames.WORLD` [1].
+        model: A record of `frames.MODEL`.
         clear: Whether contacts certainly have no impact while their bodies move as they do now.
     """
 
@@ -244,7 +244,7 @@ class _Impacts:
 
 
 def reset_bodies(states: Any, model: Any) -> None:
-    """Put the bodies of worlds, records of `layout.WORLD` [k], where an episode begins."""
+    """Put the bodies of worlds, records of `frames.WORLD` [k], where an episode begins."""
     B, J = int(model["num_bodies"]), int(model["num_joints"])
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
     states["body"], states["joint"] = np.zeros((), states["body"].dtype), np.zeros((), states["joint"].dtype)
@@ -261,7 +261,7 @@ def reset_bodies(states: Any, model: Any) -> None:
 
 
 def step_worlds(states: Any, model: Any) -> None:
-    """Advance worlds, records of `layout.WORLD` [k], by one step of time."""
+    """Advance worlds, records of `frames.WORLD` [k], by one step of time."""
     B = int(model["num_bodies"])
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
     # Values that no lane uses, such as those of places without a contact, may divide by zero or overflow.

@@ -6,8 +6,7 @@ import pytest
 from rigid_bodies import WALKERS, Worlds, differences, random
 
 from evolve.config import EnvOptions
-from evolve.environments.exact import Draws
-from evolve.environments.exact_engine import exact_task
+from evolve.environments.exact import Draws, exact_task
 
 
 def parts(env):
