@@ -145,7 +145,7 @@ class GenomeLayout(Protocol):
 
     - `evolves_weights`, True by default; it is False where the weights have no effect and only the mask evolves;
     - `inits_many`, False by default: whether `init` takes the streams of many candidates too, as
-      `evolve.numerics.many_streams.Streams`, and returns a genome for each, equal to that of its stream alone.
+      `evolve.numerics.streams.Streams`, and returns a genome for each, equal to that of its stream alone.
     """
 
     @property

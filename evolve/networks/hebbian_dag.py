@@ -25,8 +25,8 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity, Hidden, NetworkOptions, Scale, Share, all_earlier
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
-from evolve.numerics.many_streams import AnyStream
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
+from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
 _FAINTEST = 0.001  # of traces

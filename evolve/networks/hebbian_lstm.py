@@ -27,8 +27,8 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity, NetworkOptions, Share, TwoOrMore
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
-from evolve.numerics.many_streams import AnyStream
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
+from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
 

@@ -14,7 +14,7 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.layers import Layer, LayeredBatch, LayeredNetwork, Wiring, chain, chain_blocks, scaled
 from evolve.networks.network import Hidden, NetworkOptions, OneHidden, Scale, Share, all_earlier
 from evolve.numerics import Backend
-from evolve.numerics.many_streams import AnyStream
+from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
 

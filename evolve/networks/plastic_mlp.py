@@ -27,9 +27,8 @@ from evolve.genome import Block, Genomes, pruned
 from evolve.networks.network import Activity, Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
-from evolve.numerics.many_streams import AnyStream, Streams
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import Purpose
+from evolve.numerics.streams import AnyStream, Purpose, Streams
 from evolve.shapes import Bool, Float32, Int64
 
 _COEFFICIENTS = 5  # A, B, C, D and η

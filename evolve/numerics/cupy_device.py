@@ -1,4 +1,4 @@
-"""A GPU through CuPy, and its machine code, which NVRTC compiles from rollouts/*.cu. Sole importer of cupy."""
+"""A GPU through CuPy, and its machine code, which NVRTC compiles from rollouts/*.cu. Only this module imports cupy."""
 
 import ctypes
 import ctypes.util
@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).parents[1]
 _HEADERS = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
 _PLAYS = re.compile(r"play_(\w+?)_on_(\w+)")
 EXACT = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
-"""The options that keep bits."""
+"""The compiler options that keep the bits."""
 _HASH = 32  # bytes of a sha256
 Kind = Literal["PTX", "CUBIN"]
 
@@ -38,22 +38,23 @@ _OTHERWISE = 'Or use compute.backend="native": the bits are the same.'
 _SPARE = 0.9  # of the free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-_LOCAL = (  # where launchers say the rank of a process on its host, and how many are there
+# Environment variables in which launchers give the rank of a process on its host, and the number of ranks there.
+_LOCAL = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
     ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
-_GONE = (RuntimeError, AttributeError, TypeError)  # what the end of a process, or a GPU that has failed, raises
+_GONE = (RuntimeError, AttributeError, TypeError)  # raised at the end of a process, or after a GPU has failed
 
 
 def how_to_install_gpu() -> str:
-    """Return the sentences that say how to install CuPy, and with it NVRTC."""
+    """Return sentences on how to install CuPy together with NVRTC."""
     return f"{how_to_install('gpu')} For CUDA 12 it is gpu-cuda12, not gpu."
 
 
 def unit_of(kernel: str) -> str:
-    """Return the compilation unit that has a kernel: "network, task" for one that plays, "" for all others."""
+    """Return the compilation unit of a kernel: "network, task" for a kernel that plays, "" for all others."""
     played = _PLAYS.fullmatch(kernel)
     return ", ".join(played.groups()) if played else ""
 
@@ -75,11 +76,11 @@ def source(unit: str = "") -> dict[str, str]:
 
 
 def machine_code(architecture: str, cache_folder: Path | None = None, unit: str = "") -> bytes:
-    """Return the machine code of a unit's kernels (CUBIN), compiled or from the cache on disk.
+    """Return the machine code of a unit's kernels (CUBIN), from the cache on disk or newly compiled.
 
     Args:
-        architecture: Of the device, such as "sm_90".
-        cache_folder: Where compiled code is kept, by source, options and architecture; None for the user's cache.
+        architecture: The architecture of the device, such as "sm_90".
+        cache_folder: The folder of compiled code, keyed by source, options and architecture; None for the user's cache.
         unit: See `unit_of`.
 
     Raises:
@@ -96,10 +97,10 @@ def machine_code(architecture: str, cache_folder: Path | None = None, unit: str 
 
 
 def compile_source(files: dict[str, str], architecture: str, kind: Kind, options: tuple[str, ...] = EXACT) -> bytes:
-    """Return what NVRTC makes of a compilation unit, the first of `files`, and its headers.
+    """Return the code that NVRTC compiles from the first of `files`, a compilation unit; the others are its headers.
 
     Raises:
-        InputError: NVRTC is missing, or cannot compile this.
+        InputError: NVRTC is missing, or cannot compile the unit.
     """
     nvrtc = _nvrtc()
     (name, unit), *headers = ((name.encode(), text.encode()) for name, text in files.items())
@@ -124,7 +125,7 @@ def available() -> bool:
 
 
 def _text(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
-    """Return a text or a code that a program holds."""
+    """Return a result of a program: its log, PTX or CUBIN."""
     size = ctypes.c_size_t()
     _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"return {what}")
     held = ctypes.create_string_buffer(size.value)
@@ -156,7 +157,7 @@ def _load() -> Any:
 
 
 def _candidates() -> list[str]:
-    """Return where NVRTC may lie: its wheels, a toolkit, and wherever the loader looks."""
+    """Return paths to try for NVRTC: its wheels, a toolkit, and the names that the loader searches for."""
     packages = {*site.getsitepackages(), site.getusersitepackages(), *sys.path}
     wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
     toolkits = [f"{os.environ[name]}/lib64/libnvrtc.so" for name in ("CUDA_PATH", "CUDA_HOME") if name in os.environ]
@@ -178,7 +179,7 @@ def _cache_folder() -> Path:
 
 
 def _kept(path: Path) -> bytes | None:
-    """Return the code that `_keep` has written; None when it is not there, or damaged."""
+    """Return the code that `_keep` has written; None if it is missing or damaged."""
     try:
         whole = path.read_bytes()
     except OSError:
@@ -188,7 +189,7 @@ def _kept(path: Path) -> bytes | None:
 
 
 def _keep(path: Path, code: bytes) -> None:
-    """Write compiled code with its sha256 before it; a cache that cannot be written is no reason to stop."""
+    """Write compiled code after its sha256. Errors are ignored: a run does not need the cache."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -198,10 +199,10 @@ def _keep(path: Path, code: bytes) -> None:
 
 
 def open_device() -> "CupyDevice":
-    """Return the GPU of this process: ranks of one host take its GPUs in turn, by their local rank.
+    """Return the GPU of this process: the ranks of a host take its GPUs in turn, by their local rank.
 
     Raises:
-        InputError: CuPy, a driver, a GPU or NVRTC is missing; says which, and how to get it.
+        InputError: CuPy, a driver, a GPU or NVRTC is missing. The message names it, and how to get it.
     """
     cuda = _import()
     try:
@@ -215,12 +216,12 @@ def open_device() -> "CupyDevice":
     number = rank % count
     try:
         return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))
-    except RuntimeError as error:  # a GPU that others have to themselves, say
+    except RuntimeError as error:  # another process may use the GPU exclusively
         raise InputError("compute.backend", f"GPU {number} to be usable", str(error), _OTHERWISE) from None
 
 
 def local_ranks() -> tuple[int, int]:
-    """Return the rank of this process on its host, and how many ranks are there, as the launcher says; or (0, 1)."""
+    """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1)."""
     for pair in _LOCAL:
         rank, size = (re.match(r"\d+", os.environ.get(name, "")) for name in pair)  # SLURM says "8(x2)"
         if rank and size:
@@ -229,7 +230,7 @@ def local_ranks() -> tuple[int, int]:
 
 
 class CupyDevice:
-    """GPU `number`, which `sharing` processes use; each has its share of the memory. See `device.Device`."""
+    """GPU `number`, which `sharing` processes share; each may use an equal part of the memory. See `device.Device`."""
 
     def __init__(self, cuda: Any, number: int, sharing: int) -> None:
         self._runtime = runtime = cuda.runtime
@@ -249,7 +250,7 @@ class CupyDevice:
         self._functions: dict[str, int] = {}
 
     def allocate(self, nbytes: int) -> "CupyMemory":
-        """Return memory full of zeros. Raises DeviceMemoryError when there is too little."""
+        """Return memory filled with zeros. Raises DeviceMemoryError if there is not enough."""
         free = self.free_memory()
         if nbytes > free:
             raise DeviceMemoryError(nbytes, free)
@@ -281,7 +282,7 @@ class CupyDevice:
         return CupyQueue(self, self._runtime, self._driver)
 
     def free_memory(self) -> int:
-        """Return how many bytes this process may still allocate."""
+        """Return the number of bytes that this process may still allocate."""
         self.enter()
         with _failures("asking for its memory"):
             return max(0, min(self._budget - self.allocated, int(self._runtime.memGetInfo()[0] * _SPARE)))
@@ -294,20 +295,20 @@ class CupyDevice:
         return self._functions[kernel]
 
     def _load(self, unit: str) -> Any:
-        """Return the module of a compilation unit; it is compiled when it is first needed."""
+        """Return the module of a compilation unit, compiled on first use."""
         if unit not in self._modules:
             self._modules[unit] = self._driver.moduleLoadData(machine_code(self._architecture, unit=unit))
         return self._modules[unit]
 
     def enter(self) -> None:
-        """Let calls of this thread be for this GPU: each thread has one of its own."""
+        """Select this GPU for the calling thread: CUDA keeps one current GPU per thread."""
         if threading.get_ident() != self._thread:
             self._runtime.setDevice(self._number)
             self._thread = threading.get_ident()
 
 
 class CupyMemory:
-    """Memory of a GPU, freed with this object."""
+    """Memory of a GPU. It is freed with this object."""
 
     def __init__(self, device: CupyDevice, address: int, nbytes: int) -> None:
         self.address = address
@@ -329,7 +330,8 @@ class CupyQueue:
         self._device = device
         self._runtime = runtime
         self._driver = driver
-        self._under_way: list[NDArray[Any]] = []  # page-locked memory would be used again while a copy writes to it
+        # Keeps arrays alive: page-locked memory could be used again while a copy still writes to it.
+        self._under_way: list[NDArray[Any]] = []
         device.enter()
         with _failures("making a stream"):
             self._stream = int(runtime.streamCreateWithFlags(_NON_BLOCKING))
@@ -362,7 +364,7 @@ class CupyQueue:
             self._driver.launchKernel(function, *grid, *block, 0, self._stream, ctypes.addressof(pointers), 0)
 
     def wait(self) -> None:
-        """Return when all of it is done."""
+        """Wait for all work of this queue."""
         with _failures("computing"):
             self._runtime.streamSynchronize(self._stream)
         self._under_way.clear()
@@ -377,7 +379,7 @@ class CupyQueue:
 
 @contextmanager
 def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
-    """Turn CUDA's errors into RunError; or into DeviceMemoryError, where so many bytes were asked for."""
+    """Turn CUDA's errors into RunError; or into DeviceMemoryError, if an allocation of `nbytes` ran out of memory."""
     try:
         yield
     except RuntimeError as error:
@@ -387,7 +389,7 @@ def _failures(what: str, nbytes: int = 0, free: int = 0) -> Iterator[None]:
 
 
 def _status(error: RuntimeError) -> int | None:
-    """Return the number of one of CUDA's errors."""
+    """Return the number of a CUDA error."""
     return getattr(error, "status", None)
 
 

@@ -1,4 +1,4 @@
-"""The device of this process, arrays of B slots on it, and the step of a network's batch there."""
+"""The device of this process: arrays of B slots on the device, and the step of a network's batch."""
 
 import ctypes
 import importlib.util
@@ -12,22 +12,20 @@ from evolve.numerics.device_protocol import MOST_PARTS, WIDTH, Device, Memory, Q
 from evolve.shapes import Float32, Slots
 
 _OPEN: list[Device] = []
-
-
 _ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
-_COPYING_PARTS = 4  # of a block that copies columns
+_COPYING_PARTS = 4  # parts of a block that copies columns
 _STAGING = 2**18  # bytes, at first
 _ALIGNMENT = 256  # bytes
 _AT_ONCE = 2**22  # bytes that are copied at once
 MOST_STAGING = 2 * _AT_ONCE
-"""Bytes that `DeviceArrays` may take for what is on its way, while it asks for more of them: about."""
+"""The approximate number of bytes that `DeviceArrays` may hold for copies under way, while it allocates more."""
 
 
 def device() -> Device:
     """Return the device of this process; the first call opens it.
 
     Raises:
-        InputError: There is none that can be used; says what is missing, and how to get it.
+        InputError: There is no usable device. The message names the missing part, and how to get it.
     """
     if not _OPEN:
         from evolve.numerics.cupy_device import open_device  # noqa: PLC0415 - CuPy takes a second to import
@@ -42,7 +40,7 @@ def is_open() -> bool:
 
 
 def in_sight() -> bool:
-    """Return whether there is a device that can be used; where CuPy is not installed, nothing is tried."""
+    """Return whether there is a usable device. Without CuPy, nothing is tried."""
     if is_open():
         return True
     if importlib.util.find_spec("cupy") is None:
@@ -55,7 +53,7 @@ def in_sight() -> bool:
 
 
 def use(other: Device) -> None:
-    """Let another device be that of this process: the tests' own, say."""
+    """Use another device in this process, such as the emulated device of the tests."""
     _OPEN[:] = [other]
 
 
@@ -63,9 +61,9 @@ class DeviceColumns:
     """A column of n numbers for each slot, on a device. See `evolve.networks.slot_arrays.Columns`.
 
     Args:
-        arrays: Of the batch.
-        n: Numbers in a column.
-        dtype: Of 2, 4 or 8 bytes.
+        arrays: The arrays of the batch.
+        n: The numbers in a column.
+        dtype: Their type, of 2, 4 or 8 bytes.
     """
 
     def __init__(self, arrays: "DeviceArrays", n: int, dtype: Any) -> None:
@@ -88,7 +86,7 @@ class DeviceColumns:
         self._launch("clear", len(slots), *self._arrays.uploads(_numbers(slots)))
 
     def take(self, slots: Slots, count: int | None = None) -> NDArray[Any]:
-        """Return [k, count]: the first numbers of the columns of slots [k], by default all n; waits for them."""
+        """Wait for and return [k, count]: the first numbers of the columns of slots [k], by default all n."""
         count = self.rows if count is None else count
         values = np.empty((len(slots), count), self._dtype)
         for part in self._pieces(len(slots), count):
@@ -100,17 +98,17 @@ class DeviceColumns:
         return values
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy columns onto others."""
+        """Copy the columns of slots `sources` to slots `targets`."""
         self._launch("move", len(sources), *self._arrays.uploads(_numbers(sources), _numbers(targets)))
 
     @property
     def most_on_the_way(self) -> int:
-        """How many bytes a copy may take of what is on its way, with the numbers of slots."""
+        """The largest number of bytes that a copy holds in the staging memory, with the numbers of slots."""
         column = self.rows * self._dtype.itemsize
         return _rounded(min(self._arrays.slots * column, max(_AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
 
     def _pieces(self, k: int, count: int) -> list[slice]:
-        """Return the slices of k slots whose numbers, so many each, may be on their way at once."""
+        """Return slices of k slots, each so small that `count` numbers per slot can be copied at once."""
         at_once = max(1, _AT_ONCE // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
@@ -121,10 +119,10 @@ class DeviceColumns:
 
 
 class DeviceArrays:
-    """Makes the arrays of B slots on a device, and has a queue of its own for what is done with them.
+    """Makes the arrays of B slots on a device, and owns the queue for work on these arrays.
 
     Raises:
-        DeviceMemoryError: There is too little memory.
+        DeviceMemoryError: There is not enough memory.
     """
 
     def __init__(self, slots: int) -> None:
@@ -134,7 +132,7 @@ class DeviceArrays:
         self.tiles = -(-slots // WIDTH)
         self._kept: list[Memory] = []
         self._staging = self.device.allocate(_STAGING)
-        self._used = 0  # bytes of it
+        self._used = 0  # bytes of the staging memory
         self._on_the_way: list[NDArray[Any]] = []
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
@@ -144,11 +142,11 @@ class DeviceArrays:
         return made
 
     def zeros(self, n: int) -> int:
-        """Return the address of n float32 for each slot, at first zeros."""
+        """Return the address of n float32 for each slot, initially 0."""
         return self.allocate(4 * n * WIDTH * self.tiles).address
 
     def counters(self) -> int:
-        """Return the address of an int64 for each slot of all tiles, at first zero."""
+        """Return the address of an int64 for each slot of all tiles, initially 0."""
         return self.allocate(8 * WIDTH * self.tiles).address
 
     def constant(self, array: NDArray[Any]) -> int:
@@ -166,14 +164,14 @@ class DeviceArrays:
         return DeviceStep(self, name, structure, sizes)
 
     def allocate(self, nbytes: int) -> Memory:
-        """Return memory full of zeros that lives as long as this."""
+        """Return memory filled with zeros that lives as long as this object."""
         self._kept.append(self.device.allocate(max(nbytes, 1)))
         return self._kept[-1]
 
     def scratch(self, nbytes: int, more: int = 0) -> int:
-        """Return the address of memory that is good until what is queued has been waited for.
+        """Return the address of staging memory that is valid until the next `wait`.
 
-        more: Bytes for which there will be room beside it, without waiting.
+        more: Bytes that later calls can get beside this memory, without waiting.
         """
         nbytes, room = _rounded(nbytes), _rounded(nbytes) + _rounded(more)
         if self._used + room > self._staging.nbytes:
@@ -183,7 +181,7 @@ class DeviceArrays:
         return self._staging.address + self._used - nbytes
 
     def _reserve(self, nbytes: int) -> None:
-        """See that so many bytes may be on their way at once."""
+        """Make sure that the staging memory has at least `nbytes` bytes."""
         if nbytes > self._staging.nbytes:
             self.wait()
             self._staging = self.device.allocate(nbytes)
@@ -195,7 +193,7 @@ class DeviceArrays:
         return address
 
     def uploads(self, *arrays: NDArray[Any]) -> list[int]:
-        """Return the addresses of copies of arrays, all good until what is queued has been waited for."""
+        """Return the addresses of copies of arrays, all valid until the next `wait`."""
         sizes = [_rounded(array.nbytes) for array in arrays]
         return [self.upload(array, sum(sizes[n + 1 :])) for n, array in enumerate(arrays)]
 
@@ -204,7 +202,7 @@ class DeviceArrays:
         self.queue.upload(address, array)
 
     def wait(self) -> None:
-        """Return when all that is queued is done."""
+        """Wait for all queued work."""
         self.queue.wait()
         self._on_the_way.clear()
         self._used = 0
@@ -214,14 +212,14 @@ class DeviceStep:
     """The step of a batch on a device, with the observations and actions of its slots on the host.
 
     Args:
-        arrays: Of the batch.
-        name: Of the kernel.
-        structure: Its first argument; it holds the addresses of the batch's arrays.
-        sizes: O, A, and the neurons of the widest layer, among which threads are shared.
+        arrays: The arrays of the batch.
+        name: The name of the kernel.
+        structure: Its first argument, with the addresses of the batch's arrays.
+        sizes: O, A, and the neurons of the widest layer, which the threads of a slot share.
 
     Attributes:
-        address: Of the structure's copy on the device.
-        parts: Of a block that steps a tile.
+        address: The address of the structure's copy on the device.
+        parts: The threads per slot in a block that steps a tile.
     """
 
     def __init__(
@@ -240,7 +238,7 @@ class DeviceStep:
     def begin(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
         """Begin a step of the first n slots, whose `observations` are up to date.
 
-        normalization, fingerprints: addresses of the structures by which it does these, too; 0 for neither.
+        normalization, fingerprints: addresses of the structures for these parts of the step; 0 to skip a part.
         """
         queue = self.arrays.queue
         queue.upload(self.input, self.observations[:n])
@@ -248,12 +246,12 @@ class DeviceStep:
         queue.download(self._output, self.actions[:n])
 
     def launch(self, n: int, normalization: int = 0, fingerprints: int = 0) -> None:
-        """Run the kernel alone, on the observations that the device has."""
+        """Run only the kernel, on the observations that the device already has."""
         arguments = self.address, normalization, fingerprints, self.input, self._output, n
         self.arrays.queue.launch(self.name, -(-n // WIDTH), self.parts, *arguments)
 
     def finish(self, n: int) -> Float32:
-        """Return [n, A]: the actions of the step that was begun, valid until the next begins."""
+        """Wait for the step that was begun; return its actions [n, A], valid until the next step begins."""
         self.arrays.wait()
         return self.actions[:n]
 
@@ -265,7 +263,7 @@ class DeviceStep:
         return self.finish(n).copy()
 
     def settle(self, slots: Slots) -> None:
-        """Make the updates of traces that wait, in the tiles of slots."""
+        """Make the pending updates of traces, in the tiles of slots."""
         tiles = np.unique(slots // WIDTH)
         if len(tiles):
             at = self.arrays.upload(_numbers(tiles))

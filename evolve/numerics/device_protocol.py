@@ -1,7 +1,7 @@
-"""What a device is to the rest of the engine: memory, queues of work, and the kernels of rollouts/*.cu.
+"""The interface of a device: memory, queues of work, and the kernels of rollouts/*.cu.
 
-A device is a machine of its own beside the host: nothing is copied unless somebody says so, every copy is counted, and
-work goes on while the host does something else.
+A device has its own memory and works beside the host. Nothing is copied without an explicit call, every copy is
+counted, and the host goes on while the device works.
 """
 
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 WIDTH = 32
 """The slots of one tile on a device, as in kernels/lanes.h."""
 MOST_PARTS = 8
-"""How many threads may share the columns of a slot."""
+"""The largest number of threads that share the columns of a slot."""
 
 
 class Memory(Protocol):
-    """Memory on a device, which is freed with this object."""
+    """Memory on a device. It is freed with this object."""
 
     address: int
     nbytes: int
 
 
 class Queue(Protocol):
-    """Work on a device, done in its order, while the host goes on.
+    """Work on a device, done in the order of the calls, while the host goes on.
 
-    Arrays are C-contiguous. Until `wait` the caller keeps them alive, and nobody changes what is copied.
+    Arrays are C-contiguous. Until `wait` returns, the caller keeps them alive and does not change them.
     """
 
     transfers: "Transfers"
@@ -39,39 +39,40 @@ class Queue(Protocol):
         """Copy from an address of the device into an array of the host."""
 
     def launch(self, kernel: str, blocks: int, parts: int, *arguments: int) -> None:
-        """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads; play_<network>_on_<task> is one, too.
+        """Run a kernel, `evolve_<kernel>`, on blocks of WIDTH × parts threads.
 
+        kernel: of `rollouts/kernels.cu`, or `play_<network>_on_<task>`.
         arguments: addresses and whole numbers, all of 64 bits.
         """
 
     def wait(self) -> None:
-        """Return when all of it is done. Raises RunError when the device has failed."""
+        """Wait for all work of this queue. Raises RunError if the device has failed."""
 
 
 class Device(Protocol):
-    """A device; every call is for the thread that has opened it."""
+    """A device. Only the thread that has opened it may call its methods."""
 
     name: str
-    """What it is, for people."""
+    """The name for users."""
 
     allocated: int
     """Bytes that are allocated now."""
 
     def allocate(self, nbytes: int) -> Memory:
-        """Return memory full of zeros. Raises DeviceMemoryError when there is too little."""
+        """Return memory filled with zeros. Raises DeviceMemoryError if there is not enough."""
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return zeros on the host, from where and to where copies are fast (page-locked)."""
+        """Return zeros in page-locked memory of the host, so that copies from and to it are fast."""
 
     def queue(self) -> Queue:
         """Return an empty queue."""
 
     def free_memory(self) -> int:
-        """Return how many bytes this process may still allocate."""
+        """Return the number of bytes that this process may still allocate."""
 
 
 class DeviceMemoryError(Exception):
-    """A device has too little memory. `needed` and `free` are in bytes."""
+    """A device has not enough memory. `needed` and `free` are in bytes."""
 
     def __init__(self, needed: int, free: int) -> None:
         self.needed = needed
@@ -80,20 +81,20 @@ class DeviceMemoryError(Exception):
 
 
 class UnannouncedCopyError(Exception):
-    """The device check has found a copy that nobody has announced."""
+    """The device check has found a copy that was not announced."""
 
 
 @dataclass
 class Transfers:
-    """How many bytes went to a device and came from it."""
+    """Counts of the bytes copied to a device and from it."""
 
     up: int = 0
     down: int = 0
     limit: tuple[int, int] | None = None
-    """While a tick is checked: what `up` and `down` may reach."""
+    """The largest values that `up` and `down` may reach, while a tick is checked."""
 
     def add(self, up: int = 0, down: int = 0) -> None:
-        """Count a copy. Raises UnannouncedCopyError when it was not announced."""
+        """Count a copy. Raises UnannouncedCopyError if the copy was not announced."""
         self.up += up
         self.down += down
         if self.limit is not None and (self.up > self.limit[0] or self.down > self.limit[1]):
@@ -101,7 +102,7 @@ class Transfers:
 
     @contextmanager
     def announced(self, up: int, down: int) -> Iterator[None]:
-        """Refuse copies beyond these in what follows."""
+        """Within this context, refuse copies beyond `up` and `down` bytes."""
         before = self.limit
         self.limit = self.up + up, self.down + down
         try:

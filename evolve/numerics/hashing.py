@@ -1,15 +1,15 @@
-"""Fingerprints: 64 bits in place of many, so that two runs can be compared without storing all that happened in them.
+"""Fingerprints of 64 bits, so that two runs can be compared without storing their observations and actions.
 
 A row of k 32-bit words w is folded into Σ c_i w_i mod 2**64 with fixed odd c_i (multilinear hashing; Lemire and Kaser,
-2014): integer sums have no order, and rows that differ in one word never fold alike. An episode's fingerprint
-h ← mix((h ⊕ fold) · M) takes in one row per step; each update is a bijection of h, so a difference is never lost. The
-step hashes of an episode are the top bytes of h after each step, which show in which step two episodes first differ.
+2014). Integer sums do not depend on their order, and rows that differ in one word have different folds. An episode's
+fingerprint h ← mix((h ⊕ fold) · M) takes in one row per step. Each update is a bijection of h, so a difference is never
+lost. The step hashes of an episode are the top bytes of h after each step. They show the first step in which two
+episodes differ.
 """
 
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int32, Slots, UInt8, UInt64
 
 MAX_HASHED_STEPS = 4096
-"""Steps of an episode that have a step hash; the fingerprint takes in all of them."""
+"""The steps of an episode that have a step hash; the fingerprint takes in all steps."""
 MULTIPLIER = 0x9E3779B97F4A7C15
 QUIET_NAN = 0x7FC00000
-"""What every NaN counts as: CPUs differ in its sign."""
-_ABSENT = np.uint32(0xFFFFFFFF)  # the bits of no number
-_AT_ONCE = 2**18  # numbers, so that little memory is taken
+"""The word that stands for every NaN, because CPUs differ in the sign of a NaN."""
+_ABSENT = np.uint32(0xFFFFFFFF)  # a NaN that no network computes
+_AT_ONCE = 2**18  # numbers, to limit the memory of a fold
 _FIRST_CAPACITY = 256  # steps
 
 
@@ -47,22 +47,17 @@ def fold(words: NDArray[np.uint32]) -> UInt64:
 
 
 def fold_present(values: Float32, present: Bool) -> UInt64:
-    """Return [n]: the fold of each row of values [n, k]; those that are not present [n, k] count as the same word."""
+    """Return [n]: the fold of each row of values [n, k]; all values that are not present [n, k] count as one word."""
     n, k = values.shape
     if native.available():
         folds = np.empty(n, np.uint64)
         arrays = np.ascontiguousarray(values), np.ascontiguousarray(present), coefficients(k), folds
-        _fold_present()(*(array.ctypes.data for array in arrays), n, k)
+        native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)(*(array.ctypes.data for array in arrays), n, k)
         return folds
     rows = max(1, _AT_ONCE // max(1, k))
     parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
     words = (np.where(present[part], values[part].view(np.uint32), _ABSENT) for part in parts)
     return np.concatenate([fold(part) for part in words])
-
-
-@cache
-def _fold_present() -> Any:
-    return native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:
@@ -73,7 +68,7 @@ def update(states: UInt64, folds: UInt64) -> UInt64:
 
 
 class FingerprintsStructure(ctypes.Structure):
-    """`fingerprints` of kernels/fingerprints.h; it keeps none of the arrays that it points to alive."""
+    """`fingerprints` of kernels/fingerprints.h. It does not keep the arrays alive to which it points."""
 
     _fields_ = (
         ("sizes", INT64 * 2), ("room", INT64), ("observations", ADDRESS), ("coefficients", ADDRESS),
@@ -82,9 +77,10 @@ class FingerprintsStructure(ctypes.Structure):
 
 
 class StepHashes:
-    """The two fingerprints of each of B slots, and a byte of both after each step; every back end gives the same bits.
+    """The fingerprints of observations and actions of B slots, and a byte of both after each step.
 
-    observations: [B, O], C-contiguous, the array that `update` reads. action_size: A.
+    Every back end gives the same bits. observations: [B, O], C-contiguous, the array that `update` reads.
+    action_size: A.
     """
 
     def __init__(self, observations: Float32, action_size: int, backend: native.Backend) -> None:
@@ -108,12 +104,12 @@ class StepHashes:
         self._steps[slots] = 0
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy slots onto others."""
+        """Copy slots `sources` to slots `targets`."""
         for array in (self._states, self._steps, self._hashes):
             array[targets] = array[sources]
 
     def attach(self, outputs: Float32) -> Callable[[int], None]:
-        """Return the function of n that does `update` for the first n rows of these outputs [B, A], natively only."""
+        """Return a function of n that does `update` for the first n rows of outputs [B, A]; native back end only."""
         address = ADDRESS(outputs.ctypes.data)
         kernel = self._kernel
 
@@ -148,7 +144,7 @@ class StepHashes:
         return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], kept)
 
     def _grow(self) -> None:
-        """Double the capacity, unless no episode has reached it yet, or it is large enough."""
+        """Double the capacity, unless no episode has reached it, or it is at its maximum."""
         self._longest = int(self._steps.max())
         capacity = self._hashes.shape[1]
         if self._longest < capacity:

@@ -1,8 +1,8 @@
-"""Access to the native CPU kernels, which are compiled with the package where there is a C compiler.
+"""Access to the native CPU kernels, which are compiled with the package if there is a C compiler.
 
-The library is loaded with ctypes, so that one build serves every Python. Whoever uses a kernel, such as the file of a
-network, describes its C structure beside the code that fills it, and binds its function with `bind`. Where the library
-was not built, array operations do the work and give the same bits.
+The library is loaded with ctypes, so that one build serves every Python. A module that uses a kernel, such as a
+network, describes the C structure beside the code that fills it, and binds the function with `bind`. If the library
+was not built, array operations do the work, with the same bits.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ _BYTE = ctypes.c_char
 
 
 def path() -> Path:
-    """Return where the library is, if it was built."""
+    """Return the path of the library, if it was built."""
     return Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
 
 
@@ -53,9 +53,9 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     """Return a function of the library, to be called from Python.
 
     Args:
-        name: Its name in C, without the prefix `evolve_`.
+        name: The function's name in C, without the prefix `evolve_`.
         arguments: The ctypes types of its arguments, such as `ADDRESS` and `INT64`.
-        returns: The ctypes type of what it returns, None for nothing.
+        returns: The ctypes type of its result, None for no result.
 
     Raises:
         RuntimeError: The kernels were not built.
@@ -63,14 +63,19 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     library = _library()
     if library is None:
         raise RuntimeError("the native kernels were not built")
-    function = getattr(library, f"evolve_{name}")
+    return _bound(library, name, tuple(arguments), returns)
+
+
+@cache
+def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
+    function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
     function.argtypes = arguments
     function.restype = returns
     return function
 
 
 def function_address(function: Any) -> int:
-    """Return where a function of the library is, 0 for None."""
+    """Return the address of a function of the library, 0 for None."""
     return ctypes.cast(function, ADDRESS).value or 0 if function is not None else 0
 
 
@@ -80,12 +85,12 @@ def exists(name: str) -> bool:
 
 
 def lanes() -> int:
-    """Return the slots of one tile."""
+    """Return the number of slots in a tile."""
     return int(bind("lanes", returns=ctypes.c_int)())
 
 
 def build() -> str:
-    """Return how the library was built, as its compiler said: "GCC 12.2.0; optimized; …"; "" where that is unknown."""
+    """Return the compiler's description of the build, such as "GCC 12.2.0; optimized; …"; "" if unknown."""
     library = _library()
     if library is None or not exists("build"):
         return ""
@@ -94,9 +99,9 @@ def build() -> str:
 
 
 def backend(name: str) -> Backend:
-    """Return the back end that `compute.backend` names; "auto" is native where it was built.
+    """Return the back end that `compute.backend` names; "auto" means native if the kernels were built.
 
-    Raises InputError when native is asked for and was not built, or a GPU and there is none that can be used.
+    Raises InputError if the experiment asks for native kernels that were not built, or for a GPU that is not usable.
     """
     if name == "cupy":
         device()
@@ -110,7 +115,7 @@ def backend(name: str) -> Backend:
 
 
 def host_backend(name: str) -> Literal["numpy", "native"]:
-    """Return the same for what is too little work for a GPU; it is done on the host then."""
+    """Return the back end on the host, for work that is too small for a GPU."""
     return "numpy" if backend("auto" if name == "cupy" else name) == "numpy" else "native"
 
 
@@ -123,7 +128,7 @@ def aligned(*shape: int) -> Float32:
 
 
 def address(array: Any) -> int:
-    """Return where a C-contiguous array begins, four times as fast as NumPy does when it may be written."""
+    """Return the address of a C-contiguous array; four times faster than NumPy if the array is writable."""
     try:
         return ctypes.addressof(_BYTE.from_buffer(array))
     except (TypeError, ValueError):  # read-only, or empty
@@ -131,7 +136,7 @@ def address(array: Any) -> int:
 
 
 def pointer(array: NDArray[Any]) -> Any:
-    """Return the C pointer to an array of float32 or int64, which does not keep the array alive."""
+    """Return the C pointer to an array of float32 or int64. It does not keep the array alive."""
     return array.ctypes.data_as(INT64_P if array.dtype == np.int64 else FLOAT_P)
 
 
@@ -139,9 +144,9 @@ class NativeStep:
     """The native step of a network's batch: `evolve_<name>` of the kernels, bound to the structure of that batch.
 
     Args:
-        name: Of the function, without the prefix.
-        structure: Its first argument; it holds the addresses of the batch's arrays, which others keep alive.
-        action_size: A, the numbers that a slot's action has.
+        name: The name of the function, without the prefix.
+        structure: Its first argument, with the addresses of the batch's arrays. The caller keeps these arrays alive.
+        action_size: A, the numbers in a slot's action.
         lanes: The slots of a tile.
     """
 
@@ -156,7 +161,7 @@ class NativeStep:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """Where the functions and the structure are, for a kernel that calls them."""
+        """The addresses of the functions and the structure, for a kernel that calls them."""
         functions = {what: bind(f"{self._name}_{what}") for what in ("places", "advance")} | {"settle": self._settle}
         return {what: function_address(each) for what, each in functions.items()} | {"network": self._address}
 
@@ -168,19 +173,20 @@ class NativeStep:
         return actions
 
     def attach(self, observations: Float32) -> tuple[Float32, Callable[[int], None]]:
-        """Return an array [B, A], and the function of n that writes the actions of the first n slots there.
+        """Return an array [B, A], and a function of n that writes the actions of the first n slots into it.
 
-        observations: [B, O], C-contiguous, what it reads; whoever calls it keeps both arrays alive.
+        observations: [B, O], C-contiguous, the array that the function reads. The caller keeps both arrays alive.
         """
         actions = np.zeros((len(observations), self._actions), np.float32)
         arguments = (ADDRESS(where) for where in (self._address, observations.ctypes.data, actions.ctypes.data))
         return actions, partial(self._step, *arguments)
 
     def settle(self, slots: Slots) -> None:
-        """Make the updates of traces that wait, in the tiles of slots."""
+        """Make the pending updates of traces, in the tiles of slots."""
         tiles: Int64 = slots // self._lanes
         if len(tiles) > 1:
-            tiles = np.flatnonzero(np.bincount(tiles))  # each once, without what np.unique imports
+            # Each tile once. np.unique would import modules that a worker does not need.
+            tiles = np.flatnonzero(np.bincount(tiles))
         if self._settle is not None:
             self._settle(self._address, address(tiles), len(tiles))
 
@@ -188,13 +194,8 @@ class NativeStep:
 def normal(words: UInt64) -> Float32:
     """Return the standard normal deviates [n] of raw words [n], see `evolve.numerics.streams.Stream.normal`."""
     deviates = np.empty(len(words), np.float32)
-    _normal()(address(words), address(deviates), len(words))
+    bind("normal", [ADDRESS, ADDRESS, INT64])(address(words), address(deviates), len(words))
     return deviates
-
-
-@cache
-def _normal() -> Any:
-    return bind("normal", [ADDRESS, ADDRESS, INT64])
 
 
 def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:

@@ -1,7 +1,7 @@
-"""The array reference of the exact functions: this file defines them.
+"""The array reference, which defines the exact functions.
 
 tanh, exp, log, sine, cosine and the Euclidean length use only additions, multiplications, divisions and square roots,
-each rounded as IEEE 754 demands and in a fixed order. So they have the same bits on every CPU and GPU.
+in a fixed order, each rounded as IEEE 754 demands. So they have the same bits on every CPU and GPU.
 """
 
 import math
@@ -13,8 +13,8 @@ from evolve.shapes import Float32, Float64
 _LN2 = 0.69314718055994530942
 _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
-"""Added to a number it leaves the nearest integer in the low bits."""
-_NARROW = 100
+"""Adding it to a number leaves the nearest integer in the low bits."""
+_NARROW = 100  # numbers in a row, below which `accumulate` is faster than a loop
 # Taylor coefficients 1/k!, k = 9 … 1: for |r| ≤ ln(2)/2 the remainder is below 8e-12 of r.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 

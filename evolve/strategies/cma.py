@@ -31,8 +31,7 @@ from pydantic import Field
 from evolve.config import import_extra
 from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
-from evolve.numerics.many_streams import normal_rows
-from evolve.numerics.streams import Purpose
+from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, searched_connections
 from evolve.strategies.scored_genomes import stored_array

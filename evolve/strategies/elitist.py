@@ -13,9 +13,8 @@ from pydantic import Field
 
 from evolve.config import Options
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
-from evolve.numerics.many_streams import Streams
 from evolve.numerics.perturbation import add_noise
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float64, Int64
 from evolve.strategies.scored_genomes import (
     ScoredGenomes,

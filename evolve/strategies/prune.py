@@ -32,9 +32,8 @@ from evolve.config import Options
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp, ordered_sum
-from evolve.numerics.many_streams import Streams
 from evolve.numerics.perturbation import add_noise
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
 from evolve.strategies.scored_genomes import (
     ScoredGenomes,

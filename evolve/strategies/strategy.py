@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, pruned
 from evolve.numerics import ordered_sum
-from evolve.numerics.many_streams import Streams
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, Float64, Int64, check_shape
 
 State = TypeVar("State")

@@ -6,7 +6,7 @@ import numpy as np
 
 from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
-from evolve.numerics.many_streams import AnyStream
+from evolve.numerics.streams import AnyStream
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from evolve import networks
 from evolve.errors import InputError
 from evolve.genome import concatenate
 from evolve.numerics import native
-from evolve.numerics.many_streams import Streams
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams
 
 VARIANTS = [
     {"name": "hebbian-dag"},

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics import native
-from evolve.numerics.many_streams import KEY, draws
 from evolve.numerics.native import ADDRESS, INT64
+from evolve.numerics.streams import KEY, draws
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 500))

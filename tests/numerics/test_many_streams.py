@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics.many_streams import Streams, normal_rows
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams, normal_rows
 
 part = st.integers(0, 2**32 - 1)
 parts = st.lists(part, max_size=3)

@@ -11,7 +11,7 @@ import numpy as np
 
 from evolve.config import Options
 from evolve.environments.physics.frames import WORLD
-from evolve.numerics.many_streams import draws
+from evolve.numerics.streams import draws
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
@@ -32,7 +32,7 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.many_streams.draws`.
+    """The random numbers of k episodes, uniform on (0, 1): `evolve.numerics.streams.draws`.
 
     seeds: [k], of their environments. steps: [k], the number of steps that each episode has had.
     """

@@ -1,4 +1,4 @@
-/* The random numbers of an episode by their numbers; numerics/many_streams.py is their definition. */
+/* The random numbers of an episode by their numbers; numerics/streams.py is their definition. */
 #pragma once
 #include "philox.h"
 

@@ -54,8 +54,7 @@ INLINE void seed_pool(const uint32_t *entropy, uint32_t *pool, hash_constant *co
 #ifndef __CUDACC__
 #include "normal.h"
 
-/* Many streams at once: streams.py (the words of seed sequences) and many_streams.py say what these functions
- * return. */
+/* Many streams at once: streams.py is their definition. */
 
 /* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, those of the next sequence
  * `of_each` words on, 0 where all have the same; and four of a key, keys [n, 4]. */
