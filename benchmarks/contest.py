@@ -12,8 +12,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.analysis import contest, figures
-from evolve.analysis.contest import session, work
+from evolve.analysis import figures
+from evolve.analysis.contest import ranking, results, session, work
 from evolve.cli.contest import comparison
 
 ROOT = Path(__file__).parents[1]
@@ -26,10 +26,10 @@ BEGIN, END = "<!-- results -->\n", "<!-- end of results -->"
 def by_size(folder: Path = RESULTS) -> dict[tuple[int, str], list[Path]]:
     """Return the files of each version and size, old versions and small sizes first."""
     sizes: dict[tuple[int, str], list[Path]] = {
-        (version, size): [] for version in contest.LEGS_OF_VERSION for size in contest.SIZES
+        (version, size): [] for version in work.LEGS_OF_VERSION for size in work.SIZES
     }
     for path in sorted(folder.glob("*.json")):
-        found = contest.read(path)
+        found = results.read(path)
         sizes[found.contest, found.size].append(path)
     return {size: paths for size, paths in sizes.items() if paths}
 
@@ -38,18 +38,18 @@ def described(paths: Sequence[Path]) -> str:
     """Return the table of files of one version and size, and a line on each."""
     lines = []
     for path in paths:
-        found = contest.read(path)
+        found = results.read(path)
         system, loads = found.system, [repeat.load for row in found.rows for repeat in row.repeats if repeat.load]
         busy = f"load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else "its load is not known"
         compiler = f"{system['kernel_compiler']}, {system['kernel_variant']}"
         machine = f"{system['cpu']}, {system['cores']} cores, {system['system_release']}"
-        whole = contest.benchmark_2020(found, found.best)
+        whole = ranking.benchmark_2020(found, found.best)
         lines.append(
             f"- {found.name} (`{path.name}`, {found.date[:10]}, {found.verdict}): {machine}; {compiler}; {busy}"
         )
         if whole is not None:
             lines.append(f"  {found.best.title}, {whole}")
-    return f"{comparison(contest.rank(paths), markdown=True)}\n\n" + "\n".join(lines)
+    return f"{comparison(ranking.rank(paths), markdown=True)}\n\n" + "\n".join(lines)
 
 
 def page(text: str) -> str:
@@ -65,11 +65,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--golden", action="store_true", help="make the known digests anew")
     if parser.parse_args().golden:
-        work.PATH.write_text(f"{json.dumps(session.make(), indent=1)}\n", encoding="utf-8")
+        work.GOLDEN.write_text(f"{json.dumps(session.make(), indent=1)}\n", encoding="utf-8")
         return
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     *_, largest = by_size().values()
-    figures.save(figures.draw_contest(contest.rank(largest)), FIGURE)
+    figures.save(ranking.draw(ranking.rank(largest)), FIGURE)
 
 
 if __name__ == "__main__":

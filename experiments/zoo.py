@@ -12,7 +12,6 @@ import numpy as np
 import evolve
 from evolve import environments, store
 from evolve.analysis import video
-from evolve.analysis.html.summary import drawable
 from evolve.verification import choose
 
 ROOT = Path(__file__).parent.parent
@@ -53,7 +52,7 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
     environments.without_display()
     stored = store.read_champion(champion.path)
     chosen = choose(stored, champion.experiment, episode=typical(champion))
-    shown, instead = drawable(champion.experiment)
+    shown, instead = video.drawable(champion.experiment)
     playing = "champion in Gymnasium" if instead else "held-out champion"
     subject = video.Subject(stored, shown, chosen, playing)
     path = FILMS / f"{name}.gif"

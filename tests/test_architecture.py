@@ -24,7 +24,7 @@ DOORS = {
     "scipy": {"analysis/statistics.py"},
     "cmaes": {"strategies/cma.py"},
     "threadpoolctl": {"strategies/cma.py"},
-    "jinja2": {"analysis/html/page.py"},
+    "jinja2": {"analysis/html/__init__.py"},
     "rich": {"cli/display.py"},
     "shtab": {"cli/completion.py"},
     "cupy": {"numerics/cupy_device.py"},

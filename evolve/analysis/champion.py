@@ -1,30 +1,37 @@
-"""The champion of a run: its genome, and what its neurons pass on while it plays."""
+"""The champion of a run: its genome, its traces, its network at work, and its file."""
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from evolve import training
 from evolve.cluster import Coordinator
+from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.networks import Activity, Batch
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
 from evolve.rollouts.normalization import ObservationNormalizer
 from evolve.shapes import Bool, Float32
-from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.training import Experiment, final_champion, in_generation, normalizer_of
+from evolve.store import Stored, StoredChampion, StoredRun, disk, write_champion
+from evolve.training import Experiment
 from evolve.verification import Episode
 from evolve.verification.playing import episode_batch
+
+SUFFIX = ".champion"
+"""The ending of a champion file's name."""
 
 
 @dataclass(frozen=True)
 class Champion:
-    """A genome that stands for its run.
+    """A genome that represents its run.
 
     Attributes:
         weights: [W].
         mask: [W].
-        generation: Of which it is the best; None for the held-out champion, which a complete run ends with.
+        generation: The generation of which it is the best; None for the held-out champion of a complete run.
     """
 
     weights: Float32
@@ -33,12 +40,12 @@ class Champion:
 
     @property
     def title(self) -> str:
-        """Which champion it is, in words."""
+        """The kind of champion, in words."""
         return "held-out champion" if self.generation is None else f"best of generation {self.generation}"
 
 
 def champion_of(run: Stored, generation: int | None = None) -> Champion:
-    """Return the best of a completed generation; without one, the held-out champion of a complete run or its file.
+    """Return the best of a completed generation; by default, the held-out champion of a complete run or of its file.
 
     A run without a held-out evaluation is represented by the best of its last generation.
     """
@@ -51,14 +58,34 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     return Champion(record.champion_weights, record.champion_mask, generation)
 
 
+def export_champion(run: StoredRun, path: Path) -> StoredChampion:
+    """Write the final champion of a run with its held-out returns to a file; return the contents of the file.
+
+    Raises InputError if the run has no held-out returns of its champion yet, the file cannot be written, or its name
+    has another ending than `SUFFIX`, since it might replace a file of another kind.
+    """
+    disk.check_writable(path, (SUFFIX,))
+    if run.held_out is None:
+        cure = f"Evaluate its champion first: python -m evolve.evaluate {shlex.quote(str(run.path))}"
+        raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
+    champion, normalizer = training.final_champion(training.reload(run), run)
+    kept = run.held_out
+    if not (np.array_equal(champion.weights[0], kept.weights) and np.array_equal(champion.mask[0], kept.mask)):
+        raise InputError(str(run.path), "held-out returns of its champion", "those of another genome")
+    work = run.digest, run.num_generations, run.steps, run.seconds
+    stored = StoredChampion(path, run.header, kept, normalizer, *work)
+    write_champion(stored)
+    return stored
+
+
 def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordinator: Coordinator) -> Float32:
-    """Return [W]: a champion's mean traces over the episodes of its generation, or its held-out episodes.
+    """Return [W]: a champion's mean traces over the episodes of its generation, or over its held-out episodes.
 
     Args:
         run: The run file.
-        experiment: That of the run, with a network that leaves traces.
-        champion: One of the run (`champion_of`).
-        coordinator: Who has the episodes played.
+        experiment: The experiment of the run, with a network that leaves traces.
+        champion: A champion of the run (`champion_of`).
+        coordinator: Plays the episodes.
     """
     if champion.generation is None and run.held_out is not None:
         experiment = experiment.in_evaluation()
@@ -66,7 +93,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
         episodes = len(run.held_out.returns)
         candidate = 0
         keys = generation_keys(0, population=1)
-        _, normalizer = final_champion(experiment, run)
+        _, normalizer = training.final_champion(experiment, run)
     else:
         assert isinstance(run, StoredRun)
         generation = run.num_generations if champion.generation is None else champion.generation
@@ -75,8 +102,8 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
         episodes = config.episodes
         candidate = run.records[generation].champion_candidate
         keys = generation_keys(generation, candidate + 1, config.common_random_numbers)[-1:]
-        normalizer = normalizer_of(experiment, run, generation)
-        experiment = in_generation(experiment, run.records, generation)
+        normalizer = training.normalizer_of(experiment, run, generation)
+        experiment = training.in_generation(experiment, run.records, generation)
     genome = Genomes(champion.weights[None], champion.mask[None])
     batch = EpisodeBatch.of(
         run.header.seed, purpose, genome, keys, range(episodes), normalizer, candidates=np.array([candidate])
@@ -87,11 +114,11 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
 
 
 class NetworkObserver:
-    """A copy of the network that plays an episode, to be shown the same observations; the episode knows nothing of it.
+    """A copy of the network of an episode. It receives the same observations, and does not affect the episode.
 
     Args:
-        run: The run that the episode belongs to.
-        experiment: That of the run.
+        run: The run of the episode.
+        experiment: The experiment of the run.
         chosen: The episode.
     """
 
@@ -108,11 +135,11 @@ class NetworkObserver:
 
     @property
     def shows(self) -> bool:
-        """Whether this kind of network lets one look at it."""
+        """Whether this kind of network reports its activity."""
         return hasattr(self._batch, "activity")
 
     def see(self, observation: Float32) -> Activity:
-        """Return what the network does at an observation [O]; it has to see all of an episode, in their order."""
+        """Return the activity at an observation [O]; to be called with all observations of an episode, in order."""
         self._observations[0] = observation
         self._batch.step(self._observations if self._normalizer is None else self._normalizer.normalize(1))
         activity: Activity = self._batch.activity(0)  # type: ignore[attr-defined]  # `shows` says that it is there

@@ -1,29 +1,26 @@
-"""Gather run files into groups that differ in their seeds only, and compare groups by mean, interval and rank test."""
+"""Groups of runs that differ in their seeds only, and comparisons of groups by mean, interval and rank test."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from evolve import networks, store
 from evolve.analysis import statistics
-from evolve.config import Config, differences
+from evolve.analysis.statistics import Interval
+from evolve.config import Config, differences, flatten
 from evolve.errors import InputError, RunError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import load_config
 
-_LONGEST_LABEL = 240  # characters
-_LONGEST_NOTE = 1000
-_MOST_SEEDS = 8  # that are named
-_NAMES = ("env.id", "network.name", "strategy.name")  # labels give their values without saying what they are
-
-
 HELD_OUT = "held-out champion's mean return"
 TRAINING = "best fitness of the last generation, in training"
+_LONGEST_LABEL = 240  # characters
+_LONGEST_NOTE = 1000
+_MOST_SEEDS = 8  # listed one by one; more seeds are counted
 _FEWEST = 3  # seeds that have an interval
 _NOT_EVALUATED = (
     "No run was evaluated on held-out episodes, so training fitness is compared, which flatters all of them. "
@@ -33,7 +30,7 @@ _NOT_EVALUATED = (
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs of one configuration; `label` says what sets it apart from the other groups."""
+    """The runs of one configuration; `label` distinguishes it from the other groups."""
 
     label: str
     config: Config
@@ -41,35 +38,35 @@ class RunGroup:
 
     @property
     def name(self) -> str:
-        """The label without the environment, for where that is named already."""
+        """The label without the environment."""
         return self.label.removeprefix(f"{self.config.env.id}, ")
 
     @cached_property
     def num_generations(self) -> int:
-        """G: as many generations as every run has completed."""
+        """G, the number of generations that all of the runs have completed."""
         return min(run.num_generations for run in self.runs)
 
     @cached_property
     def mask_unit(self) -> str:
-        """What the mask of a genome counts, see `mask_unit`."""
+        """The unit that the mask of a genome counts, see `mask_unit`."""
         return mask_unit(self.config)
 
 
 def mask_unit(config: Config) -> str:
-    """Return what the mask of a genome counts: "connections", or "coefficients" of learning rules."""
+    """Return the unit that the mask of a genome counts: "connections", or "coefficients" of learning rules."""
     try:
         network = networks.make(config.network, 1, 1)  # of any size
-    except InputError:  # a network that this installation does not know
+    except InputError:  # this installation does not have the network
         return "connections"
     return "coefficients" if network.blocks[0].span else "connections"
 
 
 def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]:
-    """Read run files; return all of them, and the groups of those with a complete generation.
+    """Read run files; return all runs, and the groups of the runs that have a complete generation.
 
     Raises:
         InputError: A file cannot be read.
-        RunError: No generation is complete in any of them.
+        RunError: No run has a complete generation.
     """
     runs = [store.read(path) for path in files]
     begun = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.num_generations]
@@ -79,7 +76,7 @@ def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]
 
 
 def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
-    """Group runs by configuration, that of their held-out evaluation included."""
+    """Group runs by configuration, including their held-out evaluation."""
     groups: list[tuple[Config, list[StoredRun]]] = []
     for run, config in runs:
         for known, members in groups:
@@ -93,43 +90,46 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
 
 
 def _label(config: Config, configs: Sequence[Config]) -> str:
-    """Return the names in which a configuration differs from any other, and its settings that differ among its like."""
-    names = [_value(config, key) for key in _NAMES]
-    alike = [other for other in configs if [_value(other, key) for key in _NAMES] == names]
-    words = [str(name) for key, name in zip(_NAMES, names, strict=True) if len({_value(c, key) for c in configs}) > 1]
+    """Return the names that differ from any configuration, and the settings that differ from those of equal names."""
+    names = _names(config)
+    alike = [other for other in configs if _names(other) == names]
+    columns = zip(*map(_names, configs), strict=True)
+    words = [name for name, column in zip(names, columns, strict=True) if len(set(column)) > 1]
     apart = {key for other in alike for key, _, _ in differences(alike[0], other)}
     if not all(alike[0].evaluates_like(other) for other in alike):
         apart.add("evaluation_max_episode_steps")
-    settings = {key.rpartition(".")[2]: _value(config, key) for key in sorted(apart)}
+    values = flatten(config.model_dump(mode="json"))
+    settings = {key.rpartition(".")[2]: values.get(key) for key in sorted(apart)}
     words += [f"{key} {value}" for key, value in settings.items() if value is not None]
     return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)
 
 
+def _names(config: Config) -> tuple[str, str, str]:
+    """Return the names of environment, network and strategy."""
+    return config.env.id, config.network.name, config.strategy.name
+
+
 def described(groups: Sequence[RunGroup]) -> str:
-    """Return what was evolved in words: environments, networks, strategies and seeds."""
-    envs, networks, strategies = (dict.fromkeys(str(_value(g.config, key)) for g in groups) for key in _NAMES)
+    """Return environments, networks, strategies and seeds in words."""
+    columns = zip(*(_names(group.config) for group in groups), strict=True)
+    envs, kinds, strategies = (list(dict.fromkeys(column)) for column in columns)
     seeds = sorted({run.header.seed for group in groups for run in group.runs})
-    named = ", ".join(map(str, seeds)) if len(seeds) <= _MOST_SEEDS else f"{len(seeds)} seeds"
-    what = [f"{_one_or_many(networks, 'network')} evolved by {_one_or_many(strategies, 'strategy', 'strategies')}"]
+    what = [f"{_one_or_many(kinds, 'networks')} evolved by {_one_or_many(strategies, 'strategies')}"]
     if len(groups) > 1:
         what.append(pluralize(len(groups), "experiment"))
-    what.append(f"seed {named}" if len(seeds) == 1 else named if len(seeds) > _MOST_SEEDS else f"seeds {named}")
+    if len(seeds) > _MOST_SEEDS:
+        what.append(f"{len(seeds)} seeds")
+    else:
+        what.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
     return sanitize(f"{', '.join(envs)}: {', '.join(what)}", _LONGEST_NOTE)
 
 
-def _one_or_many(names: Collection[str], what: str, plural: str = "") -> str:
-    return next(iter(names)) if len(names) == 1 else f"{len(names)} {plural or f'{what}s'}"
-
-
-def _value(config: Config, key: str) -> Any:
-    value: Any = config.model_dump(mode="json")
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+def _one_or_many(names: Sequence[str], plural: str) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} {plural}"
 
 
 def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
-    """Return groups with one run for each seed, the longest, and a line that says what was left out, if anything."""
+    """Return groups with one run for each seed, the longest, and a line about the runs left out, empty if none are."""
     kept_groups = []
     left_out = []
     for group in groups:
@@ -145,26 +145,12 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
     return kept_groups, sanitize(f"a seed counts once, so these are left out: {'; '.join(left_out)}", _LONGEST_NOTE)
 
 
-def uneven_lengths(groups: Sequence[RunGroup]) -> str:
-    """Return a line that says whose seeds have several numbers of generations, and what follows; empty for nobody."""
-    said = []
-    for group in groups:
-        lengths = sorted(run.num_generations for run in group.runs)
-        if lengths[0] < lengths[-1]:
-            whose = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
-            said.append(f"{whose} have {lengths[0]:,} to {lengths[-1]:,} generations")
-    if not said:
-        return ""
-    so = "so curves end with the first seed that does, and means are of champions that had more and less time"
-    return sanitize(f"{'; '.join(said)}: {so}", _LONGEST_NOTE)
-
-
 def _length(run: StoredRun) -> tuple[int, bool, int]:
     return run.num_generations, run.complete, 0 if run.held_out is None else len(run.held_out.returns)
 
 
 def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
-    """Return how a run relates to the run of the same seed that is kept."""
+    """Return a run's path, and its relation to the run of the same seed that is kept."""
     if kept.records[run.num_generations - 1].digest != run.records[-1].digest:
         return f"{run.path} (another run than {kept.path}: evolve.verify finds the first difference)"
     if run.num_generations < kept.num_generations:
@@ -172,22 +158,33 @@ def _why_left_out(run: StoredRun, kept: StoredRun) -> str:
     return f"{run.path} (equal to {kept.path})"
 
 
-Interval = tuple[float, float]
+def uneven_lengths(groups: Sequence[RunGroup]) -> str:
+    """Return a line about seeds with different numbers of generations, and the consequence; empty if all are even."""
+    uneven = []
+    for group in groups:
+        lengths = sorted(run.num_generations for run in group.runs)
+        if lengths[0] < lengths[-1]:
+            seeds = f"{group.name}: seeds" if len(groups) > 1 else "seeds"
+            uneven.append(f"{seeds} have {lengths[0]:,} to {lengths[-1]:,} generations")
+    if not uneven:
+        return ""
+    so = "curves stop at the shortest run; means mix champions trained for different lengths"
+    return sanitize(f"{'; '.join(uneven)}: {so}", _LONGEST_NOTE)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of a group of runs beside the best group of the same environment.
+    """The scores of a group of runs, compared with the best group of the same environment.
 
     Attributes:
-        label: Of the group.
+        label: The label of the group.
         env: Its environment.
         scores: [n], one for each seed that has one.
-        missing: How many seeds have none.
-        interval: 95 %, of their mean, cut where no return has ever been; None for fewer than three seeds.
-        p: Of the two-sided rank test against the best group, with Holm's correction; None where there was no test.
-        best: Whether this is the best group of its environment, of several.
-        tied: Whether the best group and this one, or the best group and another, have the same mean.
+        missing: The number of seeds without a score.
+        interval: The 95 % interval of the mean score, cut to the range of all returns; None for fewer than three seeds.
+        p: Of the two-sided rank test against the best group, with Holm's correction; None without a test.
+        best: Whether this is the best of several groups of its environment.
+        tied: Whether another group has the same mean, and both are the best.
     """
 
     label: str
@@ -206,12 +203,12 @@ class Comparison:
 
     @property
     def mean(self) -> float:
-        """The mean score; NaN where there is none."""
+        """The mean score; NaN if there are no scores."""
         return statistics.mean(self.scores)
 
     @property
     def against_best(self) -> str:
-        """The result of the test in words; empty where there was none."""
+        """The result of the test in words; empty without a test."""
         if self.tied:
             return "equal"
         if self.best:
@@ -221,12 +218,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Groups compared: those of one environment together, best first.
+    """A comparison of groups, ordered by environment, best first.
 
     Attributes:
-        score: What the scores are, in words.
+        score: The kind of score, in words.
         rows: The groups.
-        notes: What has to be said about them: what is not evaluated, what was not tested, and why.
+        notes: Remarks: groups that were not evaluated or not tested, and the reasons.
     """
 
     score: str
@@ -237,8 +234,8 @@ class Ranking:
 def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
     """Compare groups.
 
-    A score is the mean return of the held-out champion. Seeds that were not evaluated are left out, and the notes say
-    so. Only where none was, scores are the best fitness of the last generation.
+    A score is the mean return of the held-out champion. Seeds that were not evaluated are left out, with a note. If no
+    seed was evaluated, scores are the best fitness of the last generation.
     """
     evaluated = any(_held_out_mean(run) is not None for group in groups for run in group.runs)
     score = _held_out_mean if evaluated else _last_best
@@ -256,9 +253,9 @@ def compare_groups(groups: Sequence[RunGroup]) -> Ranking:
 
 
 def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
-    """Return the held-out mean of a group and its interval: over seeds, or of one seed over its episodes.
+    """Return the held-out mean of a group and its interval, over seeds; for a single seed, over its episodes.
 
-    None where no seed was evaluated.
+    None if no seed was evaluated.
     """
     row = _scored(group, _held_out_mean, _range(group.runs, evaluated=True))
     if not len(row.scores):
@@ -267,15 +264,15 @@ def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
 
 
 def held_out_interval(run: StoredRun) -> Interval | None:
-    """Return the interval of the mean over a run's held-out episodes, cut where no return of the run has been."""
+    """Return the interval of the mean over a run's held-out episodes, cut to the range of all returns of the run."""
     if run.held_out is None:
         return None
-    returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    returns = statistics.finite(run.held_out.returns)
     return statistics.cut(statistics.interval(returns), *_range([run], evaluated=True))
 
 
 def best_run(group: RunGroup) -> StoredRun:
-    """Return the run that stands for a group: that with the best held-out mean, or else the best last generation."""
+    """Return the run that represents a group: the best held-out mean, or without one, the best last generation."""
     evaluated = [run for run in group.runs if _held_out_mean(run) is not None]
     score = _held_out_mean if evaluated else _last_best
 
@@ -286,25 +283,13 @@ def best_run(group: RunGroup) -> StoredRun:
     return max(evaluated or group.runs, key=scored)
 
 
-def _missing(groups: Iterable[RunGroup], score: Callable[[StoredRun], float | None]) -> str:
-    left_out = [str(run.path) for group in groups for run in group.runs if score(run) is None]
-    if not left_out:
-        return ""
-    files = ", ".join(map(sanitize, left_out))
-    return f"Left out, since not evaluated on held-out episodes: {files}. To evaluate: python -m evolve.evaluate FILE"
-
-
-def _scored(group: RunGroup, score: Callable[[StoredRun], float | None], within: Interval) -> Comparison:
-    known = [found for run in group.runs if (found := score(run)) is not None]
-    scores = np.array(known, np.float64)
-    interval = statistics.cut(statistics.interval(scores), *within) if len(scores) >= _FEWEST else None
-    return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
+Score = Callable[[StoredRun], float | None]
 
 
 def _held_out_mean(run: StoredRun) -> float | None:
     if run.held_out is None:
         return None
-    known = run.held_out.returns[np.isfinite(run.held_out.returns)]
+    known = statistics.finite(run.held_out.returns)
     return statistics.mean(known) if len(known) else None
 
 
@@ -313,22 +298,37 @@ def _last_best(run: StoredRun) -> float | None:
     return float(last) if np.isfinite(last) else None
 
 
+def _missing(groups: Iterable[RunGroup], score: Score) -> str:
+    """Return a note about the runs without a score; empty if all have one."""
+    left_out = [str(run.path) for group in groups for run in group.runs if score(run) is None]
+    if not left_out:
+        return ""
+    files = ", ".join(map(sanitize, left_out))
+    return f"Left out, since not evaluated on held-out episodes: {files}. To evaluate: python -m evolve.evaluate FILE"
+
+
+def _scored(group: RunGroup, score: Score, within: Interval) -> Comparison:
+    known = [found for run in group.runs if (found := score(run)) is not None]
+    scores = np.array(known, np.float64)
+    interval = statistics.cut(statistics.interval(scores), *within) if len(scores) >= _FEWEST else None
+    return Comparison(group.label, group.config.env.id, scores, len(group.runs) - len(scores), interval)
+
+
 def _range(runs: Sequence[StoredRun], evaluated: bool) -> Interval:
-    """Return the least and the largest return, or fitness, that is known of runs of one environment."""
+    """Return the smallest and the largest return, or fitness, of runs of one environment."""
     if evaluated:
         seen = [run.held_out.returns for run in runs if run.held_out is not None]
         seen += [record.returns for run in runs for record in run.records if record.returns is not None]
     else:
         seen = [np.array([record.champion_fitness]) for run in runs for record in run.records]
-    known = [part[np.isfinite(part)] for part in seen]
-    known = [part for part in known if part.size]
+    known = [part for values in seen if (part := statistics.finite(values)).size]
     if not known:
         return -np.inf, np.inf
     return float(min(part.min() for part in known)), float(max(part.max() for part in known))
 
 
 def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
-    """Return the groups of one environment, best first, the others tested against it, and why some were not."""
+    """Return the groups of one environment, best first and tested against the best, and a note on missing tests."""
     best, *others = sorted(rows, key=lambda row: np.nan_to_num(row.mean, nan=-np.inf), reverse=True)
     if not others:
         return [best], ""

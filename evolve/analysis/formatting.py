@@ -1,4 +1,4 @@
-"""Values as short texts for people, without control characters, whoever has written them."""
+"""Values as short texts for people, without control characters."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from evolve.errors import sanitize
 
 _LONGEST = 2000  # characters of a value
-_LARGEST = 1e15  # of a number that is written out
+_LARGEST = 1e15  # larger numbers are rounded
 
 
 def number(value: float) -> str:
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 def words(value: object, separator: str = ", ") -> str:
-    """Return any value of a configuration or a manifest; the parts of a list are joined by `separator`."""
+    """Return a value of a configuration or a manifest; the parts of a list are joined by `separator`."""
     if value is None:
         return "none"
     if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
@@ -42,7 +42,7 @@ def words(value: object, separator: str = ", ") -> str:
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return names that tell files apart: their paths without the directories that all of them share."""
+    """Return names that distinguish files: their paths without the directories that all of them share."""
     parts = [path.parts for path in paths]
     shared = 0
     while all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):

@@ -1,6 +1,6 @@
-"""What a sample of returns or scores says: its mean, the interval of that, and tests between samples.
+"""Statistics of samples of returns or scores: means, their intervals, and tests between samples.
 
-The only module that imports SciPy (extra `stats`), and only for the rank test: nothing else here needs it.
+This is the only module that imports SciPy (extra `stats`). Only the rank test needs it.
 """
 
 import math
@@ -13,27 +13,34 @@ from evolve.analysis.formatting import between, number
 from evolve.config import import_extra
 from evolve.shapes import Float64
 
+Interval = tuple[float, float]
+
 _RESAMPLES = 10_000
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
-# The same of Student's t with 1 to 9 degrees of freedom.
+# The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 
 
+def finite(values: Float64) -> Float64:
+    """Return the finite values [n] of an array of any shape."""
+    return values[np.isfinite(values)]
+
+
 def mean(sample: Float64) -> float:
-    """Return the mean of finite values [n]; NaN where there are none."""
+    """Return the mean of finite values [n]; NaN for an empty sample."""
     return _at_scale(np.mean, sample)
 
 
 def median(sample: Float64) -> float:
-    """Return the median of finite values [n]; NaN where there are none."""
+    """Return the median of finite values [n]; NaN for an empty sample."""
     return _at_scale(np.median, sample)
 
 
-def interval(sample: Float64) -> tuple[float, float] | None:
+def interval(sample: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
 
-    This is the one interval of the package. It serves the returns of many episodes as well as the scores of few seeds,
-    for which the bootstrap would be too narrow: that never leaves the range of its sample.
+    The whole package uses this interval, for the returns of many episodes and for the scores of few seeds. The
+    bootstrap would be too narrow for few seeds, as it never leaves the range of its sample.
     """
     if len(sample) < 2:
         return None
@@ -47,11 +54,11 @@ def typical_ratio(one: Float64, other: Float64) -> float:
     return math.exp(float(np.log(one).mean() - np.log(other).mean()))
 
 
-def ratio_interval(one: Float64, other: Float64) -> tuple[float, float] | None:
+def ratio_interval(one: Float64, other: Float64) -> Interval | None:
     """Return the 95 % interval of the ratio of the geometric means of positive values, from samples [n] and [m].
 
-    It is Welch's (1947), of the difference of the mean logarithms, with the degrees of freedom rounded down. None for
-    fewer than two values on either side.
+    It is Welch's interval (1947) of the difference of the mean logarithms, with the degrees of freedom rounded down.
+    None if a sample has fewer than two values.
     """
     if min(len(one), len(other)) < 2:
         return None
@@ -66,13 +73,13 @@ def ratio_interval(one: Float64, other: Float64) -> tuple[float, float] | None:
     return math.exp(centre - half), math.exp(centre + half)
 
 
-def cut(found: tuple[float, float] | None, low: float, high: float) -> tuple[float, float] | None:
-    """Return the part of an interval that lies between two values: no mean is where no value can be."""
+def cut(found: Interval | None, low: float, high: float) -> Interval | None:
+    """Return the part of an interval between two values: a mean cannot lie outside the range of its values."""
     return None if found is None else (max(found[0], low), min(found[1], high))
 
 
 def _at_scale(statistic: Callable[[Float64], Any], sample: Float64) -> float:
-    """Return a statistic, computed at a scale (a power of two, which is exact) at which nothing overflows."""
+    """Return a statistic, computed at a scale at which nothing overflows. The scale is a power of two, thus exact."""
     if not len(sample):
         return math.nan
     exponent = math.frexp(float(np.abs(sample).max()))[1]
@@ -81,7 +88,7 @@ def _at_scale(statistic: Callable[[Float64], Any], sample: Float64) -> float:
 
 
 def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t: Abramowitz and Stegun (1964), 26.7.5, good to 4e-6 from 10 on."""
+    """Return the 97.5 % quantile of Student's t: Abramowitz and Stegun (1964), 26.7.5, accurate to 4e-6 from 10 on."""
     if freedom <= len(_STUDENT):
         return _STUDENT[freedom - 1]
     z = _Z
@@ -96,7 +103,7 @@ def _student(freedom: int) -> float:
 
 
 def can_be_significant(n: int, m: int, tests: int = 1) -> bool:
-    """Return whether the rank test of n and m values can say p ≤ 0.05 at all, as one of several tests."""
+    """Return whether the rank test of n and m values can reach p ≤ 0.05 at all, as one of several tests."""
     return tests * 2 / math.comb(n + m, n) <= 0.05
 
 
@@ -113,7 +120,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 def rank_test(one: Float64, other: Float64) -> float:
     """Return p of the two-sided Mann-Whitney U test (1947) of two samples [n], [m].
 
-    The test is exact for small samples, with ties too: its normal approximation would be too cautious there.
+    The test is exact for small samples, with ties too. The normal approximation would be too cautious there.
 
     Raises:
         InputError: SciPy is not installed.
@@ -129,13 +136,13 @@ def summary(returns: Float64) -> str:
 
     Episodes without a finite return count as failed.
     """
-    finite = returns[np.isfinite(returns)]
-    failed = f"   failed {len(returns) - len(finite)}" if len(finite) < len(returns) else ""
-    if not len(finite):
+    known = finite(returns)
+    failed = f"   failed {len(returns) - len(known)}" if len(known) < len(returns) else ""
+    if not len(known):
         return f"no episode has a return{failed}"
-    found = interval(finite)
+    found = interval(known)
     spread = "" if found is None else f" (95 % interval {between(found)})"
     return (
-        f"mean {number(mean(finite))}{spread}   median {number(median(finite))}   "
-        f"worst {number(finite.min())}   best {number(finite.max())}{failed}"
+        f"mean {number(mean(known))}{spread}   median {number(median(known))}   "
+        f"worst {number(known.min())}   best {number(known.max())}{failed}"
     )

@@ -12,20 +12,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evolve.analysis import contest, figures
-from evolve.analysis.contest import (
-    LEAST,
-    LEGS_OF_VERSION,
-    ContestFile,
-    ContestRanking,
-    ContestRow,
-    ContestSize,
-    DifferentWorkError,
-    RankedRow,
-    benchmark_2020,
-    money,
-    rows_of,
-)
+from evolve.analysis import figures
+from evolve.analysis.contest import machine, ranking, results, session, work
+from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
+from evolve.analysis.contest.results import ContestFile, ContestRow
+from evolve.analysis.contest.work import ContestSize
 from evolve.analysis.formatting import duration
 from evolve.cli.app import App, launch
 from evolve.cli.mpirun import Supervisor, mpirun_environment, mpirun_words
@@ -59,8 +50,8 @@ def _parser() -> Parser:
         "evolve contest --compare xeon.json arm.json -o contest.svg",
     )
     add = made.add_argument
-    sizes = "; ".join(f"{size.name}: {size.takes}" for size in contest.SIZES.values())
-    add("--size", choices=tuple(contest.SIZES), help=f"how long a repeat takes on two cores (small). {sizes}")
+    sizes = "; ".join(f"{size.name}: {size.takes}" for size in work.SIZES.values())
+    add("--size", choices=tuple(work.SIZES), help=f"how long a repeat takes on two cores (small). {sizes}")
     workers = "how many play, one after another (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
     kernels = "by which kernels (native, and cupy where there is a GPU)"
@@ -95,11 +86,11 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
     if min(found.workers or [1]) < 1:
         raise InputError("--workers", "at least one worker", min(found.workers))
     if found.price is not None:
-        found.price = contest.read_price(found.price)
-    found.size = contest.SIZES[found.size or "small"]
+        found.price = results.read_price(found.price)
+    found.size = work.SIZES[found.size or "small"]
     found.output = found.output or Path(f"contest-{found.size.name}.json")
     if found.job is None and not found.validate:
-        contest.check_new(found.output)
+        results.check_new(found.output)
     return found
 
 
@@ -117,7 +108,7 @@ def line(found: ContestFile) -> str:
     cost = "" if found.price is None else f"; {money(found.price.of(best.seconds), found.price.currency)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
-    digest = "-".join(found.legs[leg].digest[:4] for leg in LEGS_OF_VERSION[found.contest])
+    digest = "-".join(found.legs[leg].digest[:4] for leg in work.LEGS_OF_VERSION[found.contest])
     return (
         f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s (spread {best.spread:.1%}, "
         f"{len(best.repeats)} repeats) with {best.title}{cost}; {sanitize(found.name)}, {system['cores']} cores; "
@@ -167,10 +158,10 @@ def summary(found: ContestFile) -> str:
     times = best.repeats[-1].legs
     parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
     steps = sum(leg.steps for leg in found.legs.values())
-    whole = benchmark_2020(found, best)
+    whole = ranking.benchmark_2020(found, best)
     return "\n\n".join(
         [
-            table(rows_of(found), several=False),
+            table(ranking.rows_of(found), several=False),
             f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}",
             *([] if whole is None else [f"{best.title}, {whole}"]),
             line(found),
@@ -178,16 +169,17 @@ def summary(found: ContestFile) -> str:
     )
 
 
-def comparison(ranking: ContestRanking, markdown: bool) -> str:
+def comparison(compared: ContestRanking, markdown: bool) -> str:
     """Return machines side by side, and what the columns mean."""
-    first = ranking.machines[0]
-    cost = "; cost: of one pass" if any(row.cost is not None for row in ranking.rows) else ""
+    first = compared.machines[0]
+    cost = "; cost: of one pass" if any(row.cost is not None for row in compared.rows) else ""
     notes = (
-        f"seconds: of one pass of contest {ranking.version}, size {ranking.size}, the median of at least {LEAST} "
-        f"repeats; spread: between the longest and the shortest of them; speed-up: against one worker of the same "
-        f"machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all repeats{cost}"
+        f"seconds: of one pass of contest {compared.version}, size {compared.size}, the median of at least "
+        f"{results.LEAST} repeats; spread: between the longest and the shortest of them; speed-up: against one worker "
+        f"of the same machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all "
+        f"repeats{cost}"
     )
-    return f"{table(ranking.rows, several=True, markdown=markdown)}\n\n{notes}"
+    return f"{table(compared.rows, several=True, markdown=markdown)}\n\n{notes}"
 
 
 def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
@@ -232,7 +224,7 @@ def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
     """Return the row of the ranks that this process has."""
     chosen = backend(options.backend or "auto")
     try:
-        return contest.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
+        return session.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
     except Stopped:
         raise Stopped("stopped, and nothing was written: a contest is not resumed.") from None
 
@@ -240,10 +232,10 @@ def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
 def _validate(app: App, options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     chosen = backend(options.backend or "auto")
-    digests = contest.validate(app.coordinator(), options.size, chosen)
+    digests = session.validate(app.coordinator(), options.size, chosen)
     found = "-".join(digest[:4] for digest in digests.values())
     took = time.perf_counter() - begin
-    print(f"contest {contest.VERSION} {options.size.name}: {contest.VALIDATED}, by {chosen} in {took:.1f} s ({found})")
+    print(f"contest {work.VERSION} {options.size.name}: {results.VALIDATED}, by {chosen} in {took:.1f} s ({found})")
     return 0
 
 
@@ -252,7 +244,7 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
     if app.transport.size > 1:
         return [_measure_here(app, options)]
     planned = layouts(options.workers, options.backend, available_cores())
-    _say(f"contest {contest.VERSION}, size {options.size.name}: {_words(planned)}")
+    _say(f"contest {work.VERSION}, size {options.size.name}: {_words(planned)}")
     supervisor = Supervisor(_say)
     rows: list[ContestRow] = []
     for workers, chosen in planned:
@@ -261,9 +253,9 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
         if isinstance(row, int):
             return row
         rows.append(row)
-        found = contest.leg_difference(rows[0].legs, row.legs)
+        found = results.leg_difference(rows[0].legs, row.legs)
         if found:
-            raise DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {found}.")
+            raise session.DifferentWorkError(f"different work: {row.title} against {rows[0].title}: {found}.")
     return rows
 
 
@@ -273,9 +265,9 @@ def _words(planned: list[tuple[int, str]]) -> str:
 
 def _found(app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]) -> ContestFile:
     backends = tuple(dict.fromkeys(row.backend for row in rows))
-    facts = contest.machine_facts(app.transport, available_cores(), backends)
+    facts = machine.machine_facts(app.transport, available_cores(), backends)
     found = ContestFile(
-        contest=contest.VERSION,
+        contest=work.VERSION,
         size=options.size.name,
         name=options.name or str(facts["cpu"]),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -291,10 +283,10 @@ def _found(app: App, options: argparse.Namespace, rows: list[ContestRow], load: 
 
 
 def _compare(options: argparse.Namespace) -> int:
-    ranking = contest.rank(options.compare)
-    print(comparison(ranking, options.markdown))
+    compared = ranking.rank(options.compare)
+    print(comparison(compared, options.markdown))
     if options.output is not None:
-        figures.save(figures.draw_contest(ranking), options.output)
+        figures.save(ranking.draw(compared), options.output)
         print(f"\n{options.output}")
     return 0
 
@@ -308,12 +300,12 @@ def _body(app: App, argv: list[str]) -> int:
     if options.job is not None:
         options.job.write_text(_measure_here(app, options).model_dump_json(), encoding="utf-8")
         return 0
-    load = contest.load_averages()
+    load = machine.load_averages()
     rows = _rows(app, options)
     if isinstance(rows, int):
         return rows
     found = _found(app, options, rows, load)
-    contest.write(found, options.output)
+    results.write(found, options.output)
     print(summary(found))
     print(f"\n{options.output}")
     return 0

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from evolve import store
-from evolve.analysis import runs
+from evolve.analysis import champion, runs
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.errors import RunError
@@ -25,7 +25,7 @@ def _parser() -> Parser:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
     kinds.add_argument("--tensorboard", action="store_true", help="the same as an event file, in a directory")
-    out = f"by default the name of FILE with {runs.CHAMPION_SUFFIX} or .csv, or -tensorboard, beside it"
+    out = f"by default the name of FILE with {champion.SUFFIX} or .csv, or -tensorboard, beside it"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
     return parser
 
@@ -37,7 +37,7 @@ def _output(options: argparse.Namespace) -> Path:
     if options.tensorboard:
         runs.check_tensorboard()
         return given or file.with_name(f"{file.stem}-tensorboard")
-    suffix = ".csv" if options.csv else runs.CHAMPION_SUFFIX
+    suffix = ".csv" if options.csv else champion.SUFFIX
     output = given or file.with_suffix(suffix)
     check_writable(output, (suffix,))
     return output
@@ -55,7 +55,7 @@ def _body(app: App, argv: list[str]) -> int:
     elif options.tensorboard:
         runs.write_tensorboard(run, output)
     else:
-        runs.export_champion(run, output)
+        champion.export_champion(run, output)
     print(output)
     return 0
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from evolve import environments, store
 from evolve.analysis import html
 from evolve.analysis.statistics import summary
-from evolve.analysis.video.picture import library
+from evolve.analysis.video.encoders import library
 from evolve.cli.app import App
 from evolve.cli.mpirun import is_supervised
 from evolve.cli.parser import command_line, how_to_resume, replay_line, steps_after

@@ -47,8 +47,8 @@ def test_a_seed_counts_once():
 
 def test_seeds_of_several_lengths_are_said():
     groups = [RunGroup("x", Config(), (run(1, 5.0, 3), run(2, 5.0, 30))), group("y", [1.0, 2.0])]
-    assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations: so curves end with the first seed")
-    assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations: so curves")
+    assert uneven_lengths(groups).startswith("x: seeds have 3 to 30 generations: curves stop at the shortest run")
+    assert uneven_lengths(groups[:1]).startswith("seeds have 3 to 30 generations: curves")
     assert uneven_lengths(groups[1:]) == ""
 
 

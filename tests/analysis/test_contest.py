@@ -9,16 +9,14 @@ import pytest
 from conftest import ROOT, environment
 from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
-from evolve.analysis import contest
-from evolve.analysis.contest import file, session, work
-from evolve.analysis.contest.ranking import money
+from evolve.analysis.contest import ranking, results, session, work
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import InputError
 from evolve.numerics import native
 from evolve.training import make_rollout
 
 built = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-TRIAL = contest.SIZES["trial"]
+TRIAL = work.SIZES["trial"]
 
 
 def alone():
@@ -28,15 +26,15 @@ def alone():
 def test_another_work_needs_another_version():
     expected = work.golden()
     assert work.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
-    assert expected["contest"] == contest.VERSION
-    assert list(expected["sizes"]) == list(contest.SIZES)
-    assert all(list(legs) == list(contest.LEGS) for legs in expected["sizes"].values())
+    assert expected["contest"] == work.VERSION
+    assert list(expected["sizes"]) == list(work.SIZES)
+    assert all(list(legs) == list(work.LEGS) for legs in expected["sizes"].values())
 
 
 def test_the_walker_is_the_benchmark_of_2020():
     from evolve.config import read_file
 
-    config = work.scored("walker", contest.SIZES["large"], "auto").config
+    config = work.scored("walker", work.SIZES["large"], "auto").config
     preset = read_file(ROOT / "experiments" / "script-2020.toml")
     for section in ("population", "episodes", "generations", "env", "network", "strategy"):
         expected = preset[section]
@@ -46,14 +44,14 @@ def test_the_walker_is_the_benchmark_of_2020():
             assert {name: found[name] for name in expected} == expected
         else:
             assert found == expected
-    small = work.scored("walker", contest.SIZES["small"], "auto").config
+    small = work.scored("walker", work.SIZES["small"], "auto").config
     assert (small.population, small.episodes, small.generations) == (138, 8, 5)
 
 
 @built
-@pytest.mark.parametrize("size", contest.SIZES)
+@pytest.mark.parametrize("size", work.SIZES)
 def test_the_known_digests_are_what_the_engine_plays(size):
-    assert contest.validate(alone(), contest.SIZES[size], "native") == work.known_digests(size)
+    assert session.validate(alone(), work.SIZES[size], "native") == work.known_digests(size)
 
 
 def test_the_array_reference_agrees():
@@ -70,7 +68,7 @@ def test_the_array_reference_makes_the_golden_file():
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_device")
 def test_a_device_agrees():
-    assert contest.validate(alone(), TRIAL, "cupy") == work.known_digests("trial")
+    assert session.validate(alone(), TRIAL, "cupy") == work.known_digests("trial")
 
 
 @x86
@@ -111,7 +109,7 @@ def test_a_build_that_contracts_or_reorders_is_told_so(flags, tmp_path):
 
 def test_the_first_difference_is_named():
     played = session.play(work.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
-    all_legs = dict.fromkeys(contest.LEGS, played)
+    all_legs = dict.fromkeys(work.LEGS, played)
     assert session.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
     expected = work.golden()["sizes"]["trial"]["short"]["tags"]
     tags = list(expected)
@@ -122,13 +120,13 @@ def test_the_first_difference_is_named():
 
 
 def test_when_times_agree():
-    assert not file.enough([10.0, 10.0])
-    assert file.enough([10.0, 10.3, 10.2])
-    assert not file.enough([10.0, 10.4, 10.2])
-    assert file.enough([20.0, 10.4, 10.2, 10.3])
-    assert file.enough([float(n + 1) for n in range(file.MOST)])
-    assert file.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
-    assert file.spread([10.0, 11.0]) == pytest.approx(0.1)
+    assert not results.enough([10.0, 10.0])
+    assert results.enough([10.0, 10.3, 10.2])
+    assert not results.enough([10.0, 10.4, 10.2])
+    assert results.enough([20.0, 10.4, 10.2, 10.3])
+    assert results.enough([float(n + 1) for n in range(results.MOST)])
+    assert results.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
+    assert results.spread([10.0, 11.0]) == pytest.approx(0.1)
 
 
 def leg(name):
@@ -136,9 +134,9 @@ def leg(name):
     return {"digest": f"{name}-digest", "marks": marks, "every": 2, "steps": 100, "timed_steps": 80, "episodes": 10}
 
 
-def contents(times, name="a", version=contest.VERSION, **changes):
+def contents(times, name="a", version=work.VERSION, **changes):
     """Return what a file of a machine holds; times: of its repeats, by number of workers."""
-    legs = contest.LEGS_OF_VERSION[version]
+    legs = work.LEGS_OF_VERSION[version]
     rows = [
         {
             "workers": workers,
@@ -170,54 +168,52 @@ def contents(times, name="a", version=contest.VERSION, **changes):
 
 
 def signed(path, what):
-    path.write_text(json.dumps(what | {"signature": file.signature(what)}))
+    path.write_text(json.dumps(what | {"signature": results.signature(what)}))
     return path
 
 
 def test_ratios_scaling_and_costs(tmp_path):
     slow = signed(tmp_path / "slow.json", contents({1: [80, 82, 84], 2: [40, 41, 42]}))
     fast = signed(tmp_path / "fast.json", contents({1: [40, 41, 42], 4: [20, 20.5, 21]}, "b", price=None))
-    ranking = contest.rank([slow, fast])
-    assert ranking.machines == ["a", "b"]
-    one, two, three, four = ranking.rows
-    assert [row.ratio for row in ranking.rows] == pytest.approx([2, 1, 1, 0.5])
+    compared = ranking.rank([slow, fast])
+    assert compared.machines == ["a", "b"]
+    one, two, three, four = compared.rows
+    assert [row.ratio for row in compared.rows] == pytest.approx([2, 1, 1, 0.5])
     assert (one.speedup, two.speedup, four.speedup) == pytest.approx((1, 2, 2))
     assert (one.cost, two.cost, three.cost) == (pytest.approx(0.082), pytest.approx(0.041), None)
     assert two.interval is None
     low, high = four.interval
     assert 0.45 < low < 0.5 < high < 0.55
     assert low * high == pytest.approx(0.25)
-    assert money(two.cost, two.currency) == "$0.0410"
+    assert ranking.money(two.cost, two.currency) == "$0.0410"
 
 
 def test_the_figure_tells_devices_apart_and_mixes_no_currencies(tmp_path):
     pytest.importorskip("matplotlib")
-    from evolve.analysis.figures import draw_contest
-
     paths = []
     for name, currency in (("a", "$"), ("b", "€")):
         found = contents({1: [40, 41, 42], 2: [20, 20.5, 21]}, name, price={"currency": currency, "hour": 1.0})
         found["rows"] += [row | {"device": "GPU", "backend": "cupy"} for row in found["rows"]]
         paths.append(signed(tmp_path / f"{name}.json", found))
-    ranking = contest.rank(paths)
-    assert [row.row.title for row in ranking.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
-    top, bottom = draw_contest(ranking).subfigs
+    compared = ranking.rank(paths)
+    assert [row.row.title for row in compared.of("a")] == ["1 worker", "2 workers", "GPU", "GPU, 2 workers"]
+    top, bottom = ranking.draw(compared).subfigs
     stars = [line for line in top.axes[0].lines if line.get_marker() == "*"]
     assert [line.get_xdata()[0] for line in stars] == [1, 2, 1, 2]
     assert [line.get_label() for line in stars] == ["a: GPU", "a: GPU, 2 workers", "b: GPU", "b: GPU, 2 workers"]
     assert len(bottom.axes) == 1
-    assert len(draw_contest(contest.rank(paths[:1])).subfigs[1].axes) == 2
+    assert len(ranking.draw(ranking.rank(paths[:1])).subfigs[1].axes) == 2
 
 
 def refused(path, words):
     with pytest.raises(InputError, match=words):
-        contest.rank([path])
+        ranking.rank([path])
 
 
 def test_files_are_refused(tmp_path):
     good = contents({1: [40, 41, 42]})
     path = signed(tmp_path / "a.json", good)
-    assert contest.rank([path]).rows[0].verdict == "validated"
+    assert ranking.rank([path]).rows[0].verdict == "validated"
     path.write_text(path.read_text().replace("42", "32"))
     refused(path, "was edited")
     refused(signed(path, good | {"contest": 0}), "expected a file of contest 1 or 2, got one of contest 0")
@@ -243,15 +239,15 @@ def test_unequal_work_is_not_compared(tmp_path):
     swing["marks"][2:] = ["?", "?"]
     second = signed(tmp_path / "b.json", other)
     with pytest.raises(InputError, match=r"different work \(swing, generations 4 to 5\)"):
-        contest.rank([first, second])
+        ranking.rank([first, second])
     swing["marks"] = [*contents({1: [40, 41, 42]})["rows"][0]["legs"]["swing"]["marks"][:-1], "?"]
     first_of_last = 2 * (len(swing["marks"]) - 1)
     with pytest.raises(InputError, match=rf"\(swing, generation {first_of_last} or later\)"):
-        contest.rank([first, signed(tmp_path / "c.json", other)])
+        ranking.rank([first, signed(tmp_path / "c.json", other)])
     medium = contents({1: [40, 41, 42]}, size="medium")
     medium["rows"][0]["known"] = {}
     with pytest.raises(InputError, match="expected size small"):
-        contest.rank([first, signed(second, medium)])
+        ranking.rank([first, signed(second, medium)])
 
 
 def test_versions_are_not_mixed(tmp_path):
@@ -259,13 +255,13 @@ def test_versions_are_not_mixed(tmp_path):
     for leg_of_old in old["rows"][0]["legs"].values():
         del leg_of_old["timed_steps"]
     first = signed(tmp_path / "a.json", old)
-    ranking = contest.rank([first])
-    assert (ranking.version, ranking.rows[0].verdict) == (1, "validated")
-    assert contest.benchmark_2020(contest.read(first), ranking.rows[0].row) is None
+    compared = ranking.rank([first])
+    assert (compared.version, compared.rows[0].verdict) == (1, "validated")
+    assert ranking.benchmark_2020(results.read(first), compared.rows[0].row) is None
     second = signed(tmp_path / "b.json", contents({1: [40, 41, 42]}))
-    assert contest.rank([second]).version == 2
+    assert ranking.rank([second]).version == 2
     with pytest.raises(InputError, match=r"expected a file of contest 1, as .*a.json is, got one of contest 2"):
-        contest.rank([first, second])
+        ranking.rank([first, second])
     refused(signed(second, contents({1: [40, 41, 42]}) | {"contest": 1}), "a whole contest")
 
 
@@ -273,12 +269,12 @@ def test_versions_are_not_mixed(tmp_path):
 def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, tmp_path):
     changed = contents({2: [60, 66, 72]}, size=size)
     changed["rows"][0]["known"] = {}
-    found = contest.read(signed(tmp_path / "a.json", changed))
-    whole = contest.benchmark_2020(found, found.rows[0])
+    found = results.read(signed(tmp_path / "a.json", changed))
+    whole = ranking.benchmark_2020(found, found.rows[0])
     if said is None:
         assert whole is None
         return
-    steps = 100 if size == "large" else file.STEPS
+    steps = 100 if size == "large" else ranking.STEPS
     assert whole.seconds == pytest.approx(11 / 80 * steps)
     assert f"200 generations {said} {whole.seconds:,.0f} s here" in str(whole)
     assert ("extrapolation from 4 generations" in str(whole)) == (size == "small")
@@ -288,15 +284,15 @@ def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, 
 def test_what_nobody_looked_at_is_unverified(tmp_path):
     unseen = contents({1: [40, 41, 42]})
     unseen["rows"][0]["known"] = {}
-    assert contest.rank([signed(tmp_path / "a.json", unseen)]).rows[0].verdict == "unverified"
+    assert ranking.rank([signed(tmp_path / "a.json", unseen)]).rows[0].verdict == "unverified"
 
 
 @pytest.mark.parametrize(("text", "hour"), [("1.28/h", 1.28), ("$0.5/h", 0.5), ("EUR3/h", 3.0)])
 def test_prices(text, hour):
-    assert contest.read_price(text).hour == hour
+    assert results.read_price(text).hour == hour
 
 
 @pytest.mark.parametrize("text", ["1.28", "-1/h", "1,28/h", "1/d", "x/h"])
 def test_bad_prices(text):
     with pytest.raises(InputError, match="--price"):
-        contest.read_price(text)
+        results.read_price(text)

@@ -8,8 +8,7 @@ import pytest
 from evolve import store
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
-from evolve.analysis.video import Film, Label, Subject, film_episodes
-from evolve.analysis.video.camera import Camera
+from evolve.analysis.video import Camera, Film, Label, Subject, film_episodes
 from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel
 from evolve.environments import Recorder
 from evolve.errors import RunError

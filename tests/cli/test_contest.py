@@ -5,8 +5,7 @@ import json
 import pytest
 from conftest import OPENMPI, environment
 
-from evolve.analysis import contest
-from evolve.analysis.contest import file, session, work
+from evolve.analysis.contest import results, session, work
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
 from evolve.cli.contest import layouts
@@ -16,13 +15,13 @@ from evolve.errors import InputError, Stopped
 @pytest.fixture
 def here(monkeypatch):
     """Let rows be measured in this process, quickly, and by workers that only say how many they are."""
-    monkeypatch.setattr(file, "MOST", 3)
+    monkeypatch.setattr(results, "MOST", 3)
     monkeypatch.setattr(contest_command, "available_cores", lambda: 2)
     rows = {}
 
     def run_job(_supervisor, size, workers, chosen, unverified):
         if not rows:
-            rows["one"] = contest.measure(*ranks(), size, chosen, not unverified, lambda _: None)
+            rows["one"] = session.measure(*ranks(), size, chosen, not unverified, lambda _: None)
         return rows["one"].model_copy(update={"workers": workers})
 
     monkeypatch.setattr(contest_command, "run_job", run_job)
@@ -103,7 +102,7 @@ def test_different_work_is_told_and_nothing_written(call, monkeypatch, tmp_path)
     leg = expected["sizes"]["trial"]["swing"]
     leg["digest"] = "0" * 64
     leg["tags"][2] = "0000" + leg["tags"][2][4:]
-    monkeypatch.setattr(session, "golden", lambda: expected)
+    monkeypatch.setattr(work, "golden", lambda: expected)
     for words in (["--validate"], []):
         done = call("contest", "--size", "trial", *words)
         assert done.code == 1
@@ -115,7 +114,7 @@ def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
     def stop(*_):
         raise Stopped("a signal")
 
-    monkeypatch.setattr(contest, "measure", stop)
+    monkeypatch.setattr(session, "measure", stop)
     done = call("contest", "--size", "trial", "--job", tmp_path / "row.json")
     assert done.code == 75
     assert done.err == "evolve.contest: stopped, and nothing was written: a contest is not resumed.\n"
@@ -125,13 +124,13 @@ def test_a_contest_can_be_stopped(call, monkeypatch, tmp_path):
 def test_repeats_that_differ_are_told(monkeypatch):
     names = iter(range(100))
     monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1, 1))
-    with pytest.raises(contest.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
-        contest.measure(*ranks(), contest.SIZES["trial"], "native", False, lambda _: None)
+    with pytest.raises(session.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
+        session.measure(*ranks(), work.SIZES["trial"], "native", False, lambda _: None)
 
 
 def test_a_repeat_lasts_long_enough(monkeypatch):
     monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 4, 5, 1))
-    row = contest.measure(*ranks(), contest.SIZES["small"], "native", False, lambda _: None)
+    row = session.measure(*ranks(), work.SIZES["small"], "native", False, lambda _: None)
     assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 4.2 s
     assert row.seconds == pytest.approx(4.2)
     assert row.repeats[0].playing == pytest.approx(0.5)
@@ -179,7 +178,6 @@ def test_bad_options_are_refused(call, words, said):
 
 
 def test_the_work_is_small_enough_to_be_tried():
-    for leg in contest.LEGS:
+    for leg in work.LEGS:
         config = work.known(leg, "auto").config
         assert config.population * config.episodes * config.generations <= 150
-    assert contest.LEAST == file.LEAST

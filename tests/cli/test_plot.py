@@ -12,7 +12,7 @@ from conftest import ROOT, wait_for, without
 from evolve import store
 from evolve.analysis.comparison import read_groups
 from evolve.analysis.figures import connections_of
-from evolve.analysis.html.pictures import reported_champion
+from evolve.analysis.html import reported_champion
 from evolve.training import reload
 
 QUICK = ("-p", 6, "-r", 2, "-d", 2, "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=30")
@@ -115,7 +115,7 @@ def test_seeds_of_several_lengths_are_said(call, runs, tmp_path):
     short = [*QUICK, "-g", 2, "-s", 4, "-o", "short"]
     assert call("run", *short).code == 0
     files = (runs / "a" / "seed-1.h5", "short/seed-4.h5")
-    said = "evolve.plot: seeds have 2 to 5 generations: so curves end with the first seed that does"
+    said = "evolve.plot: seeds have 2 to 5 generations: curves stop at the shortest run"
     assert call("plot", *files, "-o", "two.svg").err.startswith(said)
     assert call("plot", *files, "--final", "-o", "two.svg").err.startswith(said)
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import LONG, ROOT, as_a_process, environment, without
 
 from evolve import environments, store
-from evolve.analysis.video import camera
+from evolve.analysis import video
 from evolve.cli.app import StopFlag
 from evolve.cli.parser import replay_line
 from evolve.cli.replay import _interruptible, _parser
@@ -182,7 +182,7 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
 
 
 def test_what_envpool_cannot_draw_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):
-    monkeypatch.setattr(camera, "can_draw", lambda _id: False)  # as of MuJoCo's tasks, which few machines can draw
+    monkeypatch.setattr(video, "can_draw", lambda _id: False)  # as of MuJoCo's tasks, which few machines can draw
     path = record("CartPole-v1", "--engine", "envpool", *SHORT)
     done = call("replay", path, "--video", "twin.mp4", **HEADLESS)
     assert done.code == 0, done.err

@@ -17,7 +17,7 @@ from evolve import store
 from evolve.analysis import html
 from evolve.analysis.comparison import held_out_interval, read_groups
 from evolve.analysis.figures import connections_of
-from evolve.analysis.html.pictures import reported_champion
+from evolve.analysis.html import reported_champion
 from evolve.analysis.html.summary import Clip, RunSummary, VerificationSummary
 from evolve.analysis.html.tables import champion_table, training_table
 from evolve.training import reload

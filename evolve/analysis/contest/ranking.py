@@ -1,30 +1,45 @@
-"""Contests of several machines side by side: who is faster, by how much, and for how much money."""
+"""Contests of several machines, compared by time and cost, as numbers and as a figure; and the benchmark of 2020."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from evolve.analysis.contest.file import ContestFile, ContestRow, leg_difference, read
-from evolve.analysis.statistics import ratio_interval, typical_ratio
-from evolve.errors import InputError
+from evolve.analysis import statistics
+from evolve.analysis.contest import results, work
+from evolve.analysis.contest.results import ContestFile, ContestRow
+from evolve.analysis.figures import style
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER
+from evolve.errors import InputError, sanitize
+
+STEPS = 228_539_753
+"""Environment steps of the 200 generations of the benchmark of 2020, as the size "large" plays them."""
+_PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
+
+_MARKERS = "os^Dv<"
+_LINES_HEIGHT, _ROW_HEIGHT = 3.1, 0.42  # inches
+_NAME_CHARACTERS = 26
+_BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+_ROOM = 1.25  # the width of a panel of bars, in lengths of the longest bar, so that numbers fit behind the bars
 
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row of a machine, and what it is beside others.
+    """A row of a machine, compared with other rows.
 
     Attributes:
-        machine: The name of its machine, unlike that of any other.
-        row: What was measured.
-        verdict: Of the file.
-        speedup: How many times as fast as one worker of the same machine; None where none was measured.
+        machine: The name of its machine, unlike the name of any other.
+        row: The measurement.
+        verdict: The verdict on its file.
+        speedup: The ratio of the time of one worker of the same machine to its time; None if that was not measured.
         cost: Of one pass; None without a price.
         currency: Of the cost.
-        ratio: How many times as long as the first machine's shortest row it takes, by all repeats of both.
-        interval: The 95 % interval of that; None for that row itself.
+        ratio: The ratio of its time to the shortest time of the first machine, by all repeats of both.
+        interval: The 95 % interval of the ratio; None for the shortest row of the first machine itself.
     """
 
     machine: str
@@ -34,12 +49,12 @@ class RankedRow:
     cost: float | None
     currency: str
     ratio: float
-    interval: tuple[float, float] | None
+    interval: statistics.Interval | None
 
 
 @dataclass(frozen=True)
 class ContestRanking:
-    """Machines side by side, and the version and the size of their contest."""
+    """The compared rows of several machines, and the version and the size of their contest."""
 
     version: int
     size: str
@@ -47,7 +62,7 @@ class ContestRanking:
 
     @property
     def machines(self) -> list[str]:
-        """Their names, in the order of their files."""
+        """The names of the machines, in the order of their files."""
         return list(dict.fromkeys(row.machine for row in self.rows))
 
     def of(self, machine: str) -> list[RankedRow]:
@@ -56,12 +71,12 @@ class ContestRanking:
 
 
 def rank(paths: Sequence[Path]) -> ContestRanking:
-    """Return what files say side by side.
+    """Compare the contests in files.
 
     Raises:
-        InputError: One was edited, is of another version or size than the first, or is of other work.
+        InputError: A file was edited, is of another version or size than the first, or of other work.
     """
-    files = [read(path) for path in paths]
+    files = [results.read(path) for path in paths]
     first = files[0]
     for path, other in zip(paths, files, strict=True):
         if other.contest != first.contest:
@@ -69,43 +84,43 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
             raise InputError(str(path), expected, f"one of contest {other.contest}", "Compare files of one version.")
         if other.size != first.size:
             raise InputError(str(path), f"size {first.size}, that of {paths[0]}", other.size, "Compare one size.")
-        found = leg_difference(first.legs, other.legs)
+        found = results.leg_difference(first.legs, other.legs)
         if found:
             raise InputError(str(path), f"the work of {paths[0]}", f"different work ({found})")
     names = _distinct([found.name for found in files])
-    rows = [row for name, found in zip(names, files, strict=True) for row in _rows(name, found, first.best)]
+    rows = [row for name, found in zip(names, files, strict=True) for row in _ranked(name, found, first.best)]
     return ContestRanking(first.contest, first.size, tuple(rows))
 
 
 def rows_of(found: ContestFile) -> list[RankedRow]:
-    """Return the rows of one machine, beside its own shortest."""
-    return _rows(found.name, found, found.best)
+    """Return the rows of one machine, compared with its own shortest row."""
+    return _ranked(found.name, found, found.best)
 
 
-def _rows(name: str, found: ContestFile, reference: ContestRow) -> list[RankedRow]:
+def _ranked(name: str, found: ContestFile, reference: ContestRow) -> list[RankedRow]:
+    """Return the rows of a file, compared with a reference."""
     alone = next((row for row in found.rows if row.workers == 1 and not row.device), None)
     verdict, _ = found.assess()
-    return [_ranked(name, found, row, alone, reference, verdict) for row in found.rows]
-
-
-def _ranked(
-    name: str, found: ContestFile, row: ContestRow, alone: ContestRow | None, reference: ContestRow, verdict: str
-) -> RankedRow:
-    times = np.array(row.times), np.array(reference.times)
-    return RankedRow(
-        machine=name,
-        row=row,
-        verdict=verdict,
-        speedup=None if alone is None else alone.seconds / row.seconds,
-        cost=None if found.price is None else found.price.of(row.seconds),
-        currency="" if found.price is None else found.price.currency,
-        ratio=typical_ratio(*times),
-        interval=None if row is reference else ratio_interval(*times),
-    )
+    ranked = []
+    for row in found.rows:
+        times = np.array(row.times), np.array(reference.times)
+        ranked.append(
+            RankedRow(
+                machine=name,
+                row=row,
+                verdict=verdict,
+                speedup=None if alone is None else alone.seconds / row.seconds,
+                cost=None if found.price is None else found.price.of(row.seconds),
+                currency="" if found.price is None else found.price.currency,
+                ratio=statistics.typical_ratio(*times),
+                interval=None if row is reference else statistics.ratio_interval(*times),
+            )
+        )
+    return ranked
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names with a number behind those that occur more than once."""
+    """Return names; a name that occurs more than once gets a number."""
     seen: dict[str, int] = {}
     found = []
     for name in names:
@@ -120,3 +135,145 @@ def money(cost: float, currency: str) -> str:
         return f"{currency}0"
     decimals = max(2, 2 - math.floor(math.log10(abs(cost))))
     return f"{currency}{cost:,.{decimals}f}"
+
+
+@dataclass(frozen=True)
+class Benchmark2020:
+    """The time of the benchmark of 2020: measured, or extrapolated from the first `timed` generations.
+
+    Attributes:
+        seconds: Of all its generations.
+        timed: The number of timed generations.
+        played: Whether all generations were played.
+    """
+
+    seconds: float
+    timed: int
+    played: bool
+
+    def __str__(self) -> str:
+        generations = work.LEGS[work.WALKER]["generations"]
+        took = f"{generations} generations took {self.seconds:,.0f} s here"
+        if not self.played:
+            took = (
+                f"{generations} generations would take about {self.seconds:,.0f} s here (an extrapolation from "
+                f"{self.timed} generations, by steps)"
+            )
+        return f"walker, the benchmark of 2020: {took}; published in 2020: {_PUBLISHED}"
+
+
+def benchmark_2020(found: ContestFile, row: ContestRow) -> Benchmark2020 | None:
+    """Return the time of the whole benchmark with the workers of a row, from its seconds per environment step.
+
+    The first generation is not timed; its steps are assumed to be as fast as the others. Returns None if the leg was
+    not played, or was played with another population.
+    """
+    leg = row.legs.get(work.WALKER)
+    whole = work.LEGS[work.WALKER]
+    population, generations = work.SIZES[found.size].walker
+    if leg is None or not leg.timed_steps or population != whole["population"]:
+        return None
+    played = generations == whole["generations"]
+    seconds = results.score([repeat.legs[work.WALKER] for repeat in row.repeats])
+    steps = leg.steps if played else STEPS
+    return Benchmark2020(seconds / leg.timed_steps * steps, generations - 1, played)
+
+
+@style.styled
+def draw(ranking: ContestRanking) -> Any:
+    """Return the figure of a ranking: time and speed-up by workers, ratios with their intervals, and costs."""
+    best = [min(ranking.of(machine), key=lambda row: row.row.seconds) for machine in ranking.machines]
+    # Costs in several currencies have no common axis.
+    priced = len({row.currency for row in best if row.cost is not None}) == 1
+    below = 0.9 + _ROW_HEIGHT * len(best)
+    figure = style.new_figure(_LINES_HEIGHT + below + 0.5)
+    top, bottom = figure.subfigures(2, 1, height_ratios=(_LINES_HEIGHT, below))
+    _draw_lines(top, ranking)
+    panels = bottom.subplots(1, 2 if priced else 1, squeeze=False, gridspec_kw={"wspace": 0.08})
+    _draw_bars(panels[0], best)
+    style.set_title(figure, f"Contest of size {ranking.size}: the same work, proved by digests")
+    return figure
+
+
+def _draw_lines(figure: Any, ranking: ContestRanking) -> None:
+    """Draw seconds and speed-up over workers."""
+    time, speed = figure.subplots(1, 2)
+    most = max(row.row.workers for row in ranking.rows)
+    for n, machine in enumerate(ranking.machines):
+        look = {"color": COLOURS[n % len(COLOURS)], "marker": _MARKERS[n % len(_MARKERS)], "ms": 5.5}
+        rows = sorted((r for r in ranking.of(machine) if not r.row.device), key=lambda r: r.row.workers)
+        if rows:
+            workers = [row.row.workers for row in rows]
+            seconds = [row.row.seconds for row in rows]
+            time.errorbar(workers, seconds, _ranges(rows), **look, capsize=3, label=_named(machine))
+            if rows[0].speedup is not None:
+                speed.plot(workers, [row.speedup for row in rows], **look)
+        for row in (r for r in ranking.of(machine) if r.row.device):
+            label = _named(f"{machine}: {row.row.title}")
+            time.plot(row.row.workers, row.row.seconds, **look | {"marker": "*", "ms": 11, "ls": ""}, label=label)
+    ideal = [1, max(most, 2)]
+    speed.plot(ideal, ideal, color=FAINT, ls=":", lw=1.2, zorder=1, label="ideal: as many times as fast as workers")
+    _label(time, "Time of one pass", "seconds", ranking)
+    _label(speed, "Speed-up against one worker", "times as fast", ranking)
+    handles = [panel.get_legend_handles_labels() for panel in (time, speed)]
+    lines, labels = ([each for found in handles for each in found[part]] for part in (0, 1))
+    figure.legend(lines, labels, loc="outside lower left", ncols=min(3, len(labels)), fontsize=8.5)
+
+
+def _named(machine: str) -> str:
+    return textwrap.shorten(sanitize(machine), 2 * _NAME_CHARACTERS, placeholder=" …")
+
+
+def _ranges(rows: Sequence[RankedRow]) -> list[list[float]]:
+    """Return the distances of the shortest and of the longest repeats from the median."""
+    low = [row.row.seconds - min(row.row.times) for row in rows]
+    return [low, [max(row.row.times) - row.row.seconds for row in rows]]
+
+
+def _label(panel: Any, title: str, unit: str, ranking: ContestRanking) -> None:
+    """Set the title and the axes of a panel, both axes logarithmic."""
+    ticker = style.matplotlib("ticker")
+    panel.set(title=title, xlabel="workers", ylabel=unit, xscale="log", yscale="log")
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(sorted({row.row.workers for row in ranking.rows} | {1}))
+    panel.xaxis.set_major_formatter(ticker.ScalarFormatter())
+    panel.xaxis.set_minor_locator(ticker.NullLocator())
+    panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.yaxis.set_minor_formatter(ticker.NullFormatter())
+    panel.margins(x=0.08, y=0.12)
+
+
+def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
+    """Draw the ratio of each machine's shortest time to the first machine's, and the cost."""
+    names = [textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.row.title)}", _NAME_CHARACTERS) for row in best]
+    ratio, *more = panels
+    ratio.set(title="Shortest time, to that of the first", xlabel="ratio, with its 95 % interval")
+    ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in best]
+    _bars(ratio, [row.ratio for row in best], [f"{row.ratio:.3f}" for row in best], ends, names)
+    for y, row in enumerate(best):
+        if row.interval is not None:
+            ratio.plot(row.interval, (y, y), color=INK, lw=1.4, marker="|", ms=7)
+    ratio.axvline(1, color=FAINT, lw=1, ls=":")
+    for cost in more:
+        cost.set(title="Cost of one pass", xlabel="price of an hour × time")
+        costs = [row.cost or 0.0 for row in best]
+        texts = ["no price" if row.cost is None else money(row.cost, row.currency) for row in best]
+        _bars(cost, costs, texts, costs, [""] * len(best))
+        cost.set_xticks([])
+
+
+def _bars(
+    panel: Any, values: Sequence[float], texts: Sequence[str], ends: Sequence[float], names: Sequence[str]
+) -> None:
+    """Draw a bar for each value, with a name before it and a text behind the position `ends`."""
+    places = range(len(values))
+    panel.barh(places, values, 0.55, color=[COLOURS[n % len(COLOURS)] for n in places], alpha=0.85)
+    widest = max(ends) or 1.0
+    for y, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        panel.text(end + 0.03 * widest, y, text, va="center", fontsize=8.5, bbox=_BEHIND)
+    panel.set_yticks(places, names)
+    panel.set_ylim(len(values) - 0.4, -0.6)
+    panel.set_xlim(0, _ROOM * widest)
+    panel.grid(False, axis="y")
+    panel.tick_params(axis="y", length=0)

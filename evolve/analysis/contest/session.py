@@ -1,10 +1,9 @@
-"""A row of the contest from beginning to end: the known short run, then repeats until their times agree.
+"""One row of the contest: the known short runs are played, then repeats are timed until their times agree.
 
-`python benchmarks/contest.py --golden` makes golden.json anew when the work of the contest has another version.
+`python benchmarks/contest.py --golden` makes golden.json anew after a change of the work.
 """
 
 import hashlib
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,74 +14,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.analysis.contest.file import ContestRow, LegDigest, Repeat, enough, leg_difference
-from evolve.analysis.contest.work import LEGS, SIZES, VERSION, ContestSize, definition, golden, known, scored
+from evolve.analysis.contest import machine, results, work
+from evolve.analysis.contest.results import ContestRow, LegDigest, Repeat
+from evolve.analysis.contest.work import ContestSize
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
 from evolve.store import Header, HeldOut, Record
 from evolve.training import Experiment, iterate, make_rollout
 
-_IDLE = (3, 4)  # idle, and waiting for a disk
-_STOLEN = 7
-_COUNTED = 8  # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already
-
-
 TAG = 8
-"""Hexadecimal digits that stand for a candidate in a generation: half of them for its genome, half for its episodes."""
+"""Hexadecimal digits that identify a candidate in a generation: half of them its genome, half its episodes."""
 _MOST_MARKS = 32
 _MARK = 16  # hexadecimal digits
 
-
-def load_averages() -> tuple[float, ...]:
-    """Return the load averages over 1, 5 and 15 minutes; none where the system does not say."""
-    try:
-        return tuple(round(load, 2) for load in os.getloadavg())
-    except OSError:
-        return ()
+Say = Callable[[str], None]
 
 
-class LoadMeter:
-    """Counts from its making on how many cores of this machine are busy, and how many are stolen."""
-
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
-        self._before = _ticks()
-
-    def cores(self) -> tuple[float, float] | tuple[None, None]:
-        """Return how many cores were busy in the mean, and how many others had taken; None where nobody says."""
-        after = _ticks()
-        seconds = time.monotonic() - self._begin
-        if self._before is None or after is None or seconds <= 0:
-            return None, None
-        spent = [(b - a) / os.sysconf("SC_CLK_TCK") / seconds for a, b in zip(self._before, after, strict=True)]
-        stolen = spent[_STOLEN]
-        busy = sum(share for n, share in enumerate(spent) if n not in (*_IDLE, _STOLEN))
-        return round(busy, 2), round(stolen, 2)
-
-
-def _ticks() -> list[int] | None:
-    """Return what all cores together have spent with each kind of work."""
-    try:
-        first = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0]
-        counted = [int(number) for number in first.split()[1 : 1 + _COUNTED]]
-    except (OSError, ValueError):
-        return None
-    return counted if len(counted) == _COUNTED else None
+class DifferentWorkError(RunError):
+    """This machine or this build plays other work than the contest; the message names the first difference."""
 
 
 @dataclass(frozen=True)
 class PlayedLeg:
-    """What a leg came to.
+    """The result of playing a leg. The first generation is not timed, since ranks initialize in it.
 
     Attributes:
-        marks: [G] of 64 hexadecimal digits, each of which stands for every bit of all generations up to its own.
-        tags: [G] of TAG digits for each candidate; none unless they were asked for.
-        seconds: How long all generations but the first took: in that one ranks make what they need.
-        busy_seconds: How long those that play were at work in these, all together.
-        timed_steps: Of the environment, in these.
-        steps: Of the environment, in all generations.
-        episodes: Likewise.
+        marks: [G] of 64 hexadecimal digits; each identifies every bit of all generations until its own.
+        tags: [G] of TAG digits for each candidate; empty unless they were asked for.
+        seconds: Of all timed generations.
+        busy_seconds: The working time of all players in the timed generations.
+        timed_steps: Environment steps of the timed generations.
+        steps: Environment steps of all generations.
+        episodes: Episodes of all generations.
     """
 
     marks: tuple[str, ...]
@@ -95,7 +59,7 @@ class PlayedLeg:
 
     @property
     def digest(self) -> str:
-        """What stands for all of it."""
+        """The digest of the whole leg."""
         return self.marks[-1]
 
 
@@ -103,13 +67,13 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     """Play a leg from its first generation to the last.
 
     Args:
-        experiment: See `work`.
-        coordinator: Who has its episodes played.
-        seed: Of the run.
-        tagged: Whether candidates get tags, so that it can be said which of them differs.
+        experiment: One of `work`.
+        coordinator: Plays the episodes.
+        seed: The seed of the run.
+        tagged: Whether candidates get tags, which tell the first candidate that differs.
 
     Raises:
-        Stopped: It was asked to stop.
+        Stopped: A stop was requested.
         RunError: A rank cannot go on.
     """
     marks: list[str] = []
@@ -132,7 +96,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
 
 
 def _bits(record: Record) -> tuple[bytes, ...]:
-    """Return what a generation's digest leaves out: of all that networks saw and did, and of the genomes."""
+    """Return the digest of a generation, and the fingerprints of episodes and genomes, which it does not cover."""
     return record.digest, record.fingerprints.tobytes(), record.genome_fingerprints.tobytes()
 
 
@@ -141,7 +105,7 @@ def _mark(previous: str, record: Record) -> str:
 
 
 def _tags(record: Record) -> str:
-    """Return TAG digits for each candidate."""
+    """Return TAG digits for each candidate, joined."""
     genomes = [_short(genome) for genome in record.genome_fingerprints]
     parts = (record.returns, record.lengths, record.fingerprints)
     played = [_short(*(part[candidate] for part in parts)) for candidate in range(len(genomes))]
@@ -153,7 +117,7 @@ def _short(*parts: NDArray[Any] | np.generic) -> str:
 
 
 class _Memory:
-    """Takes the place of a run file, so that no disk takes part."""
+    """A replacement of the run file, so that no disk affects the times."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         config = experiment.config
@@ -174,26 +138,27 @@ class _Memory:
         self.last = record
 
     def flush_if_due(self) -> None:
-        """Do nothing."""
+        """Do nothing, as there is no file."""
 
     def flush(self) -> None:
-        """Do nothing."""
+        """Do nothing, as there is no file."""
 
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
-    """Play the short run of every leg. Raises Stopped and RunError."""
-    return {leg: play(known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in LEGS}
+    """Play the known short run of every leg. Raises Stopped and RunError."""
+    return {leg: play(work.known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in work.LEGS}
 
 
 def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
-    """Return the first difference from what is known, in words; "" where there is none."""
-    for leg, expected in golden()["sizes"][size].items():
+    """Return the first difference from the known runs, in words; "" if they are equal."""
+    for leg, expected in work.golden()["sizes"][size].items():
         if played[leg].digest != expected["digest"]:
             return f"{leg}, {_where(expected['tags'], played[leg].tags)}"
     return ""
 
 
 def _where(expected: list[str], came: tuple[str, ...]) -> str:
+    """Return the first generation and candidate with another tag, in words."""
     for generation, (ours, theirs) in enumerate(zip(expected, came, strict=True)):
         for candidate in range(len(ours) // TAG):
             a, b = (tags[candidate * TAG : (candidate + 1) * TAG] for tags in (ours, theirs))
@@ -205,24 +170,17 @@ def _where(expected: list[str], came: tuple[str, ...]) -> str:
 
 
 def make() -> dict[str, Any]:
-    """Return what golden.json is to hold, played here by arrays, which define all others."""
+    """Return the contents of golden.json, played here by array operations, which define the results."""
     coordinator = Coordinator(Transport(), make_rollout)
     sizes: dict[str, Any] = {}
-    for size in SIZES.values():
+    for size in work.SIZES.values():
         played = play_known(size, coordinator, "numpy")
         sizes[size.name] = {leg: {"digest": found.digest, "tags": found.tags} for leg, found in played.items()}
-    return {"contest": VERSION, "definition": definition(), "sizes": sizes}
-
-
-Say = Callable[[str], None]
-
-
-class DifferentWorkError(RunError):
-    """This machine, or this build, plays something else than the contest; the message says where it differs first."""
+    return {"contest": work.VERSION, "definition": work.definition(), "sizes": sizes}
 
 
 def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[str, str]:
-    """Play the run whose digest is known; return the digests by leg. Raises DifferentWorkError for others."""
+    """Play the known runs; return their digests by leg. Raises DifferentWorkError if a digest differs."""
     played = play_known(size, coordinator, backend)
     found = difference(size.name, played)
     if found:
@@ -233,19 +191,19 @@ def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[
 def measure(
     coordinator: Coordinator, transport: Transport, size: ContestSize, backend: str, looking: bool, say: Say
 ) -> ContestRow:
-    """Return the row of the ranks that there are.
+    """Return the row of the ranks of this job.
 
     Args:
-        coordinator: Who has episodes played.
-        transport: To the workers, if there are any.
-        size: What is played.
-        backend: By which kernels.
-        looking: Whether the known run is played; else one that is as short warms up, and nobody looks.
-        say: Called with what goes on.
+        coordinator: Plays the episodes.
+        transport: The ranks.
+        size: The size of the contest.
+        backend: The kernels.
+        looking: Whether the known runs are checked; otherwise equally short runs warm up, and nothing is checked.
+        say: Called with messages about the progress.
 
     Raises:
-        DifferentWorkError: The known run, or a repeat, differs.
-        Stopped: It was asked to stop.
+        DifferentWorkError: A known run or a repeat differs.
+        Stopped: A stop was requested.
         RunError: A rank cannot go on.
     """
     digests: dict[str, str] = {}
@@ -253,11 +211,11 @@ def measure(
         digests = validate(coordinator, size, backend)
         say("the known run: validated")
     else:
-        for leg in LEGS:
-            play(known(leg, backend), coordinator, size.seed)
+        for leg in work.LEGS:
+            play(work.known(leg, backend), coordinator, size.seed)
     legs: dict[str, LegDigest] = {}
     repeats: list[Repeat] = []
-    while not enough([repeat.seconds for repeat in repeats]):
+    while not results.enough([repeat.seconds for repeat in repeats]):
         repeat, came = _repeat(coordinator, size, backend, legs)
         legs = legs or came
         repeats.append(repeat)
@@ -268,7 +226,7 @@ def measure(
         hosts=tuple(Counter(transport.hosts).values()),
         mpi=transport.library,
         backend=backend,
-        device=_device(backend),
+        device=device().name if backend == "cupy" else "",
         known=digests,
         legs=legs,
         repeats=tuple(repeats),
@@ -278,25 +236,25 @@ def measure(
 def _repeat(
     coordinator: Coordinator, size: ContestSize, backend: str, expected: Mapping[str, LegDigest]
 ) -> tuple[Repeat, dict[str, LegDigest]]:
-    """Play passes until they have lasted long enough; return the repeat, and what the legs came to."""
-    meter = LoadMeter()
-    seconds = dict.fromkeys(LEGS, 0.0)
+    """Play passes until they have lasted long enough; return the repeat and the digests of the legs."""
+    meter = machine.LoadMeter()
+    seconds = dict.fromkeys(work.LEGS, 0.0)
     busy, passes = 0.0, 0
     came: dict[str, LegDigest] = dict(expected)
     while not passes or sum(seconds.values()) < size.least_seconds:
-        played = {leg: play(scored(leg, size, backend), coordinator, size.seed) for leg in LEGS}
+        played = {leg: play(work.scored(leg, size, backend), coordinator, size.seed) for leg in work.LEGS}
         passes += 1
         for leg, result in played.items():
             seconds[leg] += result.seconds
             busy += result.busy_seconds
         now = {leg: _digest_of(result) for leg, result in played.items()}
         came = came or now
-        found = leg_difference(came, now)
+        found = results.leg_difference(came, now)
         if found:
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")
     total = sum(seconds.values())
     machine_busy, stolen = meter.cores()
-    load = load_averages()
+    load = machine.load_averages()
     repeat = Repeat(
         seconds=total / passes,
         passes=passes,
@@ -310,19 +268,15 @@ def _repeat(
 
 
 def _digest_of(played: PlayedLeg) -> LegDigest:
+    """Return the result of a leg for the file, with at most `_MOST_MARKS` marks."""
     every = -(-len(played.marks) // _MOST_MARKS)
     last = len(played.marks) - 1
     ends = [*range(every - 1, last, every), last]
-    marks = tuple(played.marks[end][:_MARK] for end in ends)
     return LegDigest(
         digest=played.digest,
-        marks=marks,
+        marks=tuple(played.marks[end][:_MARK] for end in ends),
         every=every,
         steps=played.steps,
         timed_steps=played.timed_steps,
         episodes=played.episodes,
     )
-
-
-def _device(backend: str) -> str:
-    return device().name if backend == "cupy" else ""

@@ -1,53 +1,38 @@
-"""Curves of fitness over generations, steps or time, one panel for each kind of value."""
+"""Curves over generations, environment steps or time, one panel for each quantity: fitness, connections, load."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from evolve.analysis import statistics
 from evolve.analysis.comparison import RunGroup, described, held_out_score
-from evolve.analysis.figures import series
-from evolve.analysis.figures.load import draw_idle_workers
-from evolve.analysis.figures.series import Quartiles, Series
-from evolve.analysis.figures.style import (
-    COLOURS,
-    DASHES,
-    FAINT,
-    INK,
-    LineLabel,
-    Mark,
-    alternating_dashes,
-    label_lines,
-    matplotlib,
-    new_figure,
-    set_title,
-    styled,
-)
+from evolve.analysis.figures import style
+from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.formatting import number
 from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
+from evolve.store import StoredRun
 
 Look = dict[str, Any]
-_SERIES: dict[str, Series] = {
-    "fitness": series.best_fitness,
-    "connections": series.best_connections,
-    "throughput": series.throughput,
-    "idle": series.mean_idle,
-}
-
+Series = Callable[[StoredRun], Sequence[float]]
+"""Returns the value of a quantity in each generation of a run."""
+Quartiles = tuple[Float64, Float64, Float64]
+"""Lower quartile, median and upper quartile, [G] each."""
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
-"""What curves can be drawn over, and how that axis is labelled."""
-_SECONDS = 120  # runs that are no longer have seconds, not minutes
+"""The possible x axes of curves, and their labels."""
+_SECONDS = 120  # shorter runs are drawn over seconds, not minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
 _FACET_HEIGHT = 1.9
 _FACET_WIDTHS = (2.4, 1)  # of fitness and connections
+_MOST_LINES = 4  # workers with a line each; more workers become a map
 
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, how the line of each looks, and what they are drawn over."""
+    """The groups of one environment, the look of each line, and the x axis."""
 
     groups: tuple[RunGroup, ...]
     looks: tuple[Look, ...]
@@ -55,36 +40,131 @@ class Facet:
 
     @property
     def title(self) -> str:
-        """The environment; with what was evolved, where no label says that."""
+        """The environment, and the name of its only group unless the name is the environment."""
         first = self.groups[0]
         env = first.config.env.id
         return sanitize(f"{env}: {first.name}" if len(self.groups) == 1 and first.name != env else env)
 
     def x(self, group: RunGroup) -> Float64:
-        """Return the axis of one of the groups, [G]."""
-        return series.axis_values(group, self.axis)
+        """Return [G]: generations; or environment steps, seconds or minutes until each (the median over runs)."""
+        if self.axis == "generation":
+            return np.arange(group.num_generations, dtype=np.float64)
+        divisor = {"steps": 1, "seconds": 1, "time": 60}[self.axis]
+        name = "steps" if self.axis == "steps" else "seconds"
+        rows = [[getattr(record, name) / divisor for record in run.records] for run in group.runs]
+        middle: Float64 = np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
+        return middle
 
 
-def look_of(n: int) -> Look:
-    """Return what the line of the n-th group looks like."""
-    return {"color": COLOURS[n % len(COLOURS)], "ls": DASHES[n // len(COLOURS) % len(DASHES)]}
+@style.styled
+def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool = True, load: bool = False) -> Any:
+    """Return the figure of the curves of groups.
+
+    The only group of an environment is shown with its population, several groups by the best of each generation.
+
+    Args:
+        groups: The groups.
+        axis: The x axis, a key of `AXES`.
+        titled: Whether a title names the experiment and its seeds.
+        load: Whether throughput and idle workers are drawn, too.
+    """
+    if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SECONDS:
+        axis = "seconds"
+    names = list(dict.fromkeys(group.name for group in groups))  # a name looks the same in all environments
+    envs = dict.fromkeys(group.config.env.id for group in groups)
+    facets = []
+    for env in envs:
+        own = [group for group in groups if group.config.env.id == env]
+        facets.append(Facet(tuple(own), tuple(_look_of(names.index(group.name)) for group in own), axis))
+    kinds = [_kinds(facet, load) for facet in facets]
+    stacked = load or len(facets) == 1
+    figure, panels, heights = _stacked(kinds) if stacked else _side_by_side(kinds)
+    for facet, shown, own_panels, own_heights in zip(facets, kinds, panels, heights, strict=True):
+        for kind, panel, inches in zip(shown, own_panels, own_heights, strict=True):
+            _draw_panel(figure, panel, kind, facet, inches, small=kind != "fitness" and not stacked)
+        if len(facets) > 1:
+            own_panels[0].set_title(facet.title)
+        _finish(own_panels, axis, stacked)
+    if titled:
+        style.set_title(figure, described(groups) + _constants(groups))
+    return figure
 
 
-def costs_connections(groups: Sequence[RunGroup]) -> bool:
-    """Return whether connections cost some of the fitness in any group: it is no mean return then."""
-    return any(group.config.connection_cost > 0 for group in groups)
+def _look_of(n: int) -> Look:
+    """Return the look of the n-th group's line."""
+    return {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
 
 
-def draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float, small: bool = False) -> None:
+def _kinds(facet: Facet, load: bool) -> list[str]:
+    """Return the panels of an environment; constant connections have no panel."""
+    pruned = any(_constant_connections(group) is None for group in facet.groups)
+    return ["fitness", *(["connections"] if pruned else []), *(["throughput", "idle"] if load else [])]
+
+
+def _constant_connections(group: RunGroup) -> int | None:
+    """Return the number of connections of all candidates of all generations; None if it varies."""
+    first = int(group.runs[0].records[0].connections[0])
+    same = all((record.connections == first).all() for run in group.runs for record in run.records)
+    return first if same else None
+
+
+def _constants(groups: list[RunGroup]) -> str:
+    """Return the constant number of connections in words, which has no panel; empty if it varies."""
+    counts = {(_constant_connections(group), group.mask_unit) for group in groups}
+    if len(counts) > 1:
+        return ""
+    ((count, unit),) = counts
+    return "" if count is None else f"; {count:,} {unit} throughout"
+
+
+def _stacked(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]], list[list[float]]]:
+    """Return a figure with all panels below one another, and the panels of each facet with their heights."""
+    shrunk = 0.8 if len(kinds) > 1 else 1.0
+    heights = [[shrunk * _HEIGHTS[kind] for kind in facet] for facet in kinds]
+    flat = [height for facet in heights for height in facet]
+    figure = style.new_figure(sum(flat) + 0.3 * len(flat) + 0.6)
+    panels = iter(figure.subplots(len(flat), 1, squeeze=False, height_ratios=flat)[:, 0])
+    return figure, [[next(panels) for _ in facet] for facet in kinds], heights
+
+
+def _side_by_side(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]], list[list[float]]]:
+    """Return a figure with a row for each facet, fitness beside connections; and panels and heights as `_stacked`."""
+    columns = max(map(len, kinds))
+    figure = style.new_figure((_FACET_HEIGHT + 0.55) * len(kinds) + 0.6)
+    grid = figure.subplots(len(kinds), columns, squeeze=False, width_ratios=_FACET_WIDTHS[:columns])
+    for row, facet in zip(grid, kinds, strict=True):
+        for panel in row[len(facet) :]:
+            panel.set_axis_off()
+    panels = [list(row[: len(facet)]) for row, facet in zip(grid, kinds, strict=True)]
+    return figure, panels, [[_FACET_HEIGHT] * len(facet) for facet in kinds]
+
+
+def _finish(panels: Sequence[Any], axis: str, stacked: bool) -> None:
+    """Let an environment's panels share the x axis."""
+    for panel in panels[1:]:
+        panel.sharex(panels[0])
+    for panel in panels[:-1] if stacked else ():
+        panel.tick_params(labelbottom=False)
+    for panel in panels[-1:] if stacked else panels:
+        panel.set_xlabel(AXES.get(axis, axis))
+    if axis == "generation":
+        panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    elif axis == "steps":
+        panels[-1].xaxis.set_major_formatter(style.matplotlib("ticker").EngFormatter(sep=""))  # 500k, 2M
+    if stacked:
+        panels[0].get_figure().align_ylabels(panels)
+
+
+def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float, small: bool = False) -> None:
     """Draw one panel of an environment.
 
     Args:
-        figure: That the panel is in.
-        panel: An empty one.
+        figure: The figure of the panel.
+        panel: An empty panel.
         kind: "fitness", "connections", "throughput" or "idle".
-        facet: What is drawn.
-        inches: How high the panel is, about.
-        small: Whether it stands beside another one, whose labels go for both.
+        facet: The groups of the environment.
+        inches: The height of the panel, roughly.
+        small: Whether it stands beside another panel, whose labels serve both.
     """
     title, unit = _names(kind, facet.groups)
     alone = len(facet.groups) == 1
@@ -94,7 +174,7 @@ def draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float, 
     labels: list[LineLabel] = []
     group = facet.groups[0]
     if alone and kind == "idle" and len(group.runs) == 1:
-        draw_idle_workers(figure, panel, group.runs[0], facet.x(group))
+        _draw_idle_workers(figure, panel, group.runs[0], facet.x(group))
     elif alone and kind == "fitness":
         labels = _draw_fitness(panel, facet)
     elif alone and kind == "connections":
@@ -103,20 +183,17 @@ def draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float, 
         labels = _draw_several(panel, kind, facet)
     panel.margins(x=0.01)
     if kind == "connections":
-        panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # the line of an unpruned network is not at the edge
+        panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # keeps the line of an unpruned network off the edge
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
     if kind in ("fitness", "connections"):
-        panel.yaxis.set_major_formatter(_grouped)
-    label_lines(panel, [] if small else labels, inches)
-
-
-def _grouped(value: float, _: int) -> str:
-    """Return a tick as numbers are written beside it: −1,250."""
-    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")
+        # Ticks as numbers are written beside them: −1,250.
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
+    style.label_lines(panel, [] if small else labels, inches)
 
 
 def _names(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
+    """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
     fitness = "mean return less\nthe cost of connections" if costs_connections(groups) else "mean return"
     return {
@@ -127,18 +204,24 @@ def _names(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     }[kind]
 
 
+def costs_connections(groups: Sequence[RunGroup]) -> bool:
+    """Return whether connections reduce the fitness in any group, so that fitness is not the mean return."""
+    return any(group.config.connection_cost > 0 for group in groups)
+
+
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
-    """Draw the best of each generation and the population of one group; return the labels."""
+    """Draw the best fitness and the population of one group; return the labels."""
     (group,), (look,) = facet.groups, facet.looks
     x = facet.x(group)
     seeds = len(group.runs)
-    best = series.quartiles(group, series.best_fitness)
-    mean = series.quartiles(group, series.mean_fitness)[1]
+    best = _quartiles(group, _best_fitness)
+    mean = _quartiles(group, lambda run: [_of_finite(np.mean, record.fitness) for record in run.records])[1]
     labels = []
     if seeds == 1:
-        low, high = (np.array(series.fitness_percentile(share)(group.runs[0])) for share in (10, 90))
+        fitness = [record.fitness for record in group.runs[0].records]
+        low, high = ([_of_finite(np.percentile, each, share) for each in fitness] for share in (10, 90))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0)
-        labels.append(LineLabel("middle 80 % of the population", x[-1], float(low[-1]), FAINT))
+        labels.append(LineLabel("middle 80 % of the population", x[-1], low[-1], FAINT))
     _band(panel, x, best, look, seeds)
     panel.plot(x, mean, color=INK, lw=1.1, ls="--")
     over = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
@@ -152,22 +235,12 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     return labels
 
 
-def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
-    """Return the held-out mean of a group in words, and as a mark with its interval."""
-    found = held_out_score(group)
-    if found is None:
-        return "", None
-    mean, interval = found
-    shown = number(mean).replace("-", "−")
-    low, high = series.drawable(np.array(interval or (mean, mean))).tolist()
-    return f"held-out mean {shown}", (float(series.drawable(np.array(mean))), (low, high) if interval else None)
-
-
 def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
+    """Draw the connections of the best and of the median candidate of one group; return the labels."""
     (group,), (look,) = facet.groups, facet.looks
     x = facet.x(group)
-    best = series.quartiles(group, series.best_connections)
-    middle = series.quartiles(group, series.median_connections)[1]
+    best = _quartiles(group, _best_connections)
+    middle = _quartiles(group, lambda run: [float(np.median(record.connections)) for record in run.records])[1]
     _band(panel, x, best, look, len(group.runs))
     panel.plot(x, middle, color=INK, lw=1.1, ls="--")
     return [
@@ -176,22 +249,15 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     ]
 
 
-def _band(panel: Any, x: Float64, quartiles: Quartiles, look: Look, seeds: int) -> None:
-    low, middle, high = quartiles
-    if seeds > 1:
-        panel.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
-    panel.plot(x, middle, **look)
-
-
 def _draw_several(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
-    """Draw groups of one environment, each by the best of each generation; return the labels of their fitness."""
-    summaries = [series.quartiles(group, _SERIES[kind]) for group in facet.groups]
-    dashes = alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
+    """Draw one line for each group of an environment; return the labels of fitness lines."""
+    summaries = [_quartiles(group, _SERIES[kind]) for group in facet.groups]
+    dashes = style.alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
     uneven = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
     for group, summary, look, dash in zip(facet.groups, summaries, facet.looks, dashes, strict=True):
         x = facet.x(group)
-        if dash:  # a thin line joins its dashes where it is alone
+        if dash:  # a thin line joins the dashes
             panel.plot(x, summary[1], color=look["color"], lw=0.7, zorder=1.9)
         _band(panel, x, summary, look | dash, len(group.runs))
         text, mark = _held_out(group)
@@ -201,98 +267,103 @@ def _draw_several(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     return labels if kind == "fitness" else []
 
 
-__all__ = ["AXES", "costs_connections", "draw_curves"]
+def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
+    """Return the held-out mean of a group in words, and as a mark with its interval."""
+    found = held_out_score(group)
+    if found is None:
+        return "", None
+    mean, interval = found
+    shown = number(mean).replace("-", "−")
+    low, high = drawable(np.array(interval or (mean, mean))).tolist()
+    return f"held-out mean {shown}", (float(drawable(np.array(mean))), (low, high) if interval else None)
 
 
-@styled
-def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool = True, load: bool = False) -> Any:
-    """Return the figure of the curves of groups.
-
-    One group of an environment is shown with its population, several are shown by the best of each generation.
-
-    Args:
-        groups: What is drawn.
-        axis: What it is drawn over, a key of `AXES`.
-        titled: Whether the figure says what was evolved, and with which seeds.
-        load: Whether throughput and idle workers are drawn, too.
-    """
-    if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SECONDS:
-        axis = "seconds"
-    names = list(dict.fromkeys(group.name for group in groups))  # the same in all environments
-    envs = dict.fromkeys(group.config.env.id for group in groups)
-    facets = []
-    for env in envs:
-        own = [group for group in groups if group.config.env.id == env]
-        facets.append(Facet(tuple(own), tuple(look_of(names.index(group.name)) for group in own), axis))
-    kinds = [_kinds(facet, load) for facet in facets]
-    stacked = load or len(facets) == 1
-    figure, panels, heights = _stacked(kinds) if stacked else _side_by_side(kinds)
-    for facet, shown, own_panels, own_heights in zip(facets, kinds, panels, heights, strict=True):
-        for kind, panel, inches in zip(shown, own_panels, own_heights, strict=True):
-            draw_panel(figure, panel, kind, facet, inches, small=kind != "fitness" and not stacked)
-        if len(facets) > 1:
-            own_panels[0].set_title(facet.title)
-        _finish(own_panels, axis, stacked)
-    if titled:
-        set_title(figure, described(groups) + _constants(groups))
-    return figure
+def _band(panel: Any, x: Float64, quartiles: Quartiles, look: Look, seeds: int) -> None:
+    """Draw a median, and the band between the quartiles if there are several seeds."""
+    low, middle, high = quartiles
+    if seeds > 1:
+        panel.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
+    panel.plot(x, middle, **look)
 
 
-def _kinds(facet: Facet, load: bool) -> list[str]:
-    """Return which panels an environment has: none for what is constant."""
-    pruned = any(_constant_connections(group) is None for group in facet.groups)
-    return ["fitness", *(["connections"] if pruned else []), *(["throughput", "idle"] if load else [])]
+def _quartiles(group: RunGroup, series: Series) -> Quartiles:
+    """Return the quartiles of a series over the runs of a group; NaN if no run has a value."""
+    rows = np.array([series(run)[: group.num_generations] for run in group.runs])
+    low, middle, high = np.full((3, group.num_generations), np.nan)
+    known = ~np.isnan(rows).all(axis=0)
+    low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
+    return low, middle, high
 
 
-def _stacked(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]], list[list[float]]]:
-    """Return a figure with all panels below one another, and the panels of each facet with their heights."""
-    shrunk = 0.8 if len(kinds) > 1 else 1.0
-    heights = [[shrunk * _HEIGHTS[kind] for kind in facet] for facet in kinds]
-    flat = [height for facet in heights for height in facet]
-    figure = new_figure(sum(flat) + 0.3 * len(flat) + 0.6)
-    panels = iter(figure.subplots(len(flat), 1, squeeze=False, height_ratios=flat)[:, 0])
-    return figure, [[next(panels) for _ in facet] for facet in kinds], heights
+def _best_fitness(run: StoredRun) -> list[float]:
+    best: list[float] = drawable(np.array([record.champion_fitness for record in run.records])).tolist()
+    return best
 
 
-def _side_by_side(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]], list[list[float]]]:
-    """Return a figure with a row for each facet: fitness, and connections where there are such panels."""
-    columns = max(map(len, kinds))
-    figure = new_figure((_FACET_HEIGHT + 0.55) * len(kinds) + 0.6)
-    grid = figure.subplots(len(kinds), columns, squeeze=False, width_ratios=_FACET_WIDTHS[:columns])
-    for row, facet in zip(grid, kinds, strict=True):
-        for panel in row[len(facet) :]:
-            panel.set_axis_off()
-    panels = [list(row[: len(facet)]) for row, facet in zip(grid, kinds, strict=True)]
-    return figure, panels, [[_FACET_HEIGHT] * len(facet) for facet in kinds]
+def _of_finite(function: Callable[..., Any], fitness: Float64, *arguments: float) -> float:
+    """Return a function of the finite fitness values of a population; NaN if there are none."""
+    known = drawable(statistics.finite(fitness))
+    return float(function(known, *arguments)) if len(known) else np.nan
 
 
-def _constant_connections(group: RunGroup) -> int | None:
-    """Return how many connections all candidates of all generations have; None where that changes."""
-    first = int(group.runs[0].records[0].connections[0])
-    same = all((record.connections == first).all() for run in group.runs for record in run.records)
-    return first if same else None
+def _best_connections(run: StoredRun) -> list[float]:
+    return [float(np.count_nonzero(record.champion_mask)) for record in run.records]
 
 
-def _constants(groups: list[RunGroup]) -> str:
-    """Return what has no panel since it is constant, in words."""
-    counts = {(_constant_connections(group), group.mask_unit) for group in groups}
-    if len(counts) > 1:
-        return ""
-    ((count, unit),) = counts
-    return "" if count is None else f"; {count:,} {unit} throughout"
+def _throughput(run: StoredRun) -> list[float]:
+    """Return thousands of environment steps per second."""
+    return [record.steps / record.seconds / 1000 for record in run.records]
 
 
-def _finish(panels: Sequence[Any], axis: str, stacked: bool) -> None:
-    """Share the x axis of an environment's panels."""
-    for panel in panels[1:]:
-        panel.sharex(panels[0])
-    for panel in panels[:-1] if stacked else ():
-        panel.tick_params(labelbottom=False)
-    for panel in panels[-1:] if stacked else panels:
-        panel.set_xlabel(AXES.get(axis, axis))
-    if axis == "generation":
-        panels[-1].xaxis.get_major_locator().set_params(integer=True)
-    elif axis == "steps":
-        panels[-1].xaxis.set_major_formatter(matplotlib("ticker").EngFormatter(sep=""))  # 500k, 2M
-    if stacked:
-        panels[0].get_figure().align_ylabels(panels)
+def _mean_idle(run: StoredRun) -> list[float]:
+    """Return the idle share in per cent, averaged over the workers present."""
+    idle = _idle_shares(run)
+    there = ~np.isnan(idle)
+    means: list[float] = (np.where(there, idle, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)).tolist()
+    return means
+
+
+_SERIES: dict[str, Series] = {
+    "fitness": _best_fitness,
+    "connections": _best_connections,
+    "throughput": _throughput,
+    "idle": _mean_idle,
+}
+
+
+def _idle_shares(run: StoredRun) -> Float64:
+    """Return [G, workers]: the share of each generation that a worker was idle, in per cent; NaN if it was absent."""
+    ranks = max(len(record.busy_seconds) for record in run.records)
+    busy = np.full((run.num_generations, ranks), np.nan)
+    for row, record in zip(busy, run.records, strict=True):
+        row[: len(record.busy_seconds)] = record.busy_seconds / record.seconds
+    idle: Float64 = 100 * (1 - np.minimum(busy, 1))
+    return idle[:, 1:] if ranks > 1 else idle
+
+
+def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> None:
+    """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a map."""
+    idle = _idle_shares(run)
+    first = 0 if len(run.records[-1].busy_seconds) == 1 else 1
+    if idle.shape[1] <= _MOST_LINES:
+        for worker, column in enumerate(idle.T):
+            panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
+        panel.set_ylim(bottom=0)
+        style.legend_above(panel)
+        return
+    ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
+    # Cells drawn as paths would be most of an SVG, so the map is rasterized.
+    shades = panel.pcolormesh(
+        _borders(x), ranks, idle.T, cmap="cividis", vmin=0, vmax=max(10.0, float(np.nanmax(idle))), rasterized=True
+    )
+    panel.set_ylabel("rank")
+    panel.grid(False)
+    figure.colorbar(shades, ax=panel, label="% idle", pad=0.01)
+
+
+def _borders(x: Float64) -> Float64:
+    """Return [G + 1]: the borders between the points of an axis."""
+    if len(x) == 1:
+        return np.array([x[0] - 0.5, x[0] + 0.5])
+    middle = (x[1:] + x[:-1]) / 2
+    return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])

@@ -1,4 +1,7 @@
-"""The style of all figures, and labels at the ends of lines. Sole importer of matplotlib."""
+"""The style of all figures, labels at the ends of lines, and output as a file or as SVG for a page.
+
+This is the only module that imports matplotlib, which comes with the extra `plot`.
+"""
 
 import io
 import re
@@ -14,50 +17,51 @@ import numpy as np
 from evolve.config import import_extra
 from evolve.errors import sanitize
 from evolve.shapes import Float64
-from evolve.store.disk import atomic_write, naming_output
+from evolve.store import disk
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# Okabe and Ito's palette (2008), made to be distinguishable by colour-blind readers; black and yellow are left out.
+FORMATS = (".png", ".svg", ".pdf")
+"""The allowed endings of a figure's file name."""
+
+# Okabe and Ito's palette (2008), which colour-blind readers can distinguish; black and yellow are left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
-_DASH = 6.0  # widths of a line
 INK = "#222222"
 FAINT = "#8a8a8a"
 PALE = "#cfcfcf"
 GRID = "#e6e6e6"
 PAPER = "#ffffff"
-
+# On a page, colours are CSS variables, since the page may be light or dark.
 _VARIABLES = {INK: "--ink", FAINT: "--faint", PALE: "--pale", GRID: "--grid", PAPER: "--paper"} | {
     colour: f"--colour-{n}" for n, colour in enumerate(COLOURS)
-}  # of CSS: a page may be light or dark
-FORMATS = (".png", ".svg", ".pdf")
-"""What the name of a figure may end with."""
-WIDTH = 8.0  # inches, of every figure
-_TITLE_WIDTH = 95  # characters
+}
 
+WIDTH = 8.0  # inches, of every figure
 _SETTINGS = {
     "font.size": 9.5, "font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": GRID, "grid.linewidth": 0.7, "axes.axisbelow": True, "axes.titlesize": 10.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.7,
     "svg.fonttype": "none", "svg.hashsalt": "evolve", "figure.dpi": 110, "savefig.dpi": 160,
-    "text.parse_math": False,  # names come from run files, and may have any number of dollar signs
+    "text.parse_math": False,  # names come from run files and may contain dollar signs
 }  # fmt: skip
 
-
-_LETTERS = 26  # of a line of a label
-_SIZE = 8.5  # points
-_LINE = 1.25 * _SIZE / 72  # inches
-_MARKS = 10  # points beside the panel that a mark has
+_TITLE_CHARACTERS = 95
+_DASH_LENGTH = 6.0  # in line widths
+_LARGEST = 1e300  # axes fail a little above, and so do differences of fitness values
+_LABEL_CHARACTERS = 26  # of one line
+_LABEL_SIZE = 8.5  # points
+_LABEL_LINE = 1.25 * _LABEL_SIZE / 72  # inches
+_LOWEST, _HIGHEST = -0.08, 1.08  # the range of labels, as shares of the panel's height
+_PANEL_SHARE = 0.93  # the part of a panel's nominal height that titles and axes leave
+_MARK_POINTS = 10  # the width of one mark beside the panel
 _MOST_MARKS = 6  # side by side
-_LOWEST, _HIGHEST = -0.08, 1.08  # where texts may stand, as shares of the panel's height
-_SHARE = 0.93  # of the height that a panel is given: titles and axes take the rest
 
 
 def matplotlib(part: str) -> Any:
-    """Return a module of matplotlib. Raises InputError where it is not installed."""
+    """Return a module of matplotlib. Raises InputError if matplotlib is not installed."""
     return import_extra(f"matplotlib.{part}" if part else "matplotlib", "plot", "figures", "matplotlib")
 
 
@@ -67,7 +71,7 @@ def check_library() -> None:
 
 
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Have a function draw with the settings of this package, and leave those of the user's other figures alone."""
+    """Make a function draw with the settings of this package, and keep them away from the user's other figures."""
 
     @wraps(function)
     def with_settings(*arguments: _P.args, **options: _P.kwargs) -> _R:
@@ -78,25 +82,31 @@ def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def new_figure(height: float) -> Any:
-    """Return an empty figure of so many inches."""
+    """Return an empty figure; height: in inches."""
     return matplotlib("figure").Figure(figsize=(WIDTH, height), layout="constrained")
 
 
 def set_title(figure: Any, title: str) -> None:
     """Put a title above a figure."""
-    figure.suptitle(textwrap.fill(sanitize(title), _TITLE_WIDTH), x=0.01, ha="left", fontsize=11)
+    figure.suptitle(textwrap.fill(sanitize(title), _TITLE_CHARACTERS), x=0.01, ha="left", fontsize=11)
 
 
 def legend_above(panel: Any) -> None:
-    """Put the legend of a panel above it, beside its title, where no data are."""
+    """Put the legend of a panel above it, beside its title, so that it covers no data."""
     _, labels = panel.get_legend_handles_labels()
     panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), fontsize=8.5, borderaxespad=0.1)
 
 
-def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
-    """Return the line style of each line [G]: lines that would hide one another share their way in turns of dashes.
+def drawable(values: Float64) -> Float64:
+    """Return values that an axis can show: infinite and huge values become ±1e300."""
+    cut: Float64 = np.clip(values, -_LARGEST, _LARGEST)
+    return cut
 
-    from_zero: whether the axis begins at 0, which decides how near lines are to the eye.
+
+def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> list[dict[str, Any]]:
+    """Return the line style of each line [G]: lines that would hide one another alternate in dashes.
+
+    from_zero: whether the axis begins at 0, which decides how close two lines look.
     """
     values = np.concatenate(lines)
     finite = values[np.isfinite(values)]
@@ -111,7 +121,7 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups:
         for turn, n in enumerate(group if len(group) > 1 else ()):
-            styles[n] = {"ls": (turn * _DASH, (_DASH, (len(group) - 1) * _DASH))}
+            styles[n] = {"ls": (turn * _DASH_LENGTH, (_DASH_LENGTH, (len(group) - 1) * _DASH_LENGTH))}
     return styles
 
 
@@ -122,50 +132,51 @@ def _hides(one: Float64, other: Float64, near: float) -> bool:
 
 @styled
 def save(figure: Any, path: Path) -> None:
-    """Write a figure in the format that the name ends with (`FORMATS`). Raises InputError when that cannot be done."""
-    with naming_output(path), atomic_write(path) as partial:
+    """Write a figure in the format that the file's ending names (`FORMATS`). Raises InputError if that fails."""
+    with disk.naming_output(path), disk.atomic_write(path) as partial:
         figure.savefig(partial, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 @styled
 def to_svg(figure: Any, name: str) -> str:
-    """Return a figure as SVG to stand inside a page, as wide as its place there; its ids begin with `name`.
+    """Return a figure as SVG for a page; its ids begin with `name`, and it fills the width of its place.
 
-    Texts are escaped, whatever they say. Colours are those of the page, which it has as CSS variables: `--ink`,
-    `--paper`, `--colour-0`.
+    All texts are escaped. Colours are CSS variables, which the page defines: `--ink`, `--paper`, `--colour-0`.
     """
     buffer = io.StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
     text = buffer.getvalue()
     _, body = text[text.index("<svg ") :].split(">", 1)
-    body = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)  # half the size
-    ids = re.compile(r'(\bid="|href="#|url\(#)')  # two figures of a page must not share any
-    body = re.sub(r"<[^>]+>", lambda tag: _in_colours_of_the_page(ids.sub(rf"\g<1>{name}-", tag[0])), body)
+    # Two decimals of a coordinate are enough, and halve the size.
+    body = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)
+    # Two figures of one page must not share ids.
+    ids = re.compile(r'(\bid="|href="#|url\(#)')
+    body = re.sub(r"<[^>]+>", lambda tag: _with_css_colours(ids.sub(rf"\g<1>{name}-", tag[0])), body)
     width, height = figure.get_size_inches() * 72
     return f'<svg viewBox="0 0 {width:g} {height:g}">{body}'
 
 
-def _in_colours_of_the_page(tag: str) -> str:
-    """Return a tag of an SVG with the page's variables for colours that it may have."""
+def _with_css_colours(tag: str) -> str:
+    """Return an SVG tag with the page's CSS variables instead of colours."""
     for colour, name in _VARIABLES.items():
         tag = tag.replace(f": {colour.lower()}", f": var({name}, {colour.lower()})")
     return tag
 
 
 Mark = tuple[float, tuple[float, float] | None]
-"""A value, and its interval where there is one."""
+"""A value, and its interval if it has one."""
 
 
 @dataclass(frozen=True)
 class LineLabel:
-    """What is said beside the end of a line.
+    """The label of a line, written beside the panel.
 
     Attributes:
-        text: The label; each of its lines may be broken.
-        x: Where the line ends.
-        y: The same.
-        colour: Of the line.
+        text: The label; each of its lines may be wrapped.
+        x: The x coordinate of the line's end.
+        y: The y coordinate of the line's end.
+        colour: The colour of the line.
         mark: Drawn at the edge of the panel.
     """
 
@@ -177,46 +188,51 @@ class LineLabel:
 
     @property
     def wrapped(self) -> str:
-        """The label as it stands."""
-        return "\n".join(textwrap.fill(line, _LETTERS, break_long_words=False) for line in self.text.splitlines())
+        """The label, wrapped."""
+        lines = self.text.splitlines()
+        return "\n".join(textwrap.fill(line, _LABEL_CHARACTERS, break_long_words=False) for line in lines)
 
 
 def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
-    """Write labels beside a panel that is about so many inches high, and draw their marks. All data stand already."""
-    _make_room(panel, labels)
+    """Write labels beside a panel, and draw their marks. Call it once all data are drawn.
+
+    inches: the height of the panel, roughly.
+    """
+    _include_marks(panel, labels)
     scale = panel.yaxis.get_transform()  # the axis may be logarithmic
     bottom, top = scale.transform(panel.get_ylim())
     shown = [label for label in labels if np.isfinite(label.y)]
     heights = [(float(scale.transform(label.y)) - bottom) / (top - bottom) for label in shown]
-    needed = [(1 + label.wrapped.count("\n")) * _LINE / (_SHARE * inches) for label in shown]
+    needed = [(1 + label.wrapped.count("\n")) * _LABEL_LINE / (_PANEL_SHARE * inches) for label in shown]
     marked = sum(label.mark is not None for label in shown)
-    beside = _beside(panel, 8 + _MARKS * max(1, min(marked, _MOST_MARKS)))
+    text_edge = beside(panel, (8 + _MARK_POINTS * max(1, min(marked, _MOST_MARKS))) / 72)
     end = max((label.x for label in shown), default=0.0)
     turn = 0
     for label, y in zip(shown, apart(heights, needed), strict=True):
         begin: dict[str, Any] = {"xy": (label.x, label.y), "xycoords": "data"}
         if label.mark is not None:
-            at = _beside(panel, _MARKS * (0.6 + turn % _MOST_MARKS))
+            mark_edge = beside(panel, _MARK_POINTS * (0.6 + turn % _MOST_MARKS) / 72)
             turn += 1
-            _draw_mark(panel, label, at)
-            if label.mark[0] == label.y:  # it is the mark that is labelled
-                begin = {"xy": (1.0, label.y), "xycoords": at}
-        style = {"lw": 0.9} if label.x == end else {"lw": 0.9, "ls": ":"}  # a run that ends early has no line there
+            _draw_mark(panel, label, mark_edge)
+            if label.mark[0] == label.y:  # the label belongs to the mark, not to the line
+                begin = {"xy": (1.0, label.y), "xycoords": mark_edge}
+        # The pointer of a run that ends early crosses the panel, so it is dotted.
+        style = {"lw": 0.9} if label.x == end else {"lw": 0.9, "ls": ":"}
         at_height = scale.inverted().transform(bottom + y * (top - bottom))
-        panel.annotate(label.wrapped, **begin, xytext=(1.0, float(at_height)), textcoords=beside,
-                       fontsize=_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
+        panel.annotate(label.wrapped, **begin, xytext=(1.0, float(at_height)), textcoords=text_edge,
+                       fontsize=_LABEL_SIZE, color=INK, va="center", ha="left", annotation_clip=False,
                        arrowprops={"arrowstyle": "-", "color": label.colour, "shrinkA": 1, "shrinkB": 0,
                                    "relpos": (0, 0.5)} | style)  # fmt: skip
 
 
-def _beside(panel: Any, points: float) -> Any:
-    """Return the coordinates of what stands so many points beside a panel, at heights of its data."""
+def beside(panel: Any, inches: float) -> Any:
+    """Return the coordinates of a position right of a panel, at heights in data units."""
     scale = panel.get_figure().dpi_scale_trans
-    return panel.get_yaxis_transform() + matplotlib("transforms").ScaledTranslation(points / 72, 0, scale)
+    return panel.get_yaxis_transform() + matplotlib("transforms").ScaledTranslation(inches, 0, scale)
 
 
-def _make_room(panel: Any, labels: Sequence[LineLabel]) -> None:
-    """Let the axis reach as far as the marks."""
+def _include_marks(panel: Any, labels: Sequence[LineLabel]) -> None:
+    """Extend the y axis so that it includes all marks."""
     for label in labels:
         if label.mark is not None:
             value, interval = label.mark
@@ -234,29 +250,34 @@ def _draw_mark(panel: Any, label: LineLabel, transform: Any) -> None:
 
 
 def apart(heights: Sequence[float], needed: Sequence[float]) -> Float64:
-    """Return heights near those given, at which texts that need so much room do not overlap.
+    """Return heights close to the given ones at which texts do not overlap.
 
-    All are shares of the panel's height; texts stay beside it as long as they fit.
+    All values are shares of the panel's height. Texts stay beside the panel as long as they fit.
+
+    Args:
+        heights: The height that each text should have.
+        needed: The room that each text takes.
     """
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, np.float64)
-    groups: list[list[int]] = []  # of neighbours that touch, from below
+    # Stacks of touching texts, from below. A text that overlaps the stack below joins it, as often as needed.
+    stacks: list[list[int]] = []
     for n in order.tolist():
-        groups.append([n])
-        while len(groups) > 1 and _middle(groups[-2], heights, needed)[1] > _middle(groups[-1], heights, needed)[0]:
-            upper = groups.pop()
-            groups[-1] += upper
-    for group in groups:
-        at = _middle(group, heights, needed)[0]
-        for n in group:
+        stacks.append([n])
+        while len(stacks) > 1 and _extent(stacks[-2], heights, needed)[1] > _extent(stacks[-1], heights, needed)[0]:
+            upper = stacks.pop()
+            stacks[-1] += upper
+    for stack in stacks:
+        at = _extent(stack, heights, needed)[0]
+        for n in stack:
             placed[n] = at + needed[n] / 2
             at += needed[n]
     return placed
 
 
-def _middle(group: Sequence[int], heights: Sequence[float], needed: Sequence[float]) -> tuple[float, float]:
-    """Return where a stack of texts begins and ends, which stands as near to their heights as it can."""
-    total = sum(needed[n] for n in group)
-    begin = float(np.mean([heights[n] for n in group])) - total / 2
+def _extent(stack: Sequence[int], heights: Sequence[float], needed: Sequence[float]) -> tuple[float, float]:
+    """Return the begin and the end of a stack of texts that is centred on their mean height, within the limits."""
+    total = sum(needed[n] for n in stack)
+    begin = float(np.mean([heights[n] for n in stack])) - total / 2
     begin = min(max(begin, _LOWEST), max(_HIGHEST - total, _LOWEST))
     return begin, begin + total

@@ -1,9 +1,235 @@
-"""The report: tables, figures and films of runs on one HTML page that needs nothing else to be read.
+"""The report: tables, figures and films of runs on one HTML page that needs no other file.
 
-`render` makes the page, `save` writes it. `tables` fills its tables; `report.html` and
-`report.css` are its template. Only this package imports Jinja2 (in `page`), which comes with the extra `report`.
+`render` makes the page and `save` writes it: this module draws the figures and fills the template, `report.html` with
+`report.css`. `summary` plays episodes of a run again, for the verification and for a film. `tables` has the tables and
+sentences. Only this module imports Jinja2, which comes with the extra `report`.
 """
 
-from evolve.analysis.html.page import FORMATS, check_libraries, render, save
+import base64
+import importlib.resources
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-__all__ = ["FORMATS", "check_libraries", "render", "save"]
+import numpy as np
+
+from evolve.analysis import figures
+from evolve.analysis.champion import champion_of
+from evolve.analysis.comparison import RunGroup, best_run, compare_groups, deduplicate_seeds, uneven_lengths
+from evolve.analysis.formatting import number as number_of
+from evolve.analysis.formatting import short_names
+from evolve.analysis.html import tables
+from evolve.analysis.html.summary import RunSummary
+from evolve.analysis.html.tables import HeldOutSample, ReportTable
+from evolve.config import import_extra
+from evolve.errors import EvolveError
+from evolve.store import StoredRun, disk
+from evolve.training import reload
+
+FORMATS = (".html", ".htm")
+"""The allowed endings of a page's file name."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG; `description` is for readers who cannot see it."""
+
+    svg: str
+    description: str
+
+
+@dataclass(frozen=True)
+class ReportedChampion:
+    """The champion of a run, and the remains of its network.
+
+    Attributes:
+        title: The kind of champion.
+        left: The connections left, in words: "31 of 32 acting connections".
+        draw: Draws the figure of its network; None if that is impossible.
+        omission: The connections that are not drawn, in words.
+        why_not: The reason for a missing drawing.
+    """
+
+    title: str
+    left: str
+    draw: Callable[[], Any] | None = None
+    omission: str = ""
+    why_not: str = ""
+
+
+def check_libraries() -> None:
+    """Raise InputError unless Jinja2 and matplotlib are installed."""
+    _template()
+    figures.check_library()
+
+
+def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: Sequence[Path] = ()) -> str:
+    """Return the page of groups and their runs.
+
+    Args:
+        groups: The groups of the runs that have completed a generation.
+        summaries: One for each of their runs.
+        empty: The files of runs that have not completed a generation.
+
+    Raises:
+        InputError: Jinja2 or matplotlib is not installed.
+    """
+    runs = [summary.run for summary in summaries]
+    names = short_names([run.path for run in runs])
+    named = list(zip(names, runs, strict=True))
+    group_of = {run.path: group for group in groups for run in group.runs}
+    champions = {run.path: reported_champion(run, group_of[run.path]) for run in runs}
+    best = [champions[best_run(group).path] for group in groups]
+    samples = {run.path: sample for name, run in named if (sample := tables.held_out_sample(name, run))}
+    compared, left_out = deduplicate_seeds(groups)
+    text: str = _template().render(
+        title=", ".join(sorted({group.config.env.id for group in groups})),
+        verdict=tables.conclude(groups, summaries, [f"{champion.left} left" for champion in best]),
+        groups=groups,
+        runs=named,
+        empty=[str(path) for path in empty],
+        tables=[
+            tables.experiments_table(groups),
+            tables.training_table(names, runs),
+            tables.champion_table(names, runs, [champions[run.path].left for run in runs]),
+            tables.digest_table(names, runs),
+        ],
+        left_out=left_out,
+        uneven=uneven_lengths(compared),
+        costs_connections=figures.costs_connections(compared),
+        comparison=_comparison(compared),
+        curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
+        networks=[_network(*each) for each in zip(range(len(groups)), groups, best, strict=True)],
+        films=_films(groups, summaries),
+        without_film=_without_film(names, summaries),
+        held_out=tables.held_out_table(list(samples.values())) if samples else None,
+        spreads=_spreads(groups, samples),
+        not_evaluated=[tables.file_argument(run) for run in runs if run.path not in samples],
+        verification=tables.verification_table(names, summaries),
+        load=_picture("load", "Busy seconds of each rank", figures.draw_load(named)),
+        differing_settings=tables.differing_settings(groups),
+        manifest=tables.manifest_rows(names, runs),
+    )
+    return text
+
+
+def save(text: str, path: Path) -> None:
+    """Write a page. Raises InputError if that fails."""
+    with disk.naming_output(path), disk.atomic_write(path) as partial:
+        partial.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def _template() -> Any:
+    """Return the template, which escapes all texts. Raises InputError without Jinja2."""
+    jinja2 = import_extra("jinja2", "report", "report", "Jinja2")
+    directory = importlib.resources.files(__package__)
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (directory / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html")
+
+
+def _picture(name: str, description: str, figure: Any) -> Picture:
+    """Return a figure as a picture of the page; name: unlike the name of any other picture."""
+    return Picture(figures.to_svg(figure, name), description)
+
+
+def _comparison(groups: Sequence[RunGroup]) -> tuple[ReportTable, Picture, tuple[str, ...]] | None:
+    """Return the comparison of several groups: a table, a figure and notes. None for a single group."""
+    if len(groups) < 2:
+        return None
+    found = compare_groups(groups)
+    picture = _picture("comparison", found.score, figures.draw_comparison(found, titled=False))
+    return tables.comparison_table(found), picture, found.notes
+
+
+def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
+    """Return the champion of a run of a group. It has no drawing if its environment cannot be made here."""
+    champion = champion_of(run)
+    left = f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} {group.mask_unit}"
+    try:
+        experiment = reload(run)
+    except EvolveError as error:
+        return ReportedChampion(champion.title, left, why_not=str(error))
+    network = figures.network_of(champion, experiment)
+    left = network.counted if group.mask_unit == "connections" else left
+
+    def draw() -> Any:
+        return figures.draw_champion(champion, experiment, titled=False)
+
+    return ReportedChampion(champion.title, left, draw, network.omission)
+
+
+def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
+    """Return a group's label, a caption, and the drawing of its best champion or the reason for a missing one."""
+    omission = f", {champion.omission}" if champion.omission else ""
+    caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.left} left{omission}."
+    if champion.draw is None:
+        return group.label, caption, champion.why_not
+    picture = _picture(f"network{number}", f"Network of the champion of {group.label}", champion.draw())
+    return group.label, caption, picture
+
+
+def _seed(run: StoredRun, group: RunGroup) -> str:
+    """Return the seed of a run in words, and the number of runs of its group."""
+    seed = f"Seed {run.header.seed}"
+    return seed if len(group.runs) == 1 else f"{seed}, the best of {len(group.runs)}"
+
+
+def _spreads(
+    groups: Sequence[RunGroup], samples: Mapping[Path, HeldOutSample]
+) -> list[tuple[str, Picture | None, list[str]]]:
+    """Return the label of each group with evaluated champions, histograms of returns, and notes on constant returns."""
+    spreads = []
+    for number, group in enumerate(groups):
+        own = [samples[run.path] for run in group.runs if run.path in samples]
+        known = [sample for sample in own if len(sample.returns)]
+        varying = [(sample.name, sample.returns) for sample in known if len(set(sample.returns.tolist())) > 1]
+        picture = None
+        if varying:
+            picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
+        if known:
+            spreads.append((group.label, picture, _constant_returns(known)))
+    return spreads
+
+
+def _constant_returns(samples: Sequence[HeldOutSample]) -> list[str]:
+    """Return a note for each return that is the only one of some runs: a histogram of it would show nothing."""
+    by_return: dict[float, list[HeldOutSample]] = {}
+    for sample in samples:
+        if len(set(sample.returns.tolist())) == 1:
+            by_return.setdefault(float(sample.returns[0]), []).append(sample)
+    return [
+        f"{', '.join(sample.name for sample in same)}: every held-out episode returned {number_of(value)}"
+        for value, same in by_return.items()
+    ]
+
+
+def _films(groups: Sequence[RunGroup], summaries: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
+    """Return a caption, the film and a still of it, for each film, as data URLs."""
+    films = []
+    for group in groups:
+        for summary in summaries:
+            if summary.film and any(run.path == summary.run.path for run in group.runs):
+                label = f"{group.label}: " if len(groups) > 1 else ""
+                caption = f"{label}{_seed(summary.run, group)}, {summary.film.shows}"
+                films.append((caption, _data("video/mp4", summary.film.mp4), _data("image/jpeg", summary.film.jpeg)))
+    return films
+
+
+def _data(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _without_film(names: Sequence[str], summaries: Sequence[RunSummary]) -> dict[str, str]:
+    """Return the names of the runs without a film, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, summary in zip(names, summaries, strict=True):
+        if not summary.film and summary.why_no_film:
+            by_reason.setdefault(summary.why_no_film, []).append(name)
+    return {reason: ", ".join(runs) for reason, runs in by_reason.items()}

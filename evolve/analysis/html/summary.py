@@ -1,4 +1,4 @@
-"""What playing the episodes of a run again shows: whether it can be repeated here, and a film of its champion."""
+"""Episodes of a run, played again for its report: a check whether it can be repeated here, and a film."""
 
 import tempfile
 from dataclasses import dataclass
@@ -6,19 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from evolve import verification
+from evolve.analysis import video
 from evolve.analysis.champion import champion_of
 from evolve.analysis.formatting import number
-from evolve.analysis.video import Subject, drawable, film_episodes, still
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose
 from evolve.store import StoredRun
 from evolve.training import Experiment, is_portable, manifest, reload
-from evolve.verification import Verdict, choose, reevaluate, tolerant
 
-_MOST_CHECKED = 10
-"""Generations whose champions are evaluated again."""
+_MOST_CHECKED = 10  # generations whose champions are evaluated again
 _FILM_WIDTH = 800  # pixels
 _FILM_SECONDS = 12.0
 
@@ -28,8 +27,8 @@ class VerificationSummary:
     """Whether a run can be repeated on this machine.
 
     Attributes:
-        equal: The answer; None where it cannot be checked.
-        message: What was compared, what differs first, or why it cannot be checked.
+        equal: The answer; None if it cannot be checked.
+        message: The parts that were compared, the first difference, or the reason why it cannot be checked.
     """
 
     equal: bool | None
@@ -42,8 +41,8 @@ class Clip:
 
     Attributes:
         mp4: The film.
-        jpeg: A picture out of it, for where it is not played yet.
-        shows: What can be seen in it.
+        jpeg: A still of it, shown before it is played.
+        shows: Its subject, in words.
     """
 
     mp4: bytes
@@ -53,13 +52,13 @@ class Clip:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run with a complete generation, and what playing its episodes again has shown.
+    """A run with a complete generation, and the results of playing its episodes again.
 
     Attributes:
         run: The run file.
-        film: Of its champion, if there is one.
-        why_no_film: Said in its place; empty where none was wanted.
-        verification: None where nobody has asked.
+        film: A film of its champion, if there is one.
+        why_no_film: The reason for a missing film; empty if none was asked for.
+        verification: None if it was not asked for.
     """
 
     run: StoredRun
@@ -71,20 +70,20 @@ class RunSummary:
 def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport, filmed: bool = True) -> RunSummary:
     """Evaluate champions of a run again, and film the last one.
 
-    What cannot be done here is said in the summary.
+    Failures are not raised: the summary says why something is missing.
 
     Args:
         run: The run file.
-        coordinator: Who has the episodes played.
-        transport: To the ranks; the machine is described with it.
+        coordinator: Plays the episodes.
+        transport: The ranks, for the description of this machine.
         filmed: Whether a film is wanted.
 
     Raises:
-        Stopped: Somebody asked for it.
+        Stopped: A stop was requested.
     """
     try:
         experiment = reload(run)
-        verification = _verify(run, tolerant(experiment), coordinator, transport)
+        verified = _verify(run, verification.tolerant(experiment), coordinator, transport)
     except Stopped:
         raise
     except EvolveError as error:
@@ -92,12 +91,11 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         unknown = VerificationSummary(None, f"It cannot be checked: {why}")
         return RunSummary(run, why_no_film=f"No film: {why}", verification=unknown)
     if not filmed:
-        return RunSummary(run, why_no_film="", verification=verification)
+        return RunSummary(run, verification=verified)
     try:
-        film = _film(run, experiment)
+        return RunSummary(run, _film(run, experiment), verification=verified)
     except EvolveError as error:
-        return RunSummary(run, why_no_film=f"No film: {_last_line(error)}", verification=verification)
-    return RunSummary(run, film, verification=verification)
+        return RunSummary(run, why_no_film=f"No film: {_last_line(error)}", verification=verified)
 
 
 def _last_line(error: EvolveError) -> str:
@@ -110,32 +108,28 @@ def _verify(
     config = experiment.config
     some = np.unique(np.linspace(0, run.num_generations - 1, _MOST_CHECKED).round().astype(int)).tolist()
     here = manifest(transport, backend(config.compute.backend), is_portable(config))
-    verdict = reevaluate(run, experiment, coordinator, here, some)
+    verdict = verification.reevaluate(run, experiment, coordinator, here, some)
     if verdict.equal:
         return VerificationSummary(True, f"{verdict.summary}, on {here['cpu']}, {here['libc']}")
-    return VerificationSummary(False, _difference(verdict))
-
-
-def _difference(verdict: Verdict) -> str:
     cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
-    return f"{verdict.summary}.{cause}"
+    return VerificationSummary(False, f"{verdict.summary}.{cause}")
 
 
 def _film(run: StoredRun, experiment: Experiment) -> Clip:
-    """Return a short film of the champion: its median held-out episode, if it has any."""
+    """Return a short film of the champion: its median held-out episode, or its first episode if it has none."""
     champion = champion_of(run)
     if champion.generation is None and run.held_out is not None:
         middle = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
-        chosen = choose(run, experiment, episode=middle, purpose=Purpose.HELD_OUT)
+        chosen = verification.choose(run, experiment, episode=middle, purpose=Purpose.HELD_OUT)
         which = f"the episode of median return, number {middle}"
     else:
-        chosen = choose(run, experiment, champion.generation)
+        chosen = verification.choose(run, experiment, champion.generation)
         which = "its first episode"
-    shown, instead = drawable(experiment)
+    shown, instead = video.drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
         playing = f"{champion.title}, in Gymnasium" if instead else champion.title
-        subject = Subject(run, shown, chosen, playing)
-        (results,) = film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
+        subject = video.Subject(run, shown, chosen, playing)
+        (results,) = video.film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
         shows = f"{champion.title}: {instead or which}, return {number(float(results.returns[0]))}"
-        return Clip(path.read_bytes(), still(path), shows)
+        return Clip(path.read_bytes(), video.still(path), shows)

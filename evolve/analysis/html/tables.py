@@ -7,19 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evolve.analysis import comparison, statistics
 from evolve.analysis.champion import champion_of
-from evolve.analysis.comparison import (
-    Comparison,
-    Ranking,
-    RunGroup,
-    compare_groups,
-    described,
-    held_out_interval,
-    held_out_score,
-)
+from evolve.analysis.comparison import Comparison, Ranking, RunGroup
 from evolve.analysis.formatting import between, duration, number, words
 from evolve.analysis.html.summary import RunSummary
-from evolve.analysis.statistics import mean, median
 from evolve.config import differences, flatten
 from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
@@ -30,12 +22,12 @@ _LONGEST = 1000  # characters of a line
 
 
 def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], left: Sequence[str]) -> list[str]:
-    """Return the verdict on groups: a line for each environment.
+    """Return the conclusion on groups: a line for each environment.
 
     Args:
-        groups: Of runs that have completed a generation.
+        groups: The groups of the runs that have completed a generation.
         summaries: One for each of their runs.
-        left: For each group, what its best champion has left: "31 of 32 acting connections".
+        left: For each group, the connections that its best champion has left: "31 of 32 acting connections left".
     """
     by_env: dict[str, list[tuple[RunGroup, str]]] = {}
     for group, connections in zip(groups, left, strict=True):
@@ -48,35 +40,38 @@ def conclude(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], left: 
 
 
 def _of_one(group: RunGroup, left: str) -> str:
-    found = held_out_score(group)
-    who, _, seeds = described([group]).rpartition(", seed")
+    """Return the result of the only group of an environment in a sentence."""
+    found = comparison.held_out_score(group)
+    evolved, _, seeds = comparison.described([group]).rpartition(", seed")
     if found is None:
         done = f"{group.num_generations:,} of {group.config.generations:,} generations"
         best = number(max(run.records[-1].champion_fitness for run in group.runs))
-        return f"{who} has a best training fitness of {best} after {done}; held-out episodes were not played yet."
+        return f"{evolved} has a best training fitness of {best} after {done}; held-out episodes were not played yet."
     mean, interval = found
     spread = f", 95 % interval {between(interval)}" if interval is not None and interval[0] < interval[1] else ""
     over = f"over {pluralize(len(group.runs), 'seed')}" if len(group.runs) > 1 else f"seed{seeds}"
-    return f"{who} reaches a mean return of {number(mean)} on held-out episodes ({over}{spread}), with {left}."
+    return f"{evolved} reaches a mean return of {number(mean)} on held-out episodes ({over}{spread}), with {left}."
 
 
 def _of_several(groups: Sequence[RunGroup]) -> str:
-    found = compare_groups(groups)
+    """Return the result of several groups of an environment in a sentence."""
+    found = comparison.compare_groups(groups)
     best, second, *_ = found.rows
     if not len(best.scores):
         return f"{best.env}: none of {len(groups)} experiments has a score."
-    what = "on held-out episodes" if "held-out" in found.score else "in training, since none was evaluated"
+    played = "on held-out episodes" if "held-out" in found.score else "in training, since none was evaluated"
     if best.tied:
-        who = " and ".join(row.name for row in found.rows if row.tied)
-        same = f"are equally good, with a mean of {number(best.mean)} {what}"
-        return f"{best.env}: of {len(groups)} experiments {who} {same}."
+        equals = " and ".join(row.name for row in found.rows if row.tied)
+        same = f"are equally good, with a mean of {number(best.mean)} {played}"
+        return f"{best.env}: of {len(groups)} experiments {equals} {same}."
     text = f"{best.env}: of {len(groups)} experiments {best.name} is best, with {_scored(best)}"
     if len(second.scores):
         text += f" against {number(second.mean)} of {second.name}"
-    unsure = second.p is None or second.p > 0.05
-    return f"{text} {what}" + ("; so few seeds do not prove the difference." if unsure and second.p is None else
-                               f"; {second.against_best}, so chance may be the reason." if unsure else
-                               f" ({second.against_best}).")  # fmt: skip
+    if second.p is None:
+        return f"{text} {played}; so few seeds do not prove the difference."
+    if second.p > 0.05:
+        return f"{text} {played}; {second.against_best}, so chance may be the reason."
+    return f"{text} {played} ({second.against_best})."
 
 
 def _scored(row: Comparison) -> str:
@@ -84,31 +79,31 @@ def _scored(row: Comparison) -> str:
 
 
 def _repeated(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return whether the runs could be repeated here, if that is known of any."""
+    """Return a sentence on the runs that could be repeated here; none if no run was checked."""
     known = [s.verification.equal for s in summaries if s.verification is not None and s.verification.equal is not None]
     if not known:
         return []
     if all(known):
-        who = "The run repeats" if len(known) == 1 else f"All {len(known)} runs repeat"
-        return [f"{who} on this machine, to the bit."]
+        runs = "The run repeats" if len(known) == 1 else f"All {len(known)} runs repeat"
+        return [f"{runs} on this machine, to the bit."]
     return [f"{known.count(False)} of {pluralize(len(known), 'run')} could not be repeated on this machine."]
 
 
 @dataclass(frozen=True)
 class ManifestRow:
-    """An entry of the manifests: (who, value) for each value it has; `who` is empty where all runs have the same."""
+    """An entry of the manifests: (runs, value) for each of its values; `runs` is empty if all runs have the same."""
 
     key: str
     values: tuple[tuple[str, str], ...]
 
     @property
     def differs(self) -> bool:
-        """Whether not all runs have the same value."""
+        """Whether the runs have different values."""
         return bool(self.values[0][0])
 
 
 TableColumn = tuple[str, str]
-"""The name of a column and its kind, by which the style sheet sets it; the kind may be empty."""
+"""The name of a column, and its kind for the style sheet, which may be empty."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +116,13 @@ class ReportTable:
 
 
 def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
-    """Return the settings in which groups differ, the longer side downwards; None where there are none."""
+    """Return the settings in which groups differ, the longer side downwards; None if they do not differ."""
     first, *others = groups
-    apart = [differences(first.config, other.config) for other in others]
-    base = {key: ours for found in apart for key, ours, _ in found}
+    differing = [differences(first.config, other.config) for other in others]
+    base = {key: ours for found in differing for key, ours, _ in found}
     if not base:
         return None
-    settings = [base, *(base | {key: theirs for key, _, theirs in found} for found in apart)]
+    settings = [base, *(base | {key: theirs for key, _, theirs in found} for found in differing)]
     keys = sorted(base)
     labels = [group.label for group in groups]
     cells = [[words(table[key]) for key in keys] for table in settings]
@@ -151,12 +146,13 @@ def manifest_rows(names: Sequence[str], runs: Sequence[StoredRun]) -> list[Manif
         for name, table in zip(names, tables, strict=True):
             owners.setdefault(table.get(key, "none"), []).append(name)
         same = len(owners) == 1
-        rows.append(ManifestRow(key, tuple(("" if same else ", ".join(who), value) for value, who in owners.items())))
+        values = tuple(("" if same else ", ".join(runs_of), value) for value, runs_of in owners.items())
+        rows.append(ManifestRow(key, values))
     return rows
 
 
 def _flat(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return a manifest as texts, sanitized since anybody may have written it."""
+    """Return a manifest as texts, sanitized, as any program may have written it."""
     return {sanitize(key): words(value, " " if key == "command" else ", ") for key, value in flatten(manifest).items()}
 
 
@@ -165,28 +161,29 @@ class HeldOutSample:
     """The returns of a named run's champion on held-out episodes.
 
     Attributes:
-        name: Of the run.
-        returns: [n], the finite ones.
-        failed: How many episodes failed.
-        interval: 95 %, of the mean; None for fewer than two returns.
+        name: The name of the run.
+        returns: [n], the finite returns.
+        failed: The number of episodes that failed.
+        interval: The 95 % interval of the mean; None for fewer than two returns.
     """
 
     name: str
     returns: Float64
     failed: int
-    interval: tuple[float, float] | None
+    interval: statistics.Interval | None
 
 
 def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
-    """Return the returns of a run's champion on held-out episodes; None where it was not evaluated."""
+    """Return the returns of a run's champion on held-out episodes; None if it was not evaluated."""
     if run.held_out is None or not len(run.held_out.returns):
         return None
-    returns = run.held_out.returns[np.isfinite(run.held_out.returns)]
-    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), held_out_interval(run))
+    returns = statistics.finite(run.held_out.returns)
+    interval = comparison.held_out_interval(run)
+    return HeldOutSample(name, returns, len(run.held_out.returns) - len(returns), interval)
 
 
 def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
-    """Return what was evolved, a row for each group."""
+    """Return a table of the experiments, a row for each group."""
     rows = []
     for group in groups:
         config = group.config
@@ -198,15 +195,16 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
     columns = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""),
                ("candidates (P)", "number"), ("episodes each (E)", "number"), (title, "number"))  # fmt: skip
-    alone = len(rows) == 1  # its name would only repeat what follows
+    alone = len(rows) == 1  # the name of the only experiment would repeat the other columns
     return ReportTable("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
 
 
 def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
-    """Return how far each run is, of its generations, and what it took."""
+    """Return a table of the progress of each run, its best fitness and its costs."""
     rows = []
     for name, run in zip(names, runs, strict=True):
-        wanted = load_config(run.header.config, str(run.path)).generations  # seeds of a group may have other numbers
+        # The runs of a group may differ in their number of generations.
+        wanted = load_config(run.header.config, str(run.path)).generations
         early = run.num_generations < wanted
         state = ("stopped early" if early else "complete") if run.complete else "not complete"
         rows.append((
@@ -228,12 +226,12 @@ def _ranks(run: StoredRun) -> str:
 
 
 def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequence[str]) -> ReportTable:
-    """Return the champion of each run: its held-out return, and what is left of its network.
+    """Return a table of the champion of each run: its held-out return, and the connections left.
 
     Args:
-        names: Of the runs.
+        names: The names of the runs.
         runs: The runs.
-        left: What the champion of each run has left, in words.
+        left: The connections that the champion of each run has left, in words.
     """
     rows = []
     for name, run, remains in zip(names, runs, left, strict=True):
@@ -249,7 +247,7 @@ def _mean(sample: HeldOutSample) -> str:
     if not len(sample.returns):
         return "no episode has a return"
     found = sample.interval
-    return number(mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
+    return number(statistics.mean(sample.returns)) + (f" ({between(found)})" if found is not None else "")
 
 
 def comparison_table(found: Ranking) -> ReportTable:
@@ -266,17 +264,18 @@ def comparison_table(found: Ranking) -> ReportTable:
 
 
 def digest_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
-    """Return the last digest of each run."""
+    """Return a table of the last digest of each run."""
     rows = tuple((name, run.digest) for name, run in zip(names, runs, strict=True))
     return ReportTable("Digest of the last complete generation", (("run", "run"), ("sha256, chained", "digest")), rows)
 
 
 def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
-    """Return mean, interval, median, worst and best of each champion's held-out returns."""
+    """Return a table of each champion's held-out returns: mean, interval, median, worst and best."""
     rows = []
     for sample in samples:
         known = sample.returns
-        values = [number(f(known)) for f in (mean, median, np.min, np.max)] if len(known) else ["none"] * 4
+        functions = (statistics.mean, statistics.median, np.min, np.max)
+        values = [number(f(known)) for f in functions] if len(known) else ["none"] * 4
         found = sample.interval
         row = (f"{len(known) + sample.failed:,}", values[0], between(found) if found else "none", *values[1:])
         rows.append((sample.name, *row, f"{sample.failed:,}"))
@@ -286,7 +285,7 @@ def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
 
 
 def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) -> ReportTable:
-    """Return whether each run could be repeated."""
+    """Return a table of the results of verification, or of the command that verifies."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
         found = summary.verification

@@ -1,11 +1,291 @@
-"""Films of episodes: frames of an environment, with a strip that says what is seen and the network at work beside.
+"""Films of episodes: frames of an environment under a strip of text, with the network at work beside them.
 
-`film_episodes` plays episodes and films them, as mp4 or GIF; `Film` writes the pictures. Only this package imports
-imageio (with PyAV) and Pillow, which come with the extra `video`.
+`film_episodes` plays an episode again, and a camera adds a picture of each step to the film. `picture` paints the
+pictures, `encoders` writes them as MP4 or GIF. Only this package imports imageio (with PyAV) and Pillow, which come
+with the extra `video`.
 """
 
-from evolve.analysis.video.camera import Subject, drawable, film_episodes
-from evolve.analysis.video.film import FORMATS, Film, check_film, still
-from evolve.analysis.video.picture import Label
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from evolve import environments, verification
+from evolve.analysis.champion import Champion, NetworkObserver
+from evolve.analysis.figures import DrawnNetwork, network_of
+from evolve.analysis.formatting import number
+from evolve.analysis.video.encoders import FORMATS, check_film, still
+from evolve.analysis.video.picture import Label, Painter, fits
+from evolve.environments import Engine, Mode, Recorder
+from evolve.environments.envpool_engine import can_draw
+from evolve.errors import InputError, RunError, pluralize
+from evolve.networks import Activity
+from evolve.rollouts import EpisodeResults
+from evolve.shapes import Float32, UInt8
+from evolve.store import Stored, disk
+from evolve.training import Experiment
+from evolve.verification import EachStep, Episode
 
 __all__ = ["FORMATS", "Film", "Label", "Subject", "check_film", "drawable", "film_episodes", "still"]
+
+_TITLE = 1.0  # seconds for which a title is shown
+_END = 0.5  # seconds for which the last picture stays
+_GIF_WIDTH = 640  # pixels by default, since wide GIFs are large
+
+
+class Film:
+    """A film, written to `path` while it is made. As a context manager, it leaves a whole film or no file.
+
+    Args:
+        path: Its name ends with one of `FORMATS`.
+        fps: Frames per second.
+        width: The largest width, in pixels; 640 for a GIF by default.
+        beside: Whether it has a place for a network beside the frames.
+
+    Raises:
+        InputError: The file cannot be written; from any method.
+    """
+
+    def __init__(self, path: Path, fps: float, width: int | None = None, beside: bool = False) -> None:
+        self._path = path
+        self._fps = fps
+        self._width = _GIF_WIDTH if width is None and path.suffix == ".gif" else width
+        self._beside = beside
+        self._network: DrawnNetwork | None = None
+        self._painter: Painter | None = None
+        self._last: Any = None
+
+    def __enter__(self) -> Self:
+        with disk.naming_output(self._path), ExitStack() as opened:
+            partial = opened.enter_context(disk.atomic_write(self._path))
+            self._encoder = FORMATS[self._path.suffix](partial, self._fps)
+            opened.push(self._finish)
+            self._opened = opened.pop_all()
+        return self
+
+    @property
+    def every(self) -> int:
+        """The number of frames for one picture: more pictures would be too fast for the format."""
+        return self._encoder.every
+
+    def show_network(self, drawn: DrawnNetwork | None) -> None:
+        """Show another network from now on, or no network."""
+        self._network = drawn
+        if self._painter is not None:
+            self._painter.show_network(drawn)
+
+    def add(self, frame: UInt8, label: Label, activity: Activity | None = None) -> None:
+        """Add a frame [H, W, 3], its label and the activity of the network."""
+        self._last = self._painter_for(frame).paint(frame, label, activity)
+        self._write(self._last, 1)
+
+    def card(self, frame: UInt8, title: str, below: str, seconds: float) -> None:
+        """Add a title card for a film of frames like `frame` [H, W, 3]."""
+        self._last = self._painter_for(frame).card(title, below)
+        self.hold(seconds)
+
+    def hold(self, seconds: float) -> None:
+        """Show the last picture for longer."""
+        if self._last is not None:
+            self._write(self._last, math.ceil(seconds * self._fps / self.every))
+
+    def _painter_for(self, frame: UInt8) -> Painter:
+        if self._painter is None:
+            self._painter = Painter(frame, self._width, self._beside)
+            self._painter.show_network(self._network)
+        return self._painter
+
+    def _write(self, picture: Any, times: int) -> None:
+        with disk.naming_output(self._path):
+            self._encoder.write(picture, times)
+
+    def _finish(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            # The film is given up, and the first error is the one to report.
+            with suppress(Exception):
+                self._encoder.close()
+            return
+        self._encoder.close()
+        if self._last is None:
+            raise RunError(f"{self._path}: nothing has been filmed")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with disk.naming_output(self._path):
+            self._opened.__exit__(kind, error, at)
+
+
+def drawable(experiment: Experiment, mode: Mode = "rgb_array") -> tuple[Experiment, str]:
+    """Return an experiment whose environment can be drawn, and a remark if it is another one.
+
+    If EnvPool cannot draw an environment, Gymnasium's environment of the same name is shown. It plays other episodes
+    from the same seeds.
+
+    Args:
+        experiment: The experiment of the champion.
+        mode: "rgb_array" for frames, "human" for a window.
+
+    Raises:
+        InputError: Gymnasium's environment has other observations or actions, or cannot be made.
+    """
+    env = experiment.config.env
+    if env.engine != "envpool" or (mode == "rgb_array" and can_draw(env.id)):
+        return experiment, ""
+    config = experiment.config.model_copy(update={"env": env.model_copy(update={"engine": "gymnasium"})})
+    with closing(environments.make(config.env, slots=1)) as engine:
+        network = experiment.network
+        if (engine.observation_size, engine.action_size) != (network.observation_size, experiment.action_size):
+            raise InputError("env.engine", "an environment of Gymnasium that is EnvPool's twin", env.id)
+    why = "has no window" if mode == "human" else "draws none of its own"
+    said = f"an episode of {engine.id} of Gymnasium, since EnvPool, where it evolved and was evaluated, {why}"
+    return replace(experiment, config=config), said
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An episode of a run that is filmed.
+
+    Attributes:
+        run: The run.
+        experiment: The experiment of the run, or the one shown in its place.
+        chosen: The episode.
+        playing: Its title, in words.
+    """
+
+    run: Stored
+    experiment: Experiment
+    chosen: Episode
+    playing: str
+
+    def network(self) -> DrawnNetwork | None:
+        """Return the network to show at work; None if it does not report its activity, or does not fit."""
+        genome = self.chosen.genome
+        drawn = network_of(Champion(genome.weights[0], genome.mask[0], None), self.experiment)
+        return drawn if self.observer().shows and fits(drawn) else None
+
+    def observer(self) -> NetworkObserver:
+        """Return an observer of the network in this episode."""
+        return NetworkObserver(self.run, self.experiment, self.chosen)
+
+    def play(self, engine: Engine, each_step: EachStep | None = None) -> EpisodeResults:
+        """Play the episode. Raises EpisodeError if it fails and did not in the log."""
+        return verification.play(self.run, self.experiment, self.chosen, engine, each_step)
+
+    def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
+        """Return the title of the episode, and a line about its result."""
+        ends = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
+        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}: {ends}"
+
+
+class Camera:
+    """Films an episode; `play` calls it at each step.
+
+    Args:
+        film: Receives the pictures.
+        recorder: The engine, which draws frames and keeps observations.
+        subject: The episode.
+        network: Its network, if it is shown.
+        every: Only every k-th picture is filmed.
+        seconds: The seconds of film after which the episode is cut.
+        check: Called at each step; may raise to give the film up.
+        title: The text of the title card: the title, and a line about the result.
+    """
+
+    def __init__(
+        self,
+        film: Film,
+        recorder: Recorder,
+        subject: Subject,
+        network: DrawnNetwork | None,
+        every: int = 1,
+        seconds: float = math.inf,
+        check: EachStep | None = None,
+        title: tuple[str, str] | None = None,
+    ) -> None:
+        self._film = film
+        self._title = title
+        self._recorder = recorder
+        self._playing = f"{subject.playing}, {every}x speed" if every > 1 else subject.playing
+        self._observer = subject.observer() if network is not None else None
+        self._every = every * film.every
+        self._last = seconds * recorder.fps * every
+        self._check = check
+        self._skipped: tuple[int, float, Activity | None] | None = None
+        film.show_network(network)
+
+    def __call__(self, step: int, return_so_far: float) -> None:
+        """Film a step."""
+        if self._check is not None:
+            self._check(step, return_so_far)
+        newest = self._newest_observation()
+        if step > self._last:
+            self._skipped = None  # the picture of the cut is the last one
+            return
+        activity = None if self._observer is None else self._observer.see(newest)
+        self._skipped = (step, return_so_far, activity) if step % self._every else None
+        if self._skipped is None:
+            self._shoot(step, return_so_far, activity)
+
+    def _newest_observation(self) -> Float32:
+        """Return the newest observation, and delete all: image observations would fill the memory."""
+        seen = self._recorder.running[0].observations
+        newest = seen[-1]
+        seen.clear()
+        return newest
+
+    def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
+        frame = self._recorder.frame(0)
+        if step == 0 and self._title is not None:
+            self._film.card(frame, *self._title, _TITLE)
+        self._film.add(frame, Label(self._recorder.id, self._playing, step, return_so_far), activity)
+
+    def end(self, results: EpisodeResults) -> None:
+        """Hold the last picture for a moment. An episode that failed cannot be drawn any more."""
+        if self._skipped is not None and not np.isnan(results.returns[0]):
+            self._shoot(*self._skipped)
+        self._film.hold(_END)
+
+
+def film_episodes(
+    subjects: Sequence[Subject],
+    path: Path,
+    width: int | None = None,
+    at_most: float = math.inf,
+    seconds: float = math.inf,
+    check: EachStep | None = None,
+) -> list[EpisodeResults]:
+    """Film episodes one after another, each with a title card; return their results.
+
+    Each episode is played twice: the first time for its result, which the title card states.
+
+    Args:
+        subjects: The episodes, all in one environment.
+        path: The file of the film.
+        width: Its largest width, in pixels.
+        at_most: The seconds that an episode may last, roughly; a longer one shows only every k-th step.
+        seconds: The seconds of film after which an episode is cut.
+        check: Called at each step; may raise to give the film up.
+
+    Raises:
+        InputError: The environment cannot be drawn, or the film cannot be written.
+        EpisodeError: An episode fails.
+    """
+    networks = [subject.network() for subject in subjects]
+    first = subjects[0]
+    found = []
+    with closing(verification.make_engine(first.experiment, first.chosen, "rgb_array")) as engine:
+        recorder = Recorder(engine, 1, observations=True)
+        with Film(path, engine.fps, width, any(networks)) as film:
+            for subject, network in zip(subjects, networks, strict=True):
+                ahead = subject.play(engine, check)
+                every = max(1, math.ceil(int(ahead.lengths[0]) / (at_most * engine.fps)))
+                title = subject.title(engine.id, ahead)
+                camera = Camera(film, recorder, subject, network, every, seconds, check, title)
+                results = subject.play(recorder, camera)
+                camera.end(results)
+                found.append(results)
+    return found

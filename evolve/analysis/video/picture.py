@@ -1,4 +1,4 @@
-"""A picture of a film: the environment, the network beside it, and a strip with text."""
+"""The pictures of a film: a frame of the environment, the network beside it, and a strip of text above."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,55 +9,55 @@ import numpy as np
 from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.figures.connections import Places, curves_of, places_of, points_on
 from evolve.analysis.formatting import number
-from evolve.config import import_extra
+from evolve.analysis.video.encoders import library
 from evolve.errors import pluralize
 from evolve.networks import Activity
 from evolve.shapes import Float32, Float64, UInt8
 
+# Colours of the network panel, as RGB.
 _NIGHT_RGB = (18, 21, 26)
 _RESTING = (52, 58, 68)
 _TEXT = (196, 202, 211)
 _QUIET = (138, 146, 158)
 POSITIVE = (86, 180, 233)
 NEGATIVE = (255, 148, 54)
-_FINE = 2  # a panel is drawn so many times larger, and reduced
-_SMALLEST_TEXT = 9  # pixels
-_WIDEST_NAME = 0.38  # of the panel's width
-_MOST_CONNECTIONS = 300
-_MOST_NEURONS = 300  # of a layer
-_FADING = 0.97  # of the brightest of late, per picture
-_SLOWLY = 0.995  # the same of an observation, which may rest
-_FEW = 60  # connections that have room for broad lines
-_SMALLEST = 0.02  # activity that lights a neuron up
-_FAINTEST = 0.04  # share of the brightest that is drawn
+# Colours of the rest of the picture.
 _PAPER = "#fafafa"
 _LINE = "#d8d8d8"
 _INK = "#222222"
 _FAINT = "#757575"
 _NIGHT = "#12151a"
-_NARROWEST = 320  # pixels: smaller pictures are enlarged
-_WIDEST = (("step", "0000"), ("return", "-000.00"))  # values that most episodes have
-_BESIDE = (0.5, 0.75)  # the least and the most width of a network, as a share of the body's
 
-
-def library(name: str) -> Any:
-    """Return a module of imageio, PyAV or Pillow. Raises InputError where it is not installed."""
-    return import_extra(name, "video", "films", "imageio, PyAV and Pillow")
+_SCALE = 2  # a panel is drawn larger by this factor and then reduced, for smooth lines
+_SMALLEST_TEXT = 9  # pixels
+_WIDEST_NAME = 0.38  # of the panel's width
+_MOST_CONNECTIONS = 300
+_MOST_NEURONS = 300  # of a layer
+_FEW = 60  # connections that have room for wide lines
+# Light is relative to the strongest recent activity. The memory of it fades by these factors per picture; an
+# observation may stay constant for long, so its memory fades more slowly.
+_FADING = 0.97
+_FADING_OBSERVATION = 0.995
+_SMALLEST = 0.02  # the smallest activity that counts as the strongest
+_FAINTEST = 0.04  # the share of the strongest activity below which a connection stays dark
+_NARROWEST = 320  # pixels: narrower frames are enlarged
+_WIDEST = (("step", "0000"), ("return", "-000.00"))  # the space reserved for values; most values fit
+_BESIDE = (0.5, 0.75)  # the least and the greatest width of the network, as a share of the frame's width
 
 
 @cache
 def font(size: int) -> Any:
-    """Return Pillow's own font, so many pixels high."""
+    """Return Pillow's built-in font; size: its height in pixels."""
     return library("PIL.ImageFont").load_default(size)
 
 
 def fits(drawn: DrawnNetwork) -> bool:
-    """Return whether a network can be made out beside a film."""
+    """Return whether a network has connections, and layers small enough to be readable beside a film."""
     return bool(len(drawn.shown)) and max(map(len, places_of(drawn.shown))) <= _MOST_NEURONS
 
 
 class NetworkPanel:
-    """Paints a network of one size.
+    """Paints a network at work: neurons and connections light up with their activity.
 
     Args:
         drawn: The network.
@@ -77,7 +77,7 @@ class NetworkPanel:
             for layer, row in enumerate(places)
             for neuron, place in row.items()
         ]
-        self._radius = _FINE * min(6.5, max(1.5, 0.36 * self._pitch))
+        self._radius = _SCALE * min(6.5, max(1.5, 0.36 * self._pitch))
         self._width = (2.3 if len(self._shown) > _FEW else 4.0) * size[0] / 400
         self._brightest = 0.0
         self._largest = [np.full(len(row) if layer == 0 else 1, _SMALLEST) for layer, row in enumerate(places)]
@@ -85,7 +85,7 @@ class NetworkPanel:
         self._base = self._draw_base()
 
     def _place(self, drawn: DrawnNetwork, places: list[Places]) -> None:
-        """Decide where the layers stand, and which names have room."""
+        """Set the positions of the layers, and choose the layers whose names have room."""
         wide, high = self._size
         self._top, self._bottom = 0.02 * high, high - 2.1 * self._text
         self._pitch = (self._bottom - self._top) / (max(map(len, places)) + 1)
@@ -101,19 +101,19 @@ class NetworkPanel:
         self._layers = len(places)
 
     def _at(self, points: Float64) -> Float64:
-        """Return points (layer, height) in pixels of the fine drawing."""
+        """Return points (layer, height) in pixels of the enlarged drawing."""
         x = self._left + points[..., 0] / (self._layers - 1) * (self._right - self._left)
         y = self._bottom - points[..., 1] * (self._bottom - self._top)
-        return _FINE * np.stack([x, y], axis=-1)
+        return _SCALE * np.stack([x, y], axis=-1)
 
     def _write(self, drawn: DrawnNetwork, places: list[Places]) -> list[tuple[Any, ...]]:
-        """Return the texts beside the network, as arguments of `ImageDraw.text`."""
+        """Return the texts of the panel, as arguments of `ImageDraw.text`."""
         texts: list[tuple[Any, ...]] = []
         gap = 0.8 * self._text
         ends = ((places[0], drawn.inputs, -gap, "rm"), (places[-1], drawn.outputs, gap, "lm"))
         for named, (row, names, aside, anchor) in zip(self._named, ends, strict=True):
             for neuron, place in row.items() if named else ():
-                x, y = self._at(np.array(place)) / _FINE
+                x, y = self._at(np.array(place)) / _SCALE
                 texts.append(((x + aside, y), names[neuron], _TEXT, self._names, anchor))
         said = pluralize(len(drawn.left), "connection")
         if len(self._shown) < len(drawn.left):
@@ -125,14 +125,14 @@ class NetworkPanel:
     def _draw_base(self) -> Any:
         """Return the network at rest."""
         wide, high = self._size
-        base = library("PIL.Image").new("RGB", (_FINE * wide, _FINE * high), _NIGHT_RGB)
+        base = library("PIL.Image").new("RGB", (_SCALE * wide, _SCALE * high), _NIGHT_RGB)
         draw = library("PIL.ImageDraw").Draw(base)
         for way in self._ways:
-            draw.line(way, _mixed(_NIGHT_RGB, _RESTING, 0.55), _FINE // 2)
+            draw.line(way, _mixed(_NIGHT_RGB, _RESTING, 0.55), _SCALE // 2)
         return base
 
     def paint(self, activity: Activity) -> Any:
-        """Return the picture of a network that does something."""
+        """Return the picture of the network with an activity."""
         page = self._base.copy()
         draw = library("PIL.ImageDraw").Draw(page)
         carried = self._carried(activity)
@@ -141,19 +141,18 @@ class NetworkPanel:
             share = float(shares[n])
             if share > _FAINTEST:
                 light = POSITIVE if carried[n] > 0 else NEGATIVE
-                draw.line(
-                    self._ways[n], _mixed(_RESTING, light, share**0.6), round(_FINE * (0.7 + self._width * share))
-                )
+                width = round(_SCALE * (0.7 + self._width * share))
+                draw.line(self._ways[n], _mixed(_RESTING, light, share**0.6), width)
         self._draw_neurons(draw, activity)
-        picture = page.reduce(_FINE)
+        picture = page.reduce(_SCALE)
         draw = library("PIL.ImageDraw").Draw(picture)
         for at, text, colour, size, anchor in self._texts:
-            # The font that comes with Pillow has no minus sign.
+            # Pillow's built-in font has no minus sign.
             draw.text(at, text.replace("−", "-"), colour, size, anchor)
         return picture
 
     def _carried(self, activity: Activity) -> Float32:
-        """Return [n]: what each connection that is drawn carries."""
+        """Return [n]: the signal on each drawn connection. Update the strongest recent activities."""
         shown = self._shown
         ends = zip(shown.source.tolist(), shown.tail.tolist(), strict=True)
         passed = np.array([activity.nodes[layer][neuron] for layer, neuron in ends], np.float32)
@@ -161,7 +160,7 @@ class NetworkPanel:
         self._brightest = max(_FADING * self._brightest, float(np.quantile(np.abs(carried), 0.97)))
         for layer, (nodes, largest) in enumerate(zip(activity.nodes, self._largest, strict=True)):
             now = np.abs(np.nan_to_num(nodes))
-            fading = _FADING if layer else _SLOWLY
+            fading = _FADING if layer else _FADING_OBSERVATION
             np.maximum(fading * largest, now.max() if layer else now[: len(largest)], out=largest)
             np.maximum(largest, _SMALLEST, out=largest)
         return carried
@@ -173,7 +172,7 @@ class NetworkPanel:
             light = _mixed(_NIGHT_RGB, POSITIVE if value > 0 else NEGATIVE, share**0.8)
             ring = _mixed(_QUIET, light, share)
             r = self._radius
-            draw.ellipse([x - r, y - r, x + r, y + r], light, ring, _FINE)
+            draw.ellipse([x - r, y - r, x + r, y + r], light, ring, _SCALE)
 
 
 def _mixed(dark: tuple[int, ...], light: tuple[int, ...], share: float) -> tuple[int, ...]:
@@ -182,7 +181,7 @@ def _mixed(dark: tuple[int, ...], light: tuple[int, ...], share: float) -> tuple
 
 @dataclass(frozen=True)
 class Label:
-    """What the strip says: the environment, what is played ("generation 10"), the step, and the return so far."""
+    """The text of the strip: the environment, the episode ("generation 10"), the step, and the return so far."""
 
     environment: str
     playing: str
@@ -191,12 +190,12 @@ class Label:
 
 
 class Painter:
-    """Paints all pictures of a film, which have one size.
+    """Paints all pictures of a film, in one size.
 
     Args:
-        frame: [H, W, 3], the first of the film.
-        width: The widest that the film may be, in pixels.
-        beside: Whether a network is shown beside the body.
+        frame: [H, W, 3], the first frame.
+        width: The largest width of the film, in pixels.
+        beside: Whether a network is shown beside the frames.
     """
 
     def __init__(self, frame: UInt8, width: int | None, beside: bool = False) -> None:
@@ -206,7 +205,7 @@ class Painter:
         if width is not None and wide * (1 + share) * scale > width:
             scale = width / (wide * (1 + share))
         self._within = round(wide * scale), round(high * scale)
-        # Even sizes, as H.264 wants them: a line is added to the strip, and the last column is shown twice.
+        # H.264 requires even sizes: the strip gets a line more, and the last column is shown twice.
         both = round(self._within[0] * (1 + share))
         both += both % 2
         self._text = max(12, min(20, both // 38))
@@ -218,11 +217,11 @@ class Painter:
         self._panel: NetworkPanel | None = None
 
     def show_network(self, drawn: DrawnNetwork | None) -> None:
-        """Show another network from now on, or none, where the film has a place for it."""
+        """Show another network from now on, or no network, if the film has a place for it."""
         self._panel = NetworkPanel(drawn, self._beside) if drawn is not None and self._beside else None
 
     def paint(self, frame: UInt8, label: Label, activity: Activity | None = None) -> Any:
-        """Return the picture of a frame [H, W, 3], and of what the network did at it."""
+        """Return the picture of a frame [H, W, 3] and of the network's activity."""
         image = library("PIL.Image")
         seen = image.fromarray(frame)
         if seen.size != self._within:
@@ -247,7 +246,7 @@ class Painter:
         first = 1.05 * self._text
         last = first + 1.3 * self._text * (self._rows - 1)
         values = {"step": f"{label.step}", "return": number(label.returned)}
-        # Each value has a place of its own, so that nothing moves when a value grows.
+        # Each value has a reserved place, so that nothing moves when a value grows.
         gap = 0.4 * self._text
         places = [
             letters.getlength(name) + gap + max(letters.getlength(value) for value in (values[name], widest))
@@ -264,7 +263,7 @@ class Painter:
         draw.text((2 * margin + letters.getlength(name), first), label.playing, _FAINT, letters, "lm")
 
     def card(self, title: str, below: str) -> Any:
-        """Return a page with a title, and a line below it."""
+        """Return a title card with a line below the title."""
         page = library("PIL.Image").new("RGB", self.size, _PAPER)
         draw = library("PIL.ImageDraw").Draw(page)
         wide, high = self.size
@@ -276,7 +275,7 @@ class Painter:
 
 
 def _shortened(text: str, letters: Any, room: float) -> str:
-    """Return a text cut to so many pixels."""
+    """Return a text, cut to fit into `room` pixels."""
     while len(text) > 1 and letters.getlength(text) > room:
         text = f"{text.rstrip('…')[:-1]}…"
     return text

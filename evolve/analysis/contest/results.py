@@ -1,37 +1,31 @@
-"""The results of a contest and their file: JSON that says of itself whether somebody has changed it."""
+"""The results of a contest and their file: signed JSON, so that an edited file is noticed."""
 
 import hashlib
 import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evolve.analysis.contest.work import LEGS, LEGS_OF_VERSION, SIZES, WALKER, known_digests
+from evolve.analysis.contest import work
 from evolve.errors import InputError
-from evolve.store.disk import atomic_write, check_writable, naming_output
+from evolve.store import disk
 
 LEAST, MOST = 3, 8
-"""Repeats."""
+"""The smallest and the largest number of repeats."""
 WITHIN = 0.035
-"""How far the last three may lie apart, as a share of the shortest."""
-
-
+"""The largest spread of the last three repeats that agree, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
 _LARGEST = 2**24  # bytes
 _SIGNATURE = "signature"
-STEPS = 228_539_753
-"""Environment steps of these 200 generations in the size "large"."""
-PUBLISHED = "3,491 s (24 cores), 6,666 s (64 vCPUs)"
 
 
 def enough(seconds: Sequence[float]) -> bool:
-    """Return whether no further repeat is needed: the last three agree, or there are as many as there may be."""
+    """Return whether no further repeat is needed: the last three agree, or there are `MOST` repeats."""
     return len(seconds) >= MOST or agree(seconds)
 
 
@@ -41,30 +35,30 @@ def agree(seconds: Sequence[float]) -> bool:
 
 
 def spread(seconds: Sequence[float]) -> float:
-    """Return how far repeats lie apart, as a share of the shortest."""
+    """Return the difference of the longest and the shortest repeat, as a share of the shortest."""
     return max(seconds) / min(seconds) - 1
 
 
 def score(seconds: Sequence[float]) -> float:
-    """Return the seconds that count: the median of all repeats, none left out."""
+    """Return the score: the median of all repeats."""
     return statistics.median(seconds)
 
 
 class StoredPart(BaseModel):
-    """Base of all that a file holds: frozen, and nothing unknown in it."""
+    """Base of all parts of a file: immutable, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class LegDigest(StoredPart):
-    """What a leg of the score came to.
+    """The result of a leg of the score.
 
-    digest: stands for every bit of it.
+    digest: identifies every bit of the leg.
     marks: the first digits of the digests after some of its generations, the last one included.
-    every: how many generations lie between two marks.
-    steps: of the environment.
-    timed_steps: of these, the steps after the first generation, which is not timed; None in files of version 1.
-    episodes: how many.
+    every: the number of generations from one mark to the next.
+    steps: environment steps.
+    timed_steps: the steps after the first generation, which is not timed; None in files of version 1.
+    episodes: the number of episodes.
     """
 
     digest: str
@@ -78,12 +72,14 @@ class LegDigest(StoredPart):
 class Repeat(StoredPart):
     """One timed repeat.
 
-    seconds: of one pass of all legs, in the mean.
-    passes: how many there were.
-    legs: the seconds of each leg in one pass, in the mean.
-    playing: how many cores' time those that play were at work, in the mean.
-    machine_busy: how many cores of rank 0's host were busy, whoever with, in the mean.
-    stolen: how many of these cores' time the host of this virtual machine took for others.
+    All but `passes` and `load` are means.
+
+    seconds: of one pass of all legs.
+    passes: the number of passes.
+    legs: the seconds of each leg in one pass.
+    playing: the number of cores that the players kept busy.
+    machine_busy: the number of busy cores on rank 0's host, by all processes.
+    stolen: the number of cores that the hypervisor of this virtual machine gave to others.
     load: the load average at the end.
     """
 
@@ -97,16 +93,16 @@ class Repeat(StoredPart):
 
 
 class ContestRow(StoredPart):
-    """What some workers, or a device, have shown.
+    """The result of one number of workers, or of a GPU.
 
-    workers: how many processes played.
-    hosts: how many ranks each host has, hosts in the order of their first rank; no host is named.
-    mpi: by which MPI the ranks talk.
-    backend: by which kernels.
-    device: the GPU, "" for none.
-    known: the digests of the short run whose digest is known; none where it was left out.
-    legs: what the score came to.
-    repeats: all of them.
+    workers: the number of processes that played.
+    hosts: the number of ranks on each host, in the order of their first ranks; hosts are not named.
+    mpi: the MPI library between the ranks.
+    backend: the kernels.
+    device: the GPU, or "".
+    known: the digests of the short runs whose digests are known; empty if those runs were left out.
+    legs: the results of the legs of the score.
+    repeats: all repeats.
     """
 
     workers: int
@@ -130,26 +126,26 @@ class ContestRow(StoredPart):
 
     @property
     def spread(self) -> float:
-        """How far all repeats lie apart, as a share of the shortest."""
+        """The spread of all repeats, see `spread`."""
         return spread(self.times)
 
     @property
     def agrees(self) -> bool:
-        """Whether the last repeats agree, as they have to unless there were as many as there may be."""
+        """Whether the last three repeats agree; otherwise there were `MOST` repeats."""
         return agree(self.times)
 
     @property
     def title(self) -> str:
-        """Who played, in words."""
+        """The workers and the device, in words."""
         if self.device and self.workers == 1:
             return self.device
-        where = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
-        who = f"{self.workers} worker{'s' * (self.workers > 1)}{where}"
-        return f"{self.device}, {who}" if self.device else who
+        hosts = f" on {len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
+        workers = f"{self.workers} worker{'s' * (self.workers > 1)}{hosts}"
+        return f"{self.device}, {workers}" if self.device else workers
 
 
 class Price(StoredPart):
-    """What an hour of the machine costs. currency: "" where none was named."""
+    """The price of an hour of the machine. currency: may be ""."""
 
     currency: str
     hour: float
@@ -160,18 +156,18 @@ class Price(StoredPart):
 
 
 class ContestFile(StoredPart):
-    """What a contest has found on one machine.
+    """The result of a contest on one machine.
 
     contest: the version of the work.
     size: of the contest.
-    name: what the machine is called.
-    date: when it ended, in UTC.
-    verdict: what is to be thought of it; whoever reads it looks again.
-    line: all of it in one line.
+    name: of the machine.
+    date: of the end, in UTC.
+    verdict: `VALIDATED` or `UNVERIFIED`; a reader does not trust it, and assesses the rows again.
+    line: the result in one line.
     price: of an hour, if it was given.
-    load_before: the load averages over 1, 5 and 15 minutes before it began.
+    load_before: the load averages over 1, 5 and 15 minutes before the contest.
     system: the machine and its software.
-    rows: what was measured.
+    rows: the measurements.
     """
 
     contest: int
@@ -192,23 +188,23 @@ class ContestFile(StoredPart):
 
     @property
     def legs(self) -> Mapping[str, LegDigest]:
-        """What the score came to."""
+        """The results of the legs, which are the same in all rows."""
         return self.rows[0].legs
 
     def assess(self) -> tuple[str, str]:
-        """Return the verdict, and why; "" for none that needs words."""
+        """Return the verdict and its reason; the reason of `VALIDATED` is ""."""
         for row in self.rows:
             found = leg_difference(self.legs, row.legs)
             if found:
                 return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
-            if row.known and row.known != known_digests(self.size, self.contest):
+            if row.known and row.known != work.known_digests(self.size, self.contest):
                 return DIFFERENT, f"{row.title}: not the known digests"
         missing = [row.title for row in self.rows if not row.known]
-        return (UNVERIFIED, f"nobody looked with {missing[0]}") if missing else (VALIDATED, "")
+        return (UNVERIFIED, f"the known runs were not played with {missing[0]}") if missing else (VALIDATED, "")
 
 
 def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest]) -> str:
-    """Return where two scores differ first, in words; "" where they are equal."""
+    """Return the first difference of two scores in words; "" if they are equal."""
     for leg, one in ours.items():
         other = theirs.get(leg)
         if other is None:
@@ -220,7 +216,7 @@ def leg_difference(ours: Mapping[str, LegDigest], theirs: Mapping[str, LegDigest
             first, last = place * one.every, (place + 1) * one.every - 1
             if first == last:
                 return f"{leg}, generation {first}"
-            is_last = place + 1 == len(one.marks)  # which stands for as many as are left
+            is_last = place + 1 == len(one.marks)  # the last mark covers all remaining generations
             return f"{leg}, generation {first} or later" if is_last else f"{leg}, generations {first} to {last}"
     return ""
 
@@ -234,40 +230,40 @@ def read_price(text: str) -> Price:
 
 
 def signature(contents: dict[str, Any]) -> str:
-    """Return 64 hexadecimal digits that stand for the contents of a file, but for its signature."""
+    """Return 64 hexadecimal digits that identify the contents of a file without its signature."""
     rest = {name: value for name, value in contents.items() if name != _SIGNATURE}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def check_new(path: Path) -> None:
-    """Raise InputError unless a new file can be written there: none is ever replaced."""
+    """Raise InputError unless a new file can be written at `path`: existing files are never replaced."""
     if path.exists():
         raise InputError.plainly(str(path), f"{path} already exists. Choose another name with -o.")
-    check_writable(path, (".json",))
+    disk.check_writable(path, (".json",))
 
 
 def write(found: ContestFile, path: Path) -> None:
-    """Write a signed file. Raises InputError when that cannot be done."""
+    """Write a signed file. Raises InputError if that fails."""
     check_new(path)
     contents = found.model_dump(mode="json")
     contents[_SIGNATURE] = signature(contents)
     text = json.dumps(contents, indent=1, ensure_ascii=False)
-    with naming_output(path), atomic_write(path) as partial:
+    with disk.naming_output(path), disk.atomic_write(path) as partial:
         partial.write_text(f"{text}\n", encoding="utf-8")
 
 
 def read(path: Path) -> ContestFile:
     """Return the contents of a file.
 
-    Files of earlier versions can be read: the legs that they have are played in this version, too.
+    Files of earlier versions can be read, since this version plays all of their legs.
 
     Raises:
         InputError: The file was edited, is of an unknown version, or is of other work.
     """
     contents = _contents(path)
     version = contents.get("contest")
-    if version not in [*LEGS_OF_VERSION]:
-        known = " or ".join(str(number) for number in LEGS_OF_VERSION)
+    if version not in [*work.LEGS_OF_VERSION]:
+        known = " or ".join(map(str, work.LEGS_OF_VERSION))
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)
     if contents.pop(_SIGNATURE, None) != signature(contents):
@@ -300,45 +296,10 @@ def _contents(path: Path) -> dict[str, Any]:
 
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
-    legs = set(LEGS_OF_VERSION[found.contest])
-    whole = found.size in SIZES and found.rows and all(row.repeats and set(row.legs) == legs for row in found.rows)
+    legs = set(work.LEGS_OF_VERSION[found.contest])
+    whole = found.size in work.SIZES and found.rows and all(row.repeats and set(row.legs) == legs for row in found.rows)
     if not whole or any(row.workers < 1 or min(row.times) <= 0 for row in found.rows):
         raise InputError(str(path), "a whole contest", "parts of one")
     verdict, why = found.assess()
     if verdict == DIFFERENT:
         raise InputError(str(path), "the work of the contest", f"different work ({why})")
-
-
-@dataclass(frozen=True)
-class Benchmark2020:
-    """The seconds of all generations, and whether they were played; else they follow from `timed` generations."""
-
-    seconds: float
-    timed: int
-    played: bool
-
-    def __str__(self) -> str:
-        generations = LEGS[WALKER]["generations"]
-        took = f"{generations} generations took {self.seconds:,.0f} s here"
-        if not self.played:
-            took = (
-                f"{generations} generations would take about {self.seconds:,.0f} s here (an extrapolation from "
-                f"{self.timed} generations, by steps)"
-            )
-        return f"walker, the benchmark of 2020: {took}; published in 2020: {PUBLISHED}"
-
-
-def benchmark_2020(found: ContestFile, row: ContestRow) -> Benchmark2020 | None:
-    """Return how long the whole benchmark takes by the workers of a row, from its seconds per environment step.
-
-    The first generation is not timed, so that its steps are taken to be as fast as all others. Returns None where the
-    leg was not played, or with another population.
-    """
-    leg = row.legs.get(WALKER)
-    population, generations = SIZES[found.size].walker
-    if leg is None or not leg.timed_steps or population != LEGS[WALKER]["population"]:
-        return None
-    played = generations == LEGS[WALKER]["generations"]
-    seconds = score([repeat.legs[WALKER] for repeat in row.repeats])
-    steps = leg.steps if played else STEPS
-    return Benchmark2020(seconds / leg.timed_steps * steps, generations - 1, played)

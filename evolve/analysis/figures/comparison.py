@@ -1,0 +1,197 @@
+"""Groups and runs side by side: their scores, the returns of their champions, and the load of their ranks."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolve.analysis import statistics
+from evolve.analysis.comparison import Comparison, Ranking
+from evolve.analysis.figures import style
+from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
+from evolve.analysis.formatting import between, number
+from evolve.errors import sanitize
+from evolve.shapes import Float64
+from evolve.store import StoredRun
+
+_NAME_CHARACTERS = 34  # of one line
+_NOTE_CHARACTERS = 118
+# The columns of numbers beside a panel, and the distances of their right edges from it, in inches.
+_COLUMNS = (("mean", 0.75), ("95 % interval", 2.15), ("against the best", 3.2))
+_MOST_NAMED = 8  # ranks with a row each, and its numbers; more ranks are columns
+_MOST_BINS = 40
+
+
+@style.styled
+def draw_comparison(found: Ranking, titled: bool = True) -> Any:
+    """Return the figure of a comparison: a panel for each environment, a row for each group.
+
+    A row shows the scores of the seeds, their mean and its interval, with the numbers beside it.
+    """
+    facets = [[row for row in found.rows if row.env == env] for env in dict.fromkeys(row.env for row in found.rows)]
+    names = {row.label: _wrapped(sanitize(row.name)) for row in found.rows}
+    lines = 1 + max(name.count("\n") for name in names.values())
+    row_height = max(0.4, 0.08 + 0.17 * lines)
+    heights = [0.5 + row_height * len(facet) for facet in facets]
+    notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in found.notes] if titled else []
+    figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * sum(1 + note.count("\n") for note in notes))
+    panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, facet in zip(panels, facets, strict=True):
+        _draw_facet(panel, facet, [names[row.label] for row in facet])
+        if len(facets) > 1:
+            panel.set_title(sanitize(facet[0].env))
+    panels[-1].set_xlabel(found.score)
+    if notes:
+        figure.supxlabel("\n".join(notes), fontsize=8, x=0.01, ha="left", color=INK)
+    if titled:
+        envs = ", ".join(dict.fromkeys(row.env for row in found.rows))
+        band = ", the band its 95 % interval" if any(row.interval for row in found.rows) else ""
+        style.set_title(figure, f"{envs}: each dot is a seed, the diamond their mean{band}")
+    return figure
+
+
+def _wrapped(name: str) -> str:
+    """Return a name, wrapped after its commas only."""
+    parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", ")]
+    return textwrap.fill(", ".join(parts), _NAME_CHARACTERS)
+
+
+def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str]) -> None:
+    """Draw the groups of one environment."""
+    for y, row in enumerate(rows):
+        if len(row.scores):
+            _draw_row(panel, y, row)
+    if not any(len(row.scores) for row in rows):
+        panel.set_xticks([])
+        panel.text(0.5, 0.5, "not evaluated", transform=panel.transAxes, ha="center", va="center", color=FAINT)
+    panel.set_yticks(range(len(rows)), names)
+    panel.set_ylim(len(rows) - 0.5, -0.5)
+    panel.margins(x=0.04)
+    panel.ticklabel_format(axis="x", useOffset=False)
+    panel.xaxis.get_major_locator().set_params(nbins=5)
+    panel.grid(False, axis="y")
+    panel.tick_params(axis="y", length=0)
+    intervals = [between(row.interval) if row.interval else "–" for row in rows]
+    cells = [
+        (number(row.mean).replace("-", "−"), interval.replace("-", "−"), row.against_best)
+        for row, interval in zip(rows, intervals, strict=True)
+    ]
+    shown = 3 if any(row.against_best for row in rows) else 2
+    for n, (header, end) in enumerate(_COLUMNS[:shown]):
+        _write(panel, header, -0.5, end, "bottom", FAINT)
+        for y, texts in enumerate(cells):
+            _write(panel, texts[n], y, end, "center", INK)
+
+
+def _write(panel: Any, text: str, y: float, end: float, va: str, colour: str) -> None:
+    """Write a text beside the panel; end: the distance of its right edge from the panel, in inches."""
+    at = style.beside(panel, end)
+    panel.text(1.0, y, text, transform=at, ha="right", va=va, fontsize=8.5, color=colour)
+
+
+def _draw_row(panel: Any, y: int, row: Comparison) -> None:
+    """Draw the scores of a group, their mean and its interval."""
+    if row.interval is not None:
+        panel.plot(drawable(np.array(row.interval)), (y, y), color=COLOURS[0], lw=7, alpha=0.25, solid_capstyle="butt")
+    panel.plot(drawable(np.array(row.mean)), y, "D", color=COLOURS[0], ms=8, mew=0)
+    scores = drawable(np.sort(row.scores))
+    panel.plot(scores, y + _spread_apart(scores), "o", color=COLOURS[5], ms=5, mec=INK, mew=0.8)
+    panel.plot(drawable(np.array(row.mean)), y, "D", ms=8, mfc="none", mec=PAPER, mew=0.6, zorder=1.5)
+
+
+def _spread_apart(scores: Float64) -> Float64:
+    """Return the vertical offsets of sorted scores that keep the dots of equal scores apart."""
+    span = float(np.ptp(scores)) or 1.0
+    heights = np.zeros(len(scores))
+    for n in range(1, len(scores)):
+        near = scores[n] - scores[n - 1] <= 0.02 * span
+        heights[n] = heights[n - 1] + 1 if near else 0
+    for stack in np.split(heights, np.flatnonzero(heights == 0)[1:]):
+        np.subtract(stack, stack.mean(), out=stack)  # the parts of a split are views
+    widest = max(float(np.abs(heights).max()), 1.0)
+    return heights * min(0.16, 0.36 / widest)
+
+
+@style.styled
+def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
+    """Return histograms of the finite returns [N] of named champions, with means and their intervals."""
+    samples = [(name, drawable(returns)) for name, returns in samples]
+    figure = style.new_figure(0.6 + 1.25 * len(samples))
+    panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
+    together = np.concatenate([returns for _, returns in samples])
+    # The number of bins is odd, so that a single value stands in the middle.
+    bins = min(_MOST_BINS, max(10, int(2 * len(together) ** 0.5))) | 1
+    edges = np.histogram_bin_edges(together, bins)
+    for panel, (name, returns) in zip(panels, samples, strict=True):
+        panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
+        found = statistics.cut(statistics.interval(returns), float(returns.min()), float(returns.max()))
+        if found is not None:
+            panel.axvspan(*found, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
+        panel.axvline(statistics.mean(returns), color=COLOURS[0], lw=1.8, label="mean")
+        panel.set_ylabel("episodes")
+        panel.grid(False, axis="x")
+        if len(samples) > 1:
+            panel.set_title(name)
+    lines, labels = panels[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside upper right", ncols=2, fontsize=8.5)
+    panels[-1].set_xlabel("return of an episode")
+    panels[-1].ticklabel_format(axis="x", useOffset=False)
+    return figure
+
+
+@style.styled
+def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
+    """Return the figure of the busy time of each rank of each named run, beside the time of all its generations."""
+    busy = [_busy_seconds(run) for _, run in runs]
+    heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
+    figure = style.new_figure(sum(heights) + 0.4)
+    panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
+        total = float(np.nan_to_num([record.seconds for record in run.records], posinf=0).sum())
+        few = len(ranks) <= _MOST_NAMED
+        draw = _load_rows if few else _load_columns
+        draw(panel, ranks, total)
+        if len(runs) > 1:
+            panel.set_title(name)
+        if panel is panels[-1] or not few:
+            panel.set_xlabel("seconds" if few else "rank")
+    return figure
+
+
+def _busy_seconds(run: StoredRun) -> Float64:
+    """Return [R]: the time that each rank spent on episodes, in all complete generations."""
+    busy = np.zeros(max(len(record.busy_seconds) for record in run.records))
+    for record in run.records:
+        busy[: len(record.busy_seconds)] += np.nan_to_num(record.busy_seconds)
+    return busy
+
+
+def _load_rows(panel: Any, busy: Float64, total: float) -> None:
+    """Draw a bar with numbers for each rank."""
+    ranks = np.arange(len(busy))
+    panel.barh(ranks, total, color=GRID, height=0.72)
+    panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
+    for rank, seconds in enumerate(busy):
+        words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
+        inside = seconds > 0.5 * total
+        panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
+                       fontsize=8.5, ha="right" if inside else "left", color=PAPER if inside else INK)  # fmt: skip
+    panel.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
+    panel.invert_yaxis()
+    panel.margins(0.0, 0.02)
+    panel.grid(False)
+    panel.tick_params(axis="y", length=0)
+    panel.spines[["left", "bottom"]].set_visible(False)
+
+
+def _load_columns(panel: Any, busy: Float64, total: float) -> None:
+    """Draw a narrow column for each of many ranks."""
+    panel.bar(np.arange(len(busy)), busy, color=COLOURS[0], width=0.8)
+    panel.axhline(total, color=FAINT, lw=1, ls="--")
+    panel.annotate("all generations", (0, total), (1, 2), textcoords="offset points", fontsize=8, color=FAINT)
+    panel.margins(x=0.01)
+    panel.set_ylim(0, 1.15 * total)
+    panel.grid(False, axis="x")
+    panel.set_ylabel("busy seconds")
+    panel.xaxis.get_major_locator().set_params(integer=True)

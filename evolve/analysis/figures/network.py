@@ -1,0 +1,242 @@
+"""A pruned network as a graph: layers from left to right, and only the connections that are left and can act."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evolve.analysis.champion import Champion
+from evolve.analysis.figures import style
+from evolve.analysis.figures.connections import Connections, Places, connections_of, curves_of, places_of, points_on
+from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, matplotlib
+from evolve.environments.rendering import names
+from evolve.shapes import Float32, Float64
+from evolve.training import Experiment
+
+_POSITIVE, _NEGATIVE = style.COLOURS[:2]
+_TALLEST = 11.0  # inches
+_MOST_NAMES = 90  # neurons of one layer that have room for names
+_MOST_CONNECTIONS = 500  # of a larger network only the strongest tenth is drawn
+_MOST_OPAQUE = 150  # connections drawn in full ink
+_MOST_NUMBERS = 24  # connections with their strength written on them
+_NOTE_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class DrawnNetwork:
+    """A network, reduced to the connections that are drawn.
+
+    Attributes:
+        left: The connections that are left and can act.
+        shown: The connections of `left` that are drawn: all, or the strongest tenth.
+        whole: The number of connections that could act without pruning.
+        inputs: The names of the neurons of the first layer.
+        outputs: The names of the neurons of the last layer.
+    """
+
+    left: Connections
+    shown: Connections
+    whole: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def counted(self) -> str:
+        """The number of connections left that can act, of all that could without pruning, in words."""
+        return f"{len(self.left):,} of {self.whole:,} acting connections"
+
+    @property
+    def omission(self) -> str:
+        """The number of connections drawn, in words; empty if all of them are."""
+        return "" if len(self.shown) == len(self.left) else f"the strongest {len(self.shown):,} drawn"
+
+
+def network_of(champion: Champion, experiment: Experiment, strength: Float32 | None = None) -> DrawnNetwork:
+    """Return a champion's network, ready to be drawn.
+
+    Args:
+        champion: The champion.
+        experiment: The experiment in which it evolved.
+        strength: [W], instead of its weights.
+    """
+    network = experiment.network
+    left = connections_of(network, champion.mask, champion.weights if strength is None else strength)
+    whole = connections_of(network, np.ones_like(champion.mask), champion.weights)
+    shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
+    inputs, actions = names(experiment.config.env.id, network.observation_size, experiment.action_size)
+    inputs += ["bias"] * (left.sizes[0] - network.observation_size)
+    others = left.sizes[-1] - experiment.action_size  # outputs that are not actions
+    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + actions
+    return DrawnNetwork(left, shown, len(whole), tuple(inputs), tuple(outputs))
+
+
+@style.styled
+def draw_champion(
+    champion: Champion, experiment: Experiment, traces: Float32 | None = None, titled: bool = True
+) -> Any:
+    """Return the figure of a champion's network, with connections as strong as its weights.
+
+    Args:
+        champion: The champion. If it has learning rules, their coefficients A replace the weights.
+        experiment: The experiment in which it evolved.
+        traces: [W], shown instead of the weights.
+        titled: Whether a title names the champion and counts the connections that are left.
+    """
+    drawn = network_of(champion, experiment, traces)
+    rules = bool(experiment.network.blocks[0].span)
+    kind = "trace" if traces is not None else "coefficient A" if rules else "weight"
+    note = "" if traces is None else _traces_note(experiment)
+    figure = draw_network(drawn.shown, drawn.inputs, drawn.outputs, kind, note, drawn.left.connected)
+    if titled:
+        count = ", ".join(filter(None, (drawn.counted, drawn.omission)))
+        if rules:
+            count += f", {np.count_nonzero(champion.mask):,} of {len(champion.mask):,} coefficients"
+        style.set_title(figure, f"{experiment.config.env.id}, {champion.title}: {count}")
+    return figure
+
+
+def _traces_note(experiment: Experiment) -> str:
+    """Return an explanation of traces in this experiment."""
+    traces = (
+        "A Hebbian trace sums up over an episode what a connection reads times what it passes on: "
+        "large where both ends were often active together. Drawn is the mean over the champion's episodes."
+    )
+    plasticity = experiment.config.network.table().get("plasticity")
+    if plasticity is None:
+        return traces
+    if plasticity:
+        return f"{traces} Here a trace acts on the network, too: {plasticity:g} of it adds to the weight."
+    return f"{traces} Here traces do not act on the network; a strategy may prune by them."
+
+
+@style.styled
+def draw_network(
+    connections: Connections,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    kind: str,
+    note: str = "",
+    connected: Sequence[set[int]] | None = None,
+) -> Any:
+    """Return the figure of a network. Colours show the signs of connections, widths their strengths.
+
+    Args:
+        connections: The connections to draw.
+        inputs: The names of the neurons of the first layer.
+        outputs: The names of the neurons of the last layer.
+        kind: The meaning of the strengths, such as "weight".
+        note: A text below the network.
+        connected: The neurons of each layer that have a connection, whether it is drawn or not.
+    """
+    places = places_of(connections)
+    connected = connections.connected if connected is None else connected
+    tallest = max(map(len, places))
+    figure = style.new_figure(min(max(3.2, 0.24 * tallest + 1.2), _TALLEST) + (0.5 if note else 0.0))
+    panel = figure.subplots()
+    panel.set_axis_off()
+    _draw_connections(panel, connections, places)
+    for layer, neurons in enumerate(places):
+        _draw_neurons(panel, neurons, connected[layer])
+    fontsize = 6.5 if tallest > 40 else 9.0
+    _label(panel, places[0], inputs, connected[0], "right", fontsize)
+    _label(panel, places[-1], outputs, connected[-1], "left", fontsize)
+    _add_legend(panel, connections, kind)
+    panel.set_xlim(*_sides(inputs, outputs, len(places), fontsize))
+    if note:
+        figure.supxlabel(textwrap.fill(note, _NOTE_CHARACTERS), fontsize=8.5, x=0.01, ha="left")
+    return figure
+
+
+def _draw_connections(panel: Any, connections: Connections, places: list[Places]) -> None:
+    """Draw each connection as a curve, strong ones on top.
+
+    In a crowd, weak connections fade. If there are few connections, their strengths are written on them.
+    """
+    if not len(connections):
+        return
+    size = np.abs(connections.strength) / max(float(np.abs(connections.strength).max()), 1e-30)
+    order = np.argsort(size)
+    connections = connections.take(order)
+    size = size[order]
+    curves = curves_of(connections, places)
+    crowd = min(1.0, _MOST_OPAQUE / len(size))
+    alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size**1.5) + 0.02
+    colours = matplotlib("colors").to_rgba_array(_colours_of(connections.strength))
+    colours[:, 3] = np.clip(alpha, 0.02, 1)
+    path = matplotlib("path").Path
+    codes = [path.MOVETO, path.CURVE4, path.CURVE4, path.CURVE4]
+    lines = matplotlib("collections").PathCollection(
+        [path(points, codes) for points in curves],
+        facecolors="none",
+        edgecolors=colours,
+        linewidths=(0.4 + 2.8 * size) * (0.5 + crowd / 2),
+    )
+    lines.set_gid("connections")
+    panel.add_collection(lines, autolim=False)
+    panel.update_datalim(points_on(curves, np.array([0.5]))[:, 0])
+    if len(connections) <= _MOST_NUMBERS:
+        _write_strengths(panel, connections, curves)
+
+
+def _colours_of(strength: Float32) -> list[str]:
+    """Return the colour of each strength [n]."""
+    return [_POSITIVE if s > 0 else _NEGATIVE if s < 0 else FAINT for s in strength.tolist()]
+
+
+def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> None:
+    """Write the strength of each connection on it, at the point farthest from the numbers written so far."""
+    ways = points_on(curves, np.linspace(0.2, 0.8, 13))
+    written = np.zeros((0, 2))
+    paper = {"boxstyle": "round,pad=0.12", "facecolor": PAPER, "edgecolor": "none"}
+    colours = _colours_of(connections.strength)
+    for way, strength, colour in zip(ways, connections.strength.tolist(), colours, strict=True):
+        distances = np.abs(way[:, None] - written) * (1, 2.2)  # numbers are wider than they are high
+        nearest = np.hypot(*distances.T).min(axis=0) if len(written) else np.abs(np.linspace(-1, 1, len(way))) * -1
+        at = way[int(np.argmax(nearest))]
+        written = np.concatenate([written, at[None]])
+        panel.text(*at, f"{strength:.2f}".replace("-", "−"), color=colour, fontsize=7.5, ha="center", va="center",
+                   bbox=paper, zorder=2.5)  # fmt: skip
+
+
+def _sides(inputs: Sequence[str], outputs: Sequence[str], layers: int, fontsize: float) -> tuple[float, float]:
+    """Return the limits of the x axis, in layers, that leave room for the names beside the network."""
+    left, right = (0.25 + 0.0078 * fontsize * max(map(len, names)) for names in (inputs, outputs))  # inches, roughly
+    inch = (layers - 1) / (style.WIDTH - left - right)
+    return -left * inch, layers - 1 + right * inch
+
+
+def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
+    for used in (False, True):
+        shown = [place for neuron, place in places.items() if (neuron in connected) == used]
+        if shown:
+            x, y = zip(*shown, strict=True)
+            size = 46 if len(places) <= 40 else 12
+            panel.scatter(x, y, s=size, zorder=3, color=PAPER, edgecolors=INK if used else PALE, linewidths=1.1)
+
+
+def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int], align: str, fontsize: float) -> None:
+    """Write the names of a layer's neurons beside it, or only their number if there are many."""
+    if len(places) > _MOST_NAMES:
+        x, y = min(places.values(), key=lambda place: place[1])
+        panel.text(x, y - 0.03, f"{len(places)} {names[0].split(' ')[0]}s", ha="center", va="top", fontsize=9)
+        return
+    offset = (-6, 0) if align == "right" else (6, 0)
+    for neuron, (x, y) in places.items():
+        colour = INK if neuron in connected else FAINT
+        panel.annotate(names[neuron], (x, y), offset, textcoords="offset points", ha=align, va="center", color=colour,
+                       fontsize=fontsize)  # fmt: skip
+
+
+def _add_legend(panel: Any, connections: Connections, kind: str) -> None:
+    """Add a legend of the signs that occur."""
+    there = set(_colours_of(connections.strength))
+    signs = {_POSITIVE: f"positive {kind}", _NEGATIVE: f"negative {kind}", FAINT: f"{kind} of 0"}
+    shown = {colour: label for colour, label in signs.items() if colour in there}
+    if not shown:
+        return
+    lines = [matplotlib("lines").Line2D([], [], color=colour, lw=2.4) for colour in shown]
+    title = f"line width ∝ |{kind}|, max {float(np.abs(connections.strength).max()):.3g}"
+    panel.legend(lines, [*shown.values()], loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(shown),
+                 title=title, fontsize=8.5, title_fontsize=8.5)  # fmt: skip

@@ -1,0 +1,149 @@
+"""The encoders of films, MP4 and GIF, and their libraries."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from evolve.config import import_extra
+from evolve.store import disk
+
+_GIF_FPS = 12.5
+_CLEAR = 63  # the index of the transparent colour
+
+
+def library(name: str) -> Any:
+    """Return a module of imageio, PyAV or Pillow. Raises InputError if it is not installed."""
+    return import_extra(name, "video", "films", "imageio, PyAV and Pillow")
+
+
+class Encoder(Protocol):
+    """A film file that is written picture by picture."""
+
+    every: int
+    """The film has one picture for so many frames."""
+
+    def write(self, picture: Any, times: int) -> None:
+        """Show a picture for the duration of `times` pictures."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class Mp4:
+    """H.264 with the pixel format that every browser plays; fps: frames per second."""
+
+    every = 1
+
+    def __init__(self, path: Path, fps: float) -> None:
+        library("av")
+        imageio = library("imageio.v3")
+        self._file = imageio.imopen(path, "w", plugin="pyav", container_options={"movflags": "faststart"})
+        self._file.init_video_stream("libx264", fps=fps, pixel_format="yuv420p")
+
+    def write(self, picture: Any, times: int) -> None:
+        """Write a picture `times` times."""
+        for _ in range(times):
+            self._file.write_frame(np.asarray(picture))
+
+    def close(self) -> None:
+        """Write the pictures that the encoder still holds, and finish the file."""
+        try:
+            self._file.close()
+        except Exception:
+            # imageio closes the file once more when it is garbage-collected, and would print a second error.
+            self._file.close = lambda: None
+            raise
+
+
+class Gif:
+    """A GIF in an endless loop; about 12 frames per second with 63 colours each keep it small.
+
+    A picture is written when the next one comes, since its duration is unknown before. Pillow's own writer would keep
+    all pictures in memory until the end.
+    """
+
+    def __init__(self, path: Path, fps: float) -> None:
+        self._image = library("PIL.Image")
+        self._chops = library("PIL.ImageChops")
+        self._gif = library("PIL.GifImagePlugin")
+        self.every = max(1, round(fps / _GIF_FPS))
+        self._fps = fps / self.every
+        self._shown = 0  # pictures
+        self._due = 0  # hundredths of a second
+        self._written: Any = None
+        self._waiting: tuple[Any, tuple[int, int]] | None = None
+        self._file = path.open("wb")
+
+    def write(self, picture: Any, times: int) -> None:
+        """Show a picture for the duration of `times` pictures; only its changed part is written."""
+        if self._written is None:
+            head, _ = self._gif.getheader(self._colours(picture), info={"loop": 0})
+            self._file.write(b"".join(head))
+            box: tuple[int, ...] | None = (0, 0, *picture.size)
+            same = None
+        else:
+            change = self._chops.difference(picture, self._written)
+            box = change.getbbox()
+            same = None if box is None else self._unchanged(change.crop(box))
+        if box is not None:
+            self._write_waiting()
+            part = self._colours(picture.crop(box))
+            if same is not None:
+                part.paste(_CLEAR, mask=same)
+            self._waiting = (part, (box[0], box[1]))
+            self._written = picture
+        self._shown += times
+
+    def _colours(self, picture: Any) -> Any:
+        return picture.quantize(_CLEAR, self._image.Quantize.MEDIANCUT, dither=self._image.Dither.NONE)
+
+    def _unchanged(self, change: Any) -> Any:
+        """Return a mask of the unchanged pixels; they become transparent, and long runs of one value compress well."""
+        most = self._chops.lighter(self._chops.lighter(*change.split()[:2]), change.split()[2])
+        return most.point([255] + [0] * 255)
+
+    def _write_waiting(self) -> None:
+        if self._waiting is None:
+            return
+        until = round(100 * self._shown / self._fps)  # a GIF counts hundredths of a second
+        part, at = self._waiting
+        how = {"duration": 10 * (until - self._due), "disposal": 1, "transparency": _CLEAR, "include_color_table": True}
+        self._file.write(b"".join(self._gif.getdata(part, at, **how)))
+        self._due = until
+        self._waiting = None
+
+    def close(self) -> None:
+        """Write the last picture, and finish the file."""
+        with self._file:
+            self._write_waiting()
+            self._file.write(b";")
+
+
+FORMATS: dict[str, Callable[[Path, float], Encoder]] = {".mp4": Mp4, ".gif": Gif}
+"""The encoder for each ending of a film's file name."""
+
+
+def check_film(path: Path) -> None:
+    """Raise InputError if no film can be made at `path`: because of its name, its directory, or missing libraries."""
+    if path.suffix in FORMATS:
+        for name in ("PIL.ImageFont", *(("av", "imageio.v3") if path.suffix == ".mp4" else ())):
+            library(name)
+    disk.check_writable(path, tuple(FORMATS))
+
+
+def still(path: Path, seconds: float = 3.0) -> bytes:
+    """Return a picture of an MP4 film as JPEG: after so many seconds, or the last picture of a shorter film."""
+    library("av")
+    imageio = library("imageio.v3")
+    picture = None
+    fps = float(imageio.immeta(path, plugin="pyav")["fps"])
+    for number, frame in enumerate(imageio.imiter(path, plugin="pyav")):
+        picture = frame
+        if number >= seconds * fps:
+            break
+    written = io.BytesIO()
+    library("PIL.Image").fromarray(picture).save(written, "JPEG", quality=85)
+    return written.getvalue()
