@@ -1,8 +1,8 @@
 """Write the tables of docs/results.md from the run files below a folder: python experiments/results.py [DIR]
 
 A run belongs to an experiment if it is a whole run of it: the same configuration, the same seed, as many generations.
-What came of each seed is kept in results.json, so that seeds can be run one at a time. An experiment of which nothing
-is there is named on stderr, and keeps the rows that it has; a table without any stays as it is.
+The result of each seed is kept in `evolve/verification/published.json`, so that seeds can be run one at a time. An
+experiment without a run file is named on stderr, and keeps the rows that it has; a table without any stays as it is.
 """
 
 import argparse

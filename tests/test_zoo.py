@@ -12,6 +12,7 @@ from evolve.config import differences
 from evolve.config.documents import read_file
 from evolve.config.sweep import experiments
 from evolve.training import prepare
+from evolve.verification.published import PUBLISHED
 
 ZOO = {path.stem: path for path in sorted((ROOT / "zoo").iterdir())}
 CARDS = (ROOT / "docs" / "zoo.md").read_text()
@@ -20,7 +21,7 @@ NEVER_DRAWN = {"cues", "reversal", "reversal-long", "tmaze", "bandit"}  # so the
 
 def published():
     """Return the published digests of first seeds, by experiment."""
-    known = json.loads((ROOT / "experiments" / "results.json").read_text())
+    known = json.loads(PUBLISHED.read_text())
     return {name: experiment["results"][0]["digest"] for name, experiment in known.items()}
 
 

@@ -2,13 +2,14 @@
 
 Two files are compared in all that they hold. One file, which may have been made anywhere, is checked by evaluating the
 champion of each of its generations again, on the very episodes it was selected by, over however many ranks there are;
-or, with --full, by running all of it again. With --engine another environment engine plays it. The first difference and
+or, with --full, by running all of it again. With --engine another environment engine plays it. With --published each
+file is compared with the published digest of its experiment and seed, and nothing is played. The first difference and
 its cause are named: see `evolve.verification`.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evolve import store
 from evolve.cli.app import App, launch
@@ -22,7 +23,9 @@ from evolve.training import Experiment, is_portable, manifest, reload
 from evolve.verification import (
     Verdict,
     compare,
+    compare_with_published,
     name_engines,
+    read_published,
     reevaluate,
     reevaluate_champion,
     rerun,
@@ -40,6 +43,7 @@ def _parser() -> Parser:
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
         "python -m evolve.verify their.h5 --engine exact   # are its episodes those of another engine?",
+        "python -m evolve.verify runs/cartpole/seed-1.h5 --published   # has it the published digest?",
     )
     add = parser.add_argument
     files = (
@@ -52,6 +56,8 @@ def _parser() -> Parser:
     add(
         "--engine", metavar="NAME", help="with one run file, or champion files: play them by another environment engine"
     )
+    published = "compare each file with the published digest of its experiment and seed; nothing is played"
+    add("--published", action="store_true", help=published)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     add_workers_option(parser)
     return parser
@@ -78,24 +84,37 @@ def _play(app: App, run: Stored, experiment: Experiment, full: bool, quiet: bool
         return rerun(run, experiment, coordinator, here, reporter)
 
 
-def _check_champions(app: App, champions: Sequence[StoredChampion], arguments: argparse.Namespace) -> int:
-    """Print the verdict on each champion file; return 0 if all are equal."""
+def _judge_each(files: Sequence[Stored], judge: Callable[[Stored], Verdict], as_json: bool) -> int:
+    """Print the verdict on each file; return 0 if all are equal."""
     verdicts = {}
-    for champion in champions:
-        found = verdicts[str(champion.path)] = _check(app, champion, arguments)
-        if not arguments.json:
-            print(f"{champion.path}: {found.to_text(width())}", flush=True)
-    if arguments.json:
+    for file in files:
+        found = verdicts[str(file.path)] = judge(file)
+        if not as_json:
+            print(f"{file.path}: {found.to_text(width())}", flush=True)
+    if as_json:
         print(json.dumps({path: verdict.to_json() for path, verdict in verdicts.items()}, indent=2))
     return 0 if all(verdict.equal for verdict in verdicts.values()) else 1
+
+
+def _compare_with_published(files: Sequence[Stored], arguments: argparse.Namespace) -> int:
+    if arguments.full or arguments.engine is not None:
+        other = "--full" if arguments.full else "--engine"
+        raise InputError("--published", "no option that plays episodes with it", other)
+    for file in files:
+        if not file.num_generations:
+            raise RunError(f"{file.path}: no generation is complete yet, so there is nothing to compare")
+    published = read_published()
+    return _judge_each(files, lambda file: compare_with_published(file, published), arguments.json)
 
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     files = [store.read_any(one_run_file(path)) for path in arguments.files]
+    if arguments.published:
+        return _compare_with_published(files, arguments)
     champions = [file for file in files if isinstance(file, StoredChampion)]
     if len(champions) == len(files):
-        return _check_champions(app, champions, arguments)
+        return _judge_each(champions, lambda champion: _check(app, champion, arguments), arguments.json)
     if champions:
         raise InputError("FILE", "run files, or champion files", "some of both")
     if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):

@@ -3,7 +3,8 @@
 A run's log is compared with another's (`compare`), or with what this machine makes of it: its champions evaluated again
 (`reevaluate`), or all of it (`rerun`). At the first difference the episode is played again here; its step hashes give
 the step, and whether the observations or the actions differ first: an environment, or a network. A champion file, which
-has no log, is compared by its held-out episodes, and by the digest of its run.
+has no log, is compared by its held-out episodes, and by the digest of its run. Both kinds of files can be compared with
+the published digests (`compare_with_published`).
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ from evolve.store import Stored
 from evolve.training import Experiment, load_config
 from evolve.verification.file_comparison import compare
 from evolve.verification.playing import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
+from evolve.verification.published import compare_with_published, read_published
 from evolve.verification.reevaluation import reevaluate, spot_check
 from evolve.verification.rerun import reevaluate_champion, rerun, rerun_champion
 from evolve.verification.verdict import ENGINE, Verdict
@@ -23,10 +25,12 @@ __all__ = [
     "choose",
     "choose_champions",
     "compare",
+    "compare_with_published",
     "environment_seed",
     "make_engine",
     "name_engines",
     "play",
+    "read_published",
     "reevaluate",
     "reevaluate_champion",
     "rerun",
