@@ -17,8 +17,7 @@ from evolve.cli.completion import parser_of
 from evolve.cli.parser import HIDDEN
 from evolve.config import Config, Options, Registry, descriptions
 from evolve.networks import NETWORKS
-from evolve.store.columns import LETTERS
-from evolve.store.schema import EVERY_COLUMN
+from evolve.store.schema import EVERY_COLUMN, LETTERS
 from evolve.strategies import STRATEGIES
 
 PAGES = Path(__file__).parent

@@ -443,7 +443,7 @@ for generation in evolve.iterate(env="CartPole-v1", population=4, generations=9,
 def test_an_exception_on_one_rank_ends_all_of_them(tmp_path, rank):
     done = python(RAISES.format(rank=rank), tmp_path, ranks=3)
     assert (done.returncode, done.stderr.count("OSError: no space for the plot")) == (1, 1)
-    generations, complete = store.how_far(tmp_path / "out" / "seed-0.h5")
+    generations, complete = store.read_progress(tmp_path / "out" / "seed-0.h5")
     assert (1 <= generations < 9, complete) == (True, False)
 
 

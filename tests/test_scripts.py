@@ -58,7 +58,7 @@ def evolving(process, tmp_path, generations, seed=0):
     path, found = store.path_of(tmp_path / "out", seed), []
 
     def running():
-        if not path.exists() or store.how_far(path)[0] < generations:
+        if not path.exists() or store.read_progress(path)[0] < generations:
             return False
         try:  # the script may be between two runs: then there is none for a moment
             children = psutil.Process(process.pid).children(recursive=True)

@@ -60,7 +60,7 @@ class Job:
 
     def complete(self, *seeds):
         paths = [store.path_of(self.folder / "out", seed) for seed in seeds]
-        wait_for(lambda: all(path.exists() and store.how_far(path)[1] for path in paths), self.log)
+        wait_for(lambda: all(path.exists() and store.read_progress(path)[1] for path in paths), self.log)
         wait_for(lambda: not self.slurm.command("squeue", "-h", "-j", self.number), self.log)
 
 

@@ -224,7 +224,7 @@ def _run_files(request: Request) -> list[Path]:
 def _generations(path: Path) -> int:
     """Return how many generations a run file holds, and one for its end; none where it cannot be read."""
     try:
-        generations, complete = store.how_far(path)
+        generations, complete = store.read_progress(path)
     except InputError:
         return 0
     return generations + complete

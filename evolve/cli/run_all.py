@@ -231,7 +231,7 @@ def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None
 def _episodes_left(run: PlannedRun, replaced: bool) -> int:
     """Return how many episodes a run has to play, as far as its file tells; a complete one may be extended."""
     config = run.experiment.config
-    done, complete = (0, False) if replaced else store.how_far(run.path)
+    done, complete = (0, False) if replaced else store.read_progress(run.path)
     return 0 if complete and done >= config.generations else size_of(config, done).episodes
 
 

@@ -1,7 +1,7 @@
-"""A champion file `NAME.champion`: the final champion of a run, and all that is needed to play and verify it.
+"""A champion file `NAME.champion`: the final champion of a run, and everything needed to play and verify it.
 
-It is HDF5, as a run file is, of 10 to 21 kB in the zoo: configuration and manifest, the genome, the normalizer of its
-observations, its held-out returns, and the digest of the run that it came from.
+Like a run file it is HDF5. It holds the configuration and the manifest, the genome, the normalizer of the observations,
+the held-out returns, and the digest of the run. The files in the zoo have 10 to 21 kB.
 """
 
 import json
@@ -14,10 +14,10 @@ import numpy as np
 
 from evolve.errors import InputError
 from evolve.shapes import Float32
-from evolve.store.columns import Column, write
 from evolve.store.disk import atomic_write, naming_output
 from evolve.store.reading import check_held_out, open_file, read
-from evolve.store.schema import HELD_OUT, Header, HeldOut, StoredRun
+from evolve.store.schema import HELD_OUT, Column, Header, HeldOut, StoredRun
+from evolve.store.writing import write_column
 
 CHAMPION_SCHEMA = 1
 _NORMALIZER = {
@@ -25,7 +25,7 @@ _NORMALIZER = {
         "evaluation/normalizer",
         "2 O",
         np.float32,
-        "what is subtracted from observations, and what the difference is multiplied by",
+        "mean that is subtracted from observations, and factor of the difference",
         optional=True,
     )
 }
@@ -37,13 +37,13 @@ class StoredChampion:
 
     Attributes:
         path: The file.
-        header: That of the run file.
-        held_out: Its genome, and its returns on held-out episodes.
-        normalizer: [2, O], with which its observations are normalized; None where they are not.
-        digest: That of the run's last generation, 64 hexadecimal characters.
-        num_generations: How many generations the run had.
-        steps: The environment steps of all of them.
-        seconds: Their wall time.
+        header: The header of the run file.
+        held_out: The champion's genome, and its returns on held-out episodes.
+        normalizer: [2, O], the normalizer of its observations; None if they are not normalized.
+        digest: The digest of the run's last generation, 64 hexadecimal characters.
+        num_generations: The number of generations of the run.
+        steps: The environment steps of all generations.
+        seconds: The wall time of all generations.
     """
 
     path: Path
@@ -57,11 +57,11 @@ class StoredChampion:
 
 
 Stored = StoredRun | StoredChampion
-"""What has a final champion."""
+"""A file that has a final champion."""
 
 
 def write_champion(champion: StoredChampion) -> None:
-    """Write a champion file, in the place of one that is there. Raises InputError when it cannot be written."""
+    """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
     with naming_output(champion.path), atomic_write(champion.path) as partial:
         with h5py.File(partial, "w") as file:
             header = champion.header
@@ -70,15 +70,15 @@ def write_champion(champion: StoredChampion) -> None:
                               num_generations=champion.num_generations, steps=champion.steps,
                               seconds=champion.seconds)  # fmt: skip
             for name, column in HELD_OUT.items():
-                write(file, column, getattr(champion.held_out, name))
+                write_column(file, column, getattr(champion.held_out, name))
             if champion.normalizer is not None:
-                write(file, _NORMALIZER["normalizer"], champion.normalizer)
+                write_column(file, _NORMALIZER["normalizer"], champion.normalizer)
         with open(partial, "rb") as disk:
             os.fsync(disk.fileno())
 
 
 def read_champion(path: Path) -> StoredChampion:
-    """Read a champion file. Raises InputError when it is missing, damaged, or something else."""
+    """Read a champion file. Raises InputError if it is missing, damaged, or not a champion file."""
     with open_file(path, "champion file") as reader:
         schema = reader.integer("champion_schema") if reader.has("champion_schema") else None
         if schema is None:
@@ -104,7 +104,7 @@ def read_champion(path: Path) -> StoredChampion:
 
 
 def read_any(path: Path) -> StoredRun | StoredChampion:
-    """Read a run file or a champion file, whichever it is. Raises InputError as `read` does."""
+    """Read a run file or a champion file. Raises InputError as `read` does."""
     with open_file(path, "run file") as reader:
         is_champion = reader.has("champion_schema")
     return read_champion(path) if is_champion else read(path)

@@ -1,4 +1,4 @@
-"""Writes that survive a crash, and the lock that keeps a second process from a run file."""
+"""Writes that survive a crash, and the lock that keeps a second process from writing a run file."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ _CANNOT = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class DeferredErrorFile:
-    """A file that reports success to HDF5, which may crash of errors, and keeps the first one as `error`."""
+    """A file that hides write errors from HDF5, which may crash on an error, and keeps the first one as `error`."""
 
     def __init__(self, disk: io.FileIO) -> None:
         self._disk = disk
@@ -27,7 +27,7 @@ class DeferredErrorFile:
         self.readinto = disk.readinto
 
     def write(self, data: Any) -> int:
-        """Write all of the data."""
+        """Write all data."""
         rest = memoryview(data)
         try:
             while rest and self.error is None:
@@ -45,11 +45,11 @@ class DeferredErrorFile:
         return size
 
     def flush(self) -> None:
-        """Do nothing: no data are held back."""
+        """Do nothing: the file has no buffer."""
 
 
 def sync(path: Path) -> None:
-    """Have the entries of a directory written to the disk."""
+    """Write the entries of a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -59,11 +59,11 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield the path of a partial file, which takes the place of `path` when the block ends without an error.
+    """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
-    Nobody ever meets half a file: where the block fails, the partial file is removed and `path` stays as it was. The
-    partial file lies beside `path` and ends as it does, since libraries choose the format by that. Where `path` is a
-    symbolic link, it stays one, and the file that it leads to is replaced.
+    No process ever sees half a file: if the block fails, the partial file is removed and `path` stays as it was. The
+    partial file lies in the directory of `path` and has its suffix, because libraries choose the format by the suffix.
+    If `path` is a symbolic link, it stays one, and its target is replaced.
     """
     path = without_links(path)
     partial = _partial(path)
@@ -75,8 +75,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def without_links(path: Path) -> Path:
-    """Return the path of the file that symbolic links lead to."""
-    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError of links in a circle
+    """Return the target of a path through symbolic links."""
+    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for a circle of links
 
 
 def _partial(path: Path) -> Path:
@@ -85,7 +85,7 @@ def _partial(path: Path) -> Path:
 
 @contextmanager
 def naming_output(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into an InputError that says that `path` cannot be written, and why."""
+    """Turn an OSError of the block into an InputError that says why `path` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -93,9 +93,9 @@ def naming_output(path: Path) -> Iterator[None]:
 
 
 def check_writable(path: Path, suffixes: Sequence[str] = ()) -> None:
-    """Raise InputError unless a file can be written at `path`; a file that is there stays as it is.
+    """Raise InputError unless a file can be written at `path`; an existing file stays as it is.
 
-    suffixes: one of which the name has to end with, if any are given.
+    suffixes: if not empty, the name must end with one of them.
     """
     if suffixes and path.suffix not in suffixes:
         raise _unwritable(path, f"the name has to end with {' or '.join(suffixes)}")
@@ -127,10 +127,10 @@ except ImportError:  # not a POSIX system
 
 
 def check_unlocked(path: Path) -> None:
-    """Raise InputError when another process is writing a run file; nothing is written to find that out."""
+    """Raise InputError if another process is writing a run file. Writes nothing."""
     try:
         descriptor = os.open(_lock_of(path), os.O_RDWR)
-    except OSError:  # nobody has begun to write
+    except OSError:  # without a lock file no process is writing
         return
     try:
         if fcntl is not None:
@@ -144,39 +144,40 @@ def check_unlocked(path: Path) -> None:
 
 
 def _lock_of(path: Path) -> Path:
-    path = without_links(path)  # one lock for a file, by whichever of them it is opened
+    path = without_links(path)  # one lock for a file, by whichever link it is opened
     return path.with_name(f".{path.name}.lock")
 
 
 def _held(path: Path, descriptor: int) -> InputError:
-    """Return the refusal of a run file whose lock, open as `descriptor`, another process holds."""
+    """Return the error of a run file whose lock, open as `descriptor`, another process holds."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
     cure = "Wait for it to end, or choose another output.directory."
     if f"process {os.getpid()} on {socket.gethostname()}" in holder:
         cure = "It is this process: close the iterator of evolve.iterate, or choose another output.directory."
     came = f"{path}, which {holder} is writing"
-    return InputError("output.directory", "a run file that nobody else is writing", came, cure)
+    return InputError("output.directory", "a run file that is not being written", came, cure)
 
 
 class Lock:
-    """Held from its making until `release`, or until the process ends, however it does.
+    """The lock of a run file: held from construction until `release`, or until the process ends in any way.
 
-    Raises InputError when another process has it, and OSError when the directory cannot be written.
+    Raises InputError if another process holds it, and OSError if the directory cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.holds = fcntl is not None
-        """Whether the file system keeps others out."""
+        """Whether the lock is effective; some file systems have no locks."""
         self._path = _lock_of(path)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        while not self._take(path):  # the one we had opened was removed by its last owner
+        while not self._take(path):  # its last owner removed the lock file after this process had opened it
             os.close(self._descriptor)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         os.ftruncate(self._descriptor, 0)
-        with contextlib.suppress(OSError):  # a full disk: nobody will read whose it is
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without the name of its owner
             os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
     def _take(self, path: Path) -> bool:
+        """Lock the open file; return whether it is still the lock file of `path`."""
         try:
             if fcntl is not None:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -194,7 +195,7 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let others write."""
+        """Let other processes write."""
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""Read run files: one run as arrays, or many by path."""
+"""Read run files, which may come from strangers: everything is checked before memory is taken."""
 
 import io
 import json
@@ -17,53 +17,40 @@ from numpy.typing import NDArray
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.shapes import check_shape
-from evolve.store.columns import Column
-from evolve.store.schema import (
-    COLUMNS,
-    HELD_OUT,
-    POPULATION,
-    SCHEMA,
-    STEP_HASHES,
-    Header,
-    HeldOut,
-    Record,
-    StoredRun,
-    num_step_hashes,
-)
+from evolve.store import schema
+from evolve.store.schema import Column, Header, HeldOut, Record, StoredRun
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
+_LARGEST_EMPTY = 8_000_000  # bytes of a run file without a generation: an experiment has a megabyte at most
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
-_LARGEST_EMPTY = 8_000_000  # bytes: an experiment has a megabyte at most
-
-
 class Reader:
-    """Takes plain arrays and texts out of an open file, no more bytes of them in all than the file is long."""
+    """Reads plain arrays and texts from an open file of `size` bytes, at most `size` bytes in all."""
 
     def __init__(self, file: h5py.File, size: int) -> None:
-        self._file, self._left = file, size
+        self._file, self._bytes_left = file, size
 
     def run(self, path: Path) -> StoredRun:
-        """Return all of a run file, which is at `path`."""
+        """Return the whole run. path: where the file is, for messages."""
         self._check_schema(path)
         header = self.header()
-        columns: dict[str, Any] = self.columns(COLUMNS) if "generation" in self._file else {}
+        columns: dict[str, Any] = self.columns(schema.COLUMNS) if "generation" in self._file else {}
         _check(columns)
         if columns:
             columns["champion_step_hashes"] = self._step_hashes(columns)
         records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
         checkpoint = self._checkpoint(len(records))
-        held_out = HeldOut(**self.columns(HELD_OUT)) if "evaluation" in self._file else None
+        held_out = HeldOut(**self.columns(schema.HELD_OUT)) if "evaluation" in self._file else None
         if held_out is not None:
             check_held_out(held_out, len(records[0].champion_weights) if records else 0)
         complete = bool(self._number(self._file, "complete", "b"))
         return StoredRun(path, header, complete, records, checkpoint, held_out, "population" in self._file)
 
     def header(self) -> Header:
-        """Return what does not change while a run goes on."""
+        """Return the header of a run file or a champion file."""
         manifest = json.loads(self.text("manifest"))
         if not isinstance(manifest, dict):
             raise ValueError("manifest: not a JSON object")
@@ -76,17 +63,17 @@ class Reader:
         """Return whether the file has an attribute."""
         return name in self._file.attrs
 
-    def how_far(self) -> tuple[int, bool]:
-        """Return how many generations there are, and whether the run is complete."""
+    def progress(self) -> tuple[int, bool]:
+        """Return the number of generations, and whether the run is complete."""
         num_generations = int(self._number(self._item("checkpoint", h5py.Group), "num_generations", "iu"))
         return num_generations, bool(self._number(self._file, "complete", "b"))
 
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the step hashes of each champion."""
-        whole, lengths = self.columns({"step_hashes": STEP_HASHES})["step_hashes"], columns["lengths"]
-        parts = [num_step_hashes(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+        whole, lengths = self.columns({"step_hashes": schema.STEP_HASHES})["step_hashes"], columns["lengths"]
+        parts = [schema.num_step_hashes(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
         if sum(parts) != len(whole):
-            raise ValueError(f"{STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
+            raise ValueError(f"{schema.STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
         return np.split(whole, np.cumsum(parts)[:-1])
 
     def shape(self, path: str) -> tuple[int, ...]:
@@ -95,11 +82,11 @@ class Reader:
         return found
 
     def generation(self, place: Column, generation: int, sizes: Mapping[str, int]) -> NDArray[Any]:
-        """Return one generation of a column of these sizes."""
+        """Return one generation of a column. sizes: the sizes of its axes, by letter."""
         item = self._dataset(place.path)
         check_shape(item, place.path, place.symbols, np.dtype(place.dtype), **sizes)
         size = math.prod(item.shape[1:]) * item.dtype.itemsize
-        self._take(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
+        self._spend(place.path, size, min(item.id.get_storage_size(), size * item.shape[0]))
         rows: NDArray[Any] = item[generation]
         return rows
 
@@ -109,17 +96,14 @@ class Reader:
             raise InputError(str(path), "a run file", "a champion file", cure)
         if not self.has("schema"):
             raise InputError(str(path), "a run file of evolve", "an HDF5 file of something else", ANOTHER_FILE)
-        schema = self.integer("schema")
-        if schema != SCHEMA:
-            cure = (
-                "Read it with a newer evolve."
-                if schema > SCHEMA
-                else "Run the experiment again: its bits are the same."
-            )
-            raise InputError(str(path), f"a run file of schema {SCHEMA}", f"schema {schema}", cure)
+        version = self.integer("schema")
+        if version != schema.SCHEMA:
+            is_newer = version > schema.SCHEMA
+            cure = "Read it with a newer evolve." if is_newer else "Run the experiment again: its bits are the same."
+            raise InputError(str(path), f"a run file of schema {schema.SCHEMA}", f"schema {version}", cure)
 
     def columns(self, places: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
-        """Return whole columns, of the types and shapes of the layout and in agreement with one another."""
+        """Return whole columns. Raises ValueError if their types or shapes contradict the schema or one another."""
         sizes: dict[str, int] = {}
         columns = {}
         for name, place in places.items():
@@ -139,7 +123,7 @@ class Reader:
         return {name: self._array(f"checkpoint/{name}") for name in group}
 
     def _item(self, path: str, kind: type[Any]) -> Any:
-        """Return the group or dataset at a path that holds no link to elsewhere."""
+        """Return the group or dataset at a path. Raises KeyError if the path has a soft or an external link."""
         group, parts = self._file, path.split("/")
         for depth, part in enumerate(parts):
             if not isinstance(group.get(part, getlink=True), h5py.HardLink):
@@ -151,12 +135,12 @@ class Reader:
 
     def _array(self, path: str) -> NDArray[Any]:
         item = self._dataset(path)
-        self._take(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
+        self._spend(path, item.size * item.dtype.itemsize, item.id.get_storage_size())
         array: NDArray[Any] = item[()] if item.shape else np.asarray(item[()])
         return array
 
     def _dataset(self, path: str) -> h5py.Dataset:
-        """Return an array of numbers that is stored as evolve stores it."""
+        """Return an array of numbers. Raises ValueError if it is stored in another way than evolve stores arrays."""
         item = self._item(path, h5py.Dataset)
         if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
             raise TypeError(f"{path}: not an array of numbers")
@@ -167,13 +151,14 @@ class Reader:
             raise ValueError(f"{path}: stored in chunks of {item.chunks}")
         return item
 
-    def _take(self, what: str, size: int, stored: int) -> None:
-        self._left -= size
-        if size > stored or self._left < 0:
+    def _spend(self, what: str, size: int, stored: int) -> None:
+        """Take `size` bytes from the budget. Raises ValueError if that is more than is `stored`, or is left."""
+        self._bytes_left -= size
+        if size > stored or self._bytes_left < 0:
             raise ValueError(f"{what}: {size} bytes claimed, more than the file holds")
 
     def text(self, name: str) -> str:
-        """Return an attribute of the file that is a text."""
+        """Return a text attribute of the file."""
         attribute = self._file.attrs.get_id(name)
         if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
             raise TypeError(f"{name}: not a text")
@@ -181,11 +166,11 @@ class Reader:
         return text.decode() if isinstance(text, bytes) else str(text)
 
     def integer(self, name: str) -> int:
-        """Return an attribute of the file that is a whole number."""
+        """Return an integer attribute of the file."""
         return int(self._number(self._file, name, "iu"))
 
     def real(self, name: str) -> float:
-        """Return an attribute of the file that is a real number."""
+        """Return a real attribute of the file."""
         return float(self._number(self._file, name, "f"))
 
     @staticmethod
@@ -197,7 +182,7 @@ class Reader:
 
 
 def _check(columns: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ValueError unless what has to be true of a population's log is true of these columns."""
+    """Raise ValueError if the columns of a run contradict one another."""
     if not columns:
         return
     candidates = columns["champion_candidate"]
@@ -213,7 +198,7 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
 
 
 def check_held_out(held_out: HeldOut, num_weights: int) -> None:
-    """Raise ValueError unless a held-out evaluation is one of a champion with so many weights."""
+    """Raise ValueError unless a held-out evaluation has episodes, and a champion of `num_weights` weights."""
     if not (len(held_out.returns) and num_weights):
         raise ValueError("evaluation/returns: empty, or of no champion")
     if len(held_out.weights) != num_weights:
@@ -221,16 +206,13 @@ def check_held_out(held_out: HeldOut, num_weights: int) -> None:
 
 
 def unwritable(path: Path, error: BaseException | None) -> InputError:
-    """Return the refusal of a place that cannot be written."""
+    """Return the error of a place that cannot be written."""
     why = "it is a file" if isinstance(error, FileExistsError) else error
     return InputError("output.directory", "a directory that can be written", f"{path} ({why})")
 
 
 def check_can_begin(path: Path) -> None:
-    """Raise InputError unless the directory of a run file is there, or can be made, as far as can be known so far.
-
-    Nothing is written to find that out.
-    """
+    """Raise InputError if the directory of a run file neither exists nor can be created. Writes nothing."""
     nearest = next(parent for parent in path.absolute().parents if exists(parent))
     if not nearest.is_dir():
         raise unwritable(nearest, FileExistsError())
@@ -239,7 +221,7 @@ def check_can_begin(path: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Return whether something is there. Raises InputError where that cannot be known."""
+    """Return whether a file or a directory is there. Raises InputError if the system cannot tell."""
     try:
         return path.exists()
     except (OSError, ValueError) as error:
@@ -247,7 +229,7 @@ def exists(path: Path) -> bool:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether a file is a whole run file in which no generation is complete."""
+    """Return whether a file is a whole run file without a complete generation."""
     if path.is_file() and path.stat().st_size > _LARGEST_EMPTY:
         return False
     try:
@@ -257,32 +239,35 @@ def is_empty(path: Path) -> bool:
 
 
 def read(path: Path) -> StoredRun:
-    """Read a run file. Raises InputError when it is missing, truncated, not a run file, or of another schema."""
+    """Read a run file. Raises InputError if it is missing, truncated, not a run file, or of another schema."""
     with open_file(path, "run file") as reader:
         return reader.run(path)
 
 
-def how_far(path: Path) -> tuple[int, bool]:
-    """Return how many generations a run file holds, and whether it is complete, without reading them.
+def read_progress(path: Path) -> tuple[int, bool]:
+    """Return the number of generations in a run file, and whether it is complete, without reading the generations.
 
-    Raises InputError when it cannot be read.
+    Raises InputError if the file cannot be read.
     """
     try:
         with h5py.File(path, "r") as file:
-            return Reader(file, _size(file, path)).how_far()
+            return Reader(file, _size(file, path)).progress()
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise InputError(str(path), "a readable run file", f"a damaged or foreign one ({error})") from None
 
 
 def read_image(path: Path, image: bytes) -> StoredRun:
-    """Read the bytes of the run file that is at `path`, perhaps on another host. Raises InputError as `read` does."""
+    """Read a run file from its bytes. path: where it is, perhaps on another host. Raises InputError as `read` does."""
     with _opened(str(path), io.BytesIO(image), "run file") as reader:
         return reader.run(path)
 
 
 @contextmanager
 def open_file(path: Path, kind: str) -> Iterator[Reader]:
-    """Yield a reader of a file of some kind; what the block finds damaged raises InputError, as a missing file does."""
+    """Yield a reader of a file. Raises InputError if the file is missing, or the block finds it damaged.
+
+    kind: the kind of file, for messages.
+    """
     if not exists(path) or not path.is_file():
         came = "a directory" if path.is_dir() else "no such file"
         cure = f"Name the files in it: {path / 'seed-*.h5'}." * path.is_dir()
@@ -305,20 +290,21 @@ def _opened(argument: str, source: Path | io.BytesIO, kind: str) -> Iterator[Rea
 
 
 def _size(file: h5py.File, source: Path | io.BytesIO) -> int:
-    """Return the bytes of an open file: those of its path may already be another file's, which a flush put there."""
+    """Return the size of an open file in bytes."""
+    # A flush may meanwhile have put another file at the path, so ask the open file and not the path.
     if isinstance(source, io.BytesIO):
         return source.getbuffer().nbytes
     return os.fstat(file.id.get_vfd_handle()).st_size
 
 
 def population(path: Path, generation: int) -> Genomes:
-    """Return the P candidates of a generation of a run that keeps them. Raises InputError when they cannot be read."""
+    """Return the P candidates of a generation of a run that keeps all genomes. Raises InputError if there are none."""
     try:
         with h5py.File(path, "r") as file:
             reader = Reader(file, _size(file, path))
             G, P = reader.shape("generation/fitness")
             sizes = {"G": G, "P": P, "W": reader.shape("champion/weights")[1]}
-            return Genomes(*(reader.generation(place, generation, sizes) for place in POPULATION.values()))
+            return Genomes(*(reader.generation(place, generation, sizes) for place in schema.POPULATION.values()))
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
         expected = f"a run file with the genomes of generation {generation}"
         raise InputError(str(path), expected, f"none, or damaged ones ({error})") from None

@@ -1,21 +1,73 @@
-"""What a run file holds: the one table of its columns, each declared where the record has its field.
+"""The columns of a run file, each declared at the field of the record that holds it.
 
 Shape, unit and meaning of a column go into the file as attributes of its dataset, and into docs/run-file.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
-from evolve.store.columns import Column, column, columns_of
 
 SCHEMA = 3
+
+LETTERS = {
+    "G": "generations",
+    "P": "candidates",
+    "E": "episodes of each candidate",
+    "W": "weights of a genome",
+    "O": "observation size",
+    "R": "ranks",
+    "N": "held-out episodes",
+    "L": "steps",
+}
+"""The meanings of the letters in a shape."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array in the file: its place, its type, and its meaning.
+
+    Attributes:
+        path: The path of the dataset.
+        symbols: The shape, in `LETTERS` and numbers.
+        dtype: The type.
+        meaning: The meaning, in words.
+        unit: The unit of the numbers; empty if they have no unit.
+        chunk: The approximate number of bytes that HDF5 stores together.
+        optional: Whether some runs lack this column.
+    """
+
+    path: str
+    symbols: str
+    dtype: Any
+    meaning: str
+    unit: str = ""
+    chunk: int = 2048
+    optional: bool = False
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Return the attributes of the dataset, by name."""
+        shape = ", ".join(LETTERS.get(symbol, symbol) for symbol in self.symbols.split())
+        return {"shape": shape, "unit": self.unit, "meaning": self.meaning}
+
+
+def column(path: str, symbols: str, dtype: DTypeLike, meaning: str, unit: str = "", **more: Any) -> Any:
+    """Declare a field as a column of the run file; see `Column`."""
+    declared = Column(path, symbols, np.dtype(dtype), meaning, unit, **more)
+    metadata = {"column": declared}
+    return field(default=None, metadata=metadata) if declared.optional else field(metadata=metadata)
+
+
+def columns_of(record: type[Any]) -> dict[str, Column]:
+    """Return the columns of a record's fields, by name."""
+    return {f.name: f.metadata["column"] for f in fields(record)}
 
 
 def path_of(directory: Path, seed: int) -> Path:
@@ -25,9 +77,9 @@ def path_of(directory: Path, seed: int) -> Path:
 
 @dataclass(frozen=True)
 class Record:
-    """One generation; its columns have G, the generations, as their first axis.
+    """One generation. The first axis of its columns in the file is G, the generations.
 
-    Fields named as a quantity of `rollouts.EpisodeResults` are filled with that quantity, for every episode.
+    A field with the name of a quantity of `rollouts.EpisodeResults` holds that quantity of every episode.
     """
 
     returns: Float64 = column(
@@ -51,7 +103,7 @@ class Record:
         "generation/fitness",
         "G P",
         np.float64,
-        "what selection saw: the mean return, less the cost of connections; NaN of who failed or did not play",
+        "the mean return less the cost of connections, by which selection ranks; NaN if it failed or did not play",
         "reward",
     )
     connections: Int32 = column(
@@ -102,27 +154,26 @@ class Record:
         "fingerprint/traces",
         "G P",
         np.uint64,
-        "fingerprint of the traces of each candidate; 0 where these stayed where it was played",
+        "fingerprint of the traces of each candidate; 0 if its worker kept them",
         "hash",
     )
     normalizer: Float32 | None = column(
         "generation/normalizer",
         "G 2 O",
         np.float32,
-        "what is subtracted from observations, and what the difference is multiplied by; only where observations are "
-        "normalized",
+        "mean that is subtracted from observations, and factor of the difference; only if observations are normalized",
         optional=True,
     )
-    """[2, O], with which this generation was evaluated."""
+    """[2, O], the normalizer of this generation's episodes."""
 
 
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
-"""The one column that is not cut by generations: the champions' lengths say where each begins."""
+"""The only column without an axis for generations: the champions' lengths say where each generation begins."""
 
 
 def num_step_hashes(lengths: Int32) -> int:
-    """Return how many steps of a champion with episodes of lengths [E] have hashes."""
+    """Return the number of steps with hashes of a champion whose episodes have lengths [E]."""
     return int(np.minimum(lengths, MAX_HASHED_STEPS).sum(dtype=np.int64))
 
 
@@ -138,11 +189,11 @@ POPULATION = {
         "population/mask",
         "G P W",
         np.bool_,
-        "connections left of every candidate; only where their weights are",
+        "connections left of every candidate; only with their weights",
         chunk=2**16,
     ),
 }
-"""Every genome, where the experiment says that they are kept."""
+"""All genomes, if the experiment keeps them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,12 +215,12 @@ class HeldOut:
 HELD_OUT = columns_of(HeldOut)
 
 EVERY_COLUMN = (*columns_of(Record).values(), *POPULATION.values(), *HELD_OUT.values())
-"""All that a run file may hold, beside its checkpoint."""
+"""All columns that a run file can have, beside its checkpoint."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What does not change while a run goes on; config is TOML, manifest JSON."""
+    """The attributes of a run that stay the same while it runs. config: TOML; manifest: JSON."""
 
     config: str
     manifest: Mapping[str, Any]
@@ -179,7 +230,7 @@ class Header:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run file as read. has_population: whether every genome is kept, for `store.population` to read."""
+    """A run file that was read. has_population: whether it holds every genome, which `store.population` reads."""
 
     path: Path
     header: Header
@@ -191,7 +242,7 @@ class StoredRun:
 
     @property
     def num_generations(self) -> int:
-        """How many generations are complete."""
+        """The number of complete generations."""
         return len(self.records)
 
     @property
@@ -206,5 +257,5 @@ class StoredRun:
 
     @property
     def digest(self) -> str:
-        """That of the last generation, 64 hexadecimal characters. There has to be one."""
+        """The digest of the last generation, 64 hexadecimal characters. The run must have a generation."""
         return self.records[-1].digest.decode()

@@ -1,4 +1,4 @@
-"""Writing a run file: each flush replaces it by a copy that the new generations have been appended to."""
+"""Write a run file: each flush replaces the file by a copy with the new generations appended."""
 
 import atexit
 import json
@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, GenomeSource
-from evolve.store.columns import extend, extend_part, put, stack, write
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
 from evolve.store.reading import exists, is_empty, read, unwritable
-from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Header, HeldOut, Record
+from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Column, Header, HeldOut, Record
 
 _MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
-_MAX_BUFFERED = 2**26  # bytes of genomes, or of the states that they are made of
+_MAX_BUFFERED = 2**26  # bytes of genomes, or of the strategy states from which genomes are computed
+_CHUNK = 2048  # bytes of each chunk of a checkpoint array
+_MOST_CHUNKS = 64  # of a large checkpoint array
 
-# At its exit Python stops daemon threads. One that is stopped inside HDF5 keeps the lock of that library, and the exit
-# hangs: so the exit waits for a write, and lets no other thread begin one.
+# Python stops daemon threads at exit. A thread that is stopped inside HDF5 keeps HDF5's lock, and the exit hangs.
+# So the exit waits for a running write, and no other thread may begin one.
 _WRITING = threading.RLock()
 atexit.register(_WRITING.acquire, timeout=60)
 
@@ -39,33 +40,33 @@ class RunFile:
     header: Header
     lock: Lock
     num_generations: int = 0
-    """How many generations have been appended."""
+    """The number of appended generations."""
     on_disk: int = 0
-    """How many generations the file holds; the others wait for a flush."""
+    """The number of generations in the file; the others wait for a flush."""
     last: Record | None = None
-    """The newest record that has been appended."""
+    """The record that was appended last."""
     checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     held_out: HeldOut | None = None
     complete: bool = False
     replaces: bool = False
-    """Whether another run's file is still in its place; the first generation that is flushed takes that."""
+    """Whether the path still holds the file of an earlier run, which the first flushed generation replaces."""
     flushes_each: bool = False
-    """Whether every generation is flushed when it is appended, however long that takes."""
+    """Whether each generation is flushed as soon as it is appended, however long the flush takes."""
     _exists: bool = False
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
     _num_hashes: int = 0
-    """How many step hashes the file holds."""
+    """The number of step hashes in the file."""
     steps: int = 0
-    """Environment steps of all generations that have been appended."""
+    """The environment steps of all appended generations."""
     best: tuple[float, int] = (np.nan, 0)
-    """The best fitness of all generations, and the first of these that had it."""
+    """The best fitness of all generations, and the first generation that reached it."""
     _pending: list[Record] = field(default_factory=list)
     _genomes: list[GenomeSource] = field(default_factory=list)
     _flushed_at: float = -np.inf
     _flush_cost: float = 0.0
     _flushed: tuple[object, ...] = ()
-    """The content that the last flush wrote."""
+    """The result of `_content` at the last flush."""
 
     def append(
         self,
@@ -74,13 +75,13 @@ class RunFile:
         genomes: GenomeSource | None = None,
         flush: bool = True,
     ) -> None:
-        """Add a generation and the state of the strategy after `tell`, and flush if it is time.
+        """Add a generation and the state of the strategy after `tell`, and flush if a flush is due.
 
         Args:
             record: The generation.
             checkpoint: The state.
-            genomes: Its P candidates; given in every generation of a run that keeps them, in none of another.
-            flush: Whether to flush here if it is time. `flushes_each` flushes in any case.
+            genomes: The P candidates; in every generation of a run that keeps them, otherwise in no generation.
+            flush: Whether to flush now if a flush is due. `flushes_each` flushes in any case.
         """
         self._pending.append(record)
         if genomes is not None:
@@ -95,10 +96,11 @@ class RunFile:
             self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Flush if it is time, or too much waits. Raises RunError as `flush` does."""
+        """Flush if the last flush is long enough ago, or too many bytes wait. Raises RunError as `flush` does."""
         if self.on_disk == self.num_generations:
             return
-        state = sum(array.nbytes for array in self.checkpoint.values())  # what genomes that are made anew hold on to
+        # A lazy genome source keeps the state of its generation in memory.
+        state = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
         if buffered > _MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self._flush_cost:
             self.flush()
@@ -109,10 +111,8 @@ class RunFile:
             self.best = record.champion_fitness, generation
 
     def flush(self) -> None:
-        """Write the file, unless it has everything already: an interpreter that exits cannot write any more.
-
-        Raises RunError when it cannot be written; the file then holds what it held.
-        """
+        """Write everything that is not in the file yet. Raises RunError if that fails; the file stays as it was."""
+        # An interpreter that exits cannot write any more, so nothing is written if nothing has changed.
         content = self._content()
         if content == self._flushed or (self.replaces and not self.num_generations):
             return
@@ -128,11 +128,11 @@ class RunFile:
         self._flush_cost = self._flushed_at - begin
 
     def _content(self) -> tuple[object, ...]:
-        """Return the parts of this run that change what a flush writes."""
+        """Return all values on which the content of the file depends."""
         return self.num_generations, self.complete, self.header, self.held_out
 
     def close(self) -> None:
-        """Release the lock; nothing is flushed."""
+        """Release the lock, without a flush."""
         self.lock.release()
 
     def _replace(self) -> None:
@@ -143,7 +143,8 @@ class RunFile:
             else:
                 partial.write_bytes(self._beginning())
             self._append_to(partial)
-        self._exists = True  # KeyboardInterrupt is raised at calls, so these six lines are atomic
+        # KeyboardInterrupt is raised at calls only, so these six assignments are atomic.
+        self._exists = True
         self.replaces = False
         self.on_disk = self.num_generations
         self._num_hashes = num_hashes
@@ -152,8 +153,9 @@ class RunFile:
         sync(without_links(self.path).parent)
 
     def _beginning(self) -> bytes:
-        """Return a file that holds nothing but the header."""
-        name = f"{self.path}, in memory"  # one of its own: HDF5 refuses two open files of one name, threads may write
+        """Return the bytes of a file that holds the header only."""
+        # HDF5 refuses two open files of one name, and another thread may be writing another run: so use a unique name.
+        name = f"{self.path}, in memory"
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
             file.attrs.update(schema=SCHEMA, config=self.header.config, manifest=json.dumps(dict(self.header.manifest)),
                               seed=self.header.seed, env=self.header.env, complete=False)  # fmt: skip
@@ -166,25 +168,26 @@ class RunFile:
         with open(partial, "r+b", buffering=0) as disk:
             deferred = DeferredErrorFile(disk)
             with h5py.File(deferred, "r+") as file:
-                # It may hold one flush more: an interrupt came after the renaming, before `on_disk` was set.
+                # If an interrupt came after the renaming and before `on_disk` was set, the file holds one flush more.
                 if not self.on_disk <= file["checkpoint"].attrs["num_generations"] <= self.num_generations:
-                    raise OSError(f"somebody else has changed it, and it no longer holds {self.on_disk} generations")
+                    raise OSError(f"another process has changed it: it no longer holds {self.on_disk} generations")
                 self._write(file)
             if deferred.error is not None:
                 raise deferred.error
             os.fsync(disk.fileno())
 
     def _write(self, file: h5py.File) -> None:
-        if file.attrs["config"] != self.header.config:  # the old text stays in the file, so not every time
+        # HDF5 does not reuse the space of a replaced text, so the text is written only if it has changed.
+        if file.attrs["config"] != self.header.config:
             file.attrs["config"] = self.header.config
         file.attrs.modify("complete", self.complete)
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])
-            extend(file, STEP_HASHES, self._num_hashes, hashes)
+            _append_rows(file, STEP_HASHES, self._num_hashes, hashes)
         for name, column in COLUMNS.items():
             rows = [getattr(record, name) for record in self._pending]
             if rows and rows[0] is not None:
-                extend(file, column, self.on_disk, stack(rows, column.dtype))
+                _append_rows(file, column, self.on_disk, _stack(rows, column.dtype))
         for number, genomes in enumerate(self._genomes):
             self._write_population(file, self.on_disk + number, genomes)
         self._write_checkpoint(file)
@@ -192,12 +195,12 @@ class RunFile:
             del file["evaluation"]
         if self.held_out is not None:
             for name, column in HELD_OUT.items():
-                write(file, column, getattr(self.held_out, name))
+                write_column(file, column, getattr(self.held_out, name))
 
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
         for first, some in _blocks(genomes):
             for name, column in POPULATION.items():
-                extend_part(file, column, generation, first, len(genomes), getattr(some, name))
+                _write_candidates(file, column, generation, first, len(genomes), getattr(some, name))
 
     def _write_checkpoint(self, file: h5py.File) -> None:
         state = file["checkpoint"]
@@ -205,11 +208,11 @@ class RunFile:
         for name in set(state) - set(self.checkpoint):
             del state[name]
         for name, array in self.checkpoint.items():
-            put(state, name, array)
+            _replace_array(state, name, array)
 
 
 def _blocks(genomes: GenomeSource) -> Iterator[tuple[int, Genomes]]:
-    """Yield all genomes, a few at a time, each time with the number of the first."""
+    """Yield (number of the first genome, genomes) for blocks that together are all genomes."""
     at_once = max(1, _MAX_BUFFERED // max(1, 8 * genomes.num_weights))
     for first in range(0, len(genomes), at_once):
         yield first, genomes.take(np.arange(first, min(first + at_once, len(genomes))))
@@ -218,8 +221,8 @@ def _blocks(genomes: GenomeSource) -> Iterator[tuple[int, Genomes]]:
 def create(path: Path, header: Header) -> RunFile:
     """Return a new, empty run file that is already on disk.
 
-    Raises InputError when the directory cannot be written or a file is there. None is ever overwritten, but for a run
-    file without a generation that nobody is writing.
+    A run file without a generation, which no process is writing, is replaced. Raises InputError if any other file is
+    there, or the directory cannot be written.
     """
     check_free(path)
     try:
@@ -228,7 +231,7 @@ def create(path: Path, header: Header) -> RunFile:
     except (OSError, ValueError) as error:
         raise unwritable(path.parent, error) from None
     try:
-        check_free(path, file.lock.holds)  # another process may have been quicker
+        check_free(path, file.lock.holds)  # again: another process may have created the file before the lock was taken
         file.flush()
     except RunError as error:
         file.close()
@@ -240,13 +243,16 @@ def create(path: Path, header: Header) -> RunFile:
 
 
 def check_free(path: Path, alone: bool = True) -> None:
-    """Raise InputError when a file is there from which something could be lost, or whose writer may be at work."""
+    """Raise InputError if a new run at `path` could destroy a file.
+
+    alone: whether it is certain that no other process writes the file; then an empty run file may be replaced.
+    """
     if exists(path) and not (alone and is_empty(path)):
-        raise taken(path)
+        raise already_exists(path)
 
 
-def taken(path: Path) -> InputError:
-    """Return the refusal of a new run whose file is there already, or of a file that is not a run's."""
+def already_exists(path: Path) -> InputError:
+    """Return the error of a new run whose path holds a run file, or of a file that is not a run file."""
     try:
         read(path)
     except InputError as error:
@@ -256,9 +262,9 @@ def taken(path: Path) -> InputError:
 
 
 def replace(path: Path, header: Header) -> RunFile:
-    """Return a new run file for the place of one that is there, which stays until the first generation is flushed.
+    """Return a new run file that replaces the one at `path` as soon as its first generation is flushed.
 
-    Raises InputError when somebody is writing that one, or the directory cannot be written.
+    Raises InputError if another process is writing the old file, or the directory cannot be written.
     """
     try:
         return RunFile(path, header, Lock(path), replaces=True)
@@ -267,7 +273,7 @@ def replace(path: Path, header: Header) -> RunFile:
 
 
 def reopen(path: Path) -> RunFile:
-    """Reopen the file of a run, to append to it. Raises InputError when it cannot be read or written."""
+    """Open an existing run file to append to it. Raises InputError if it cannot be read or written."""
     try:
         lock = Lock(path)
     except OSError as error:
@@ -294,3 +300,86 @@ def reopen(path: Path) -> RunFile:
     for generation, record in enumerate(run.records):
         file._add_to_totals(record, generation)
     return file
+
+
+def _chunks(shape: tuple[int, ...], itemsize: int, size: int) -> tuple[int, ...]:
+    """Return the shape of a chunk of about `size` bytes: several whole generations, or a part of one."""
+    row = max(1, int(np.prod(shape[1:])) * itemsize)
+    if row <= size or len(shape) == 1:
+        return (max(1, size // row), *shape[1:])
+    return (1, max(1, shape[1] * size // row), *shape[2:])
+
+
+def _stack(rows: list[Any], dtype: Any) -> NDArray[Any]:
+    """Return rows as one array, with shorter rows padded by zeros."""
+    shape = np.max([np.shape(row) for row in rows], axis=0).astype(int)
+    stacked: NDArray[Any] = np.zeros((len(rows), *shape), dtype)
+    for n, row in enumerate(rows):
+        place: Any = (n, *(slice(length) for length in np.shape(row)))
+        stacked[place] = row
+    return stacked
+
+
+def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any]) -> None:
+    """Write rows [n, …] behind the first `before` rows; pad shorter rows by zeros, or by NaN if they are real."""
+    if column.path not in file:
+        _describe(_make(file, column.path, rows, column.chunk), column)
+        return
+    stored = file[column.path]
+    # A copy made by another program may be stored as one block, which cannot grow.
+    if stored.chunks is None:
+        whole = stored[()]
+        del file[column.path]
+        stored = _describe(_make(file, column.path, whole, column.chunk), column)
+    old = stored.shape
+    stored.resize((before + len(rows), *map(max, old[1:], rows.shape[1:])))
+    stored[(slice(before, None), *(slice(n) for n in rows.shape[1:]))] = rows
+    # Only columns of ranks have rows of different lengths: a resumed run may have another number of ranks.
+    if stored.dtype.kind == "f" and rows.ndim == 2:
+        stored[before:, rows.shape[1] :] = np.nan
+        stored[:before, old[1] :] = np.nan
+
+
+def _write_candidates(
+    file: h5py.File, column: Column, generation: int, first: int, population: int, rows: NDArray[Any]
+) -> None:
+    """Write rows [n, W] of the candidates first … first + n - 1 of a generation into a column [G, P, W]."""
+    if column.path not in file:
+        _append_rows(file, column, generation, np.zeros((generation + 1, population, rows.shape[1]), rows.dtype))
+    stored = file[column.path]
+    if len(stored) <= generation:
+        stored.resize(generation + 1, axis=0)
+    stored[generation, first : first + len(rows)] = rows
+
+
+def write_column(file: h5py.File, column: Column, array: NDArray[Any]) -> None:
+    """Write a column that does not grow."""
+    file[column.path] = array
+    _describe(file[column.path], column)
+
+
+def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:
+    """Write an array in the place of the array that has its name."""
+    # A removed dataset leaves a hole in the file, so the old dataset is reused if possible.
+    old = group.get(name)
+    if old is not None and old.chunks and old.dtype == array.dtype and old.ndim == array.ndim:
+        old.resize(array.shape)
+        old[...] = array
+        return
+    if old is not None:
+        del group[name]
+    if array.size and array.ndim:
+        _make(group, name, array, max(_CHUNK, array.nbytes // _MOST_CHUNKS))
+    else:
+        group[name] = array
+
+
+def _make(group: h5py.Group, name: str, array: NDArray[Any], chunk: int = _CHUNK) -> h5py.Dataset:
+    chunks = _chunks(array.shape, array.dtype.itemsize, chunk)
+    return group.create_dataset(name, data=array, maxshape=(None,) * array.ndim, chunks=chunks)
+
+
+def _describe(dataset: h5py.Dataset, column: Column) -> h5py.Dataset:
+    """Give a dataset its shape, unit and meaning as attributes, for readers without this package; return it."""
+    dataset.attrs.update(column.attributes)
+    return dataset

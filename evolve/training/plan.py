@@ -93,7 +93,7 @@ def _outlook(run: PlannedRun, resume: bool, overwrite: bool) -> Outlook:
         store.check_can_begin(run.path)
         return Outlook(run, "begin")
     if not (resume or overwrite):
-        raise store.taken(run.path)
+        raise store.already_exists(run.path)
     stored = store.read(run.path)
     if overwrite:
         check_replaceable(run, stored)

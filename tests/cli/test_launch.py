@@ -244,7 +244,7 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
     process = start("launch", "launch", *SLOW, "-o", "run", "-n", 3, module="evolve")
     path = store.path_of(tmp_path / "run", 0)
     for generations, victim in ((1, 0), (2, 1)):
-        wait_for(lambda n=generations: path.exists() and store.how_far(path)[0] >= n, process.output)
+        wait_for(lambda n=generations: path.exists() and store.read_progress(path)[0] >= n, process.output)
         wait_for(lambda: len(process.ranks()) == 3, process.output)
         process.ranks()[victim].kill()
     brake.unlink()
@@ -300,7 +300,7 @@ def test_a_folder_for_launchers_that_the_user_has_named_is_kept(supervisor, tmp_
 def test_it_can_be_asked_to_stop(start, tmp_path):
     process = start("launch", "launch", *SLOW, "-o", "run", "-n", 3, module="evolve")
     path = store.path_of(tmp_path / "run", 0)
-    wait_for(lambda: path.exists() and store.how_far(path)[0] >= 1, process.output)
+    wait_for(lambda: path.exists() and store.read_progress(path)[0] >= 1, process.output)
     process.popen.send_signal(signal.SIGTERM)
     done = process.wait()
     assert done.code == 75

@@ -67,7 +67,7 @@ def test_a_run_file_that_somebody_is_writing_is_never_replaced(call, old):
         before = old.read_bytes()
         done = call("run", *TINY, "--overwrite", "-s", 1, 0)
         assert (done.code, done.err.count("\n")) == (2, 1)
-        assert "expected a run file that nobody else is writing" in done.err
+        assert "expected a run file that is not being written" in done.err
         assert old.read_bytes() == before
         assert not (old.parent / "seed-1.h5").exists()
     finally:

@@ -263,7 +263,7 @@ def test_a_running_and_a_killed_file(start, call, tmp_path):
     slow = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.003", *QUICK[:-4])
     process = start("run", *slow, "-g", 9999, "-o", "out")
     path = store.path_of(tmp_path / "out", 0)
-    wait_for(lambda: path.exists() and store.how_far(path)[0], process.output)
+    wait_for(lambda: path.exists() and store.read_progress(path)[0], process.output)
     assert call("report", path, "-o", "running.html").code == 0
     process.kill()
     process.popen.wait()

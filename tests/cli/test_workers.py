@@ -74,7 +74,7 @@ def wait_for_generations(process, tmp_path, number):
 
     def ready():
         assert process.popen.poll() is None, process.output()
-        return path.exists() and store.how_far(path)[0] >= number
+        return path.exists() and store.read_progress(path)[0] >= number
 
     wait_for(ready, process.output)
 

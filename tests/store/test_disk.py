@@ -43,7 +43,7 @@ def fill(path):
 
 
 def wait_for_generations(path, process, generations):
-    wait_for(lambda: path.exists() and store.how_far(path)[0] >= generations, process.output)
+    wait_for(lambda: path.exists() and store.read_progress(path)[0] >= generations, process.output)
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
@@ -115,7 +115,7 @@ def test_two_runs_do_not_write_one_file(start, command, tmp_path):
     wait_for_generations(path, process, 1)
     done = command("run", *RUN, "-g", 200, "-o", "out", "--resume", ranks=2)
     assert done.code == 2
-    assert "expected a run file that nobody else is writing" in done.err + done.out
+    assert "expected a run file that is not being written" in done.err + done.out
     assert f"process {process.popen.pid} on " in done.err + done.out
     assert process.popen.poll() is None
     process.kill()
@@ -126,7 +126,7 @@ def test_two_runs_do_not_write_one_file(start, command, tmp_path):
 def test_a_lock_ends_with_its_file(tmp_path):
     path = store.path_of(tmp_path, 0)
     file = store.create(path, store.Header("", {}, 0, "x"))
-    with pytest.raises(InputError, match="nobody else is writing"):
+    with pytest.raises(InputError, match="is not being written"):
         store.reopen(path)
     file.close()
     again = store.reopen(path)

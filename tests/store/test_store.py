@@ -15,7 +15,7 @@ from evolve import store
 from evolve.errors import InputError, RunError
 from evolve.genome import Genomes, SelectedGenomes
 from evolve.store import schema
-from evolve.store.columns import LETTERS
+from evolve.store.schema import LETTERS
 
 P, E, W, R = 3, 2, 4, 2
 Z = np.uint64(2**64 - 1)
@@ -269,7 +269,7 @@ def test_nothing_is_replaced_where_no_lock_tells_whether_it_is_being_written(pat
 
 def test_a_run_file_without_a_generation_is_in_nobodys_way(path):
     file = store.create(path, replace(header(), config="seeds = [4]\n"))
-    with pytest.raises(InputError, match="that nobody else is writing"):  # it may have one soon
+    with pytest.raises(InputError, match="is not being written"):  # it may have one soon
         store.create(path, header())
     file.close()
     write(path)

@@ -30,7 +30,7 @@ RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.
 
 def num_generations(tmp_path):
     try:
-        return store.how_far(store.path_of(tmp_path / "out", 5))[0]
+        return store.read_progress(store.path_of(tmp_path / "out", 5))[0]
     except Exception:  # not there yet
         return 0
 
