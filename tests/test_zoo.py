@@ -12,7 +12,7 @@ from evolve.config import differences
 from evolve.config.documents import read_file
 from evolve.config.sweep import experiments
 from evolve.training import prepare
-from evolve.verification.published import PUBLISHED
+from evolve.verification.comparison import PUBLISHED
 
 ZOO = {path.stem: path for path in sorted((ROOT / "zoo").iterdir())}
 CARDS = (ROOT / "docs" / "zoo.md").read_text()

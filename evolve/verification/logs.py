@@ -1,4 +1,4 @@
-"""Compare what was logged of candidates and generations, and find the cause of the first difference."""
+"""Compare the logs of candidates and generations, and find the cause of the first difference."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _OTHER_COLUMNS = ("champion_candidate", "champion_weights", "champion_mask", "ch
 
 
 _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
-"""What of a manifest decides the bits of a library's linear algebra."""
+"""The entries of a manifest that decide the bits of a library's linear algebra."""
 
 
 @dataclass(frozen=True)
 class EpisodeLog:
-    """What is known of an episode. fingerprint: [2], of observations and actions; step_hashes: [length, 2] or None."""
+    """The log of an episode. fingerprint: [2], of observations and actions; step_hashes: [length, 2] or None."""
 
     return_: float
     length: int
@@ -41,7 +41,7 @@ class EpisodeLog:
         return f"{self.return_!r} in {self.length} steps"
 
     def matches_fingerprint(self) -> bool:
-        """Return whether the last step hashes are the top bytes of the fingerprint; True where they are cut off."""
+        """Return whether the last step hashes are the top bytes of the fingerprint; True if they are cut off."""
         if self.step_hashes is None or self.length > MAX_HASHED_STEPS or not len(self.step_hashes):
             return True
         return bool((self.step_hashes[-1] == self.fingerprint >> np.uint64(56)).all())
@@ -49,10 +49,10 @@ class EpisodeLog:
 
 @dataclass(frozen=True)
 class CandidateLog:
-    """One candidate in E episodes.
+    """The log of a candidate in E episodes.
 
     returns, lengths: [E]; fingerprints: [E, 2], of observations and actions; trace_fingerprint: 64 bits;
-    step_hashes: [E] of [length, 2] each, None where they were not kept.
+    step_hashes: [E] of [length, 2] each, None if they were not kept.
     """
 
     returns: Float64
@@ -62,7 +62,7 @@ class CandidateLog:
     step_hashes: list[UInt8] | None
 
     def episode_log(self, episode: int) -> EpisodeLog:
-        """Return what is known of an episode."""
+        """Return the log of an episode."""
         hashes = None if self.step_hashes is None else self.step_hashes[episode]
         return EpisodeLog(float(self.returns[episode]), int(self.lengths[episode]), self.fingerprints[episode], hashes)
 
@@ -71,7 +71,7 @@ LogOrRecord = TypeVar("LogOrRecord", CandidateLog, Record)
 
 
 def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
-    """Return [E], or [P, E] of whole generations: which episodes are not the same to the bit."""
+    """Return [E], or [P, E] for whole generations: whether each episode differs in any bit."""
     same: Bool = (ours.returns == theirs.returns) | (np.isnan(ours.returns) & np.isnan(theirs.returns))
     same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
     return ~same
@@ -90,16 +90,16 @@ def log_of_record(record: Record, candidate: int) -> CandidateLog:
 
 
 def log_of_results(results: PopulationResults, row: int, trace_fingerprint: int) -> CandidateLog:
-    """Return a candidate's log in results made here."""
+    """Return a candidate's log from results of this machine."""
     returns, lengths, fingerprints = results.returns[row], results.lengths[row], results.fingerprints[row]
     return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, results.step_hashes(row))
 
 
 def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | None, str]:
-    """Return the first step in which two episodes differ, if it is known, and what differs there.
+    """Return the first step in which two episodes differ, if it is known, and the kind of difference.
 
-    That is "observations", "actions", the "end" or the "return"; "late" after the last step that has a hash; "last
-    action" or "somewhere" where no step hashes were kept; "log" where step hashes contradict their fingerprint.
+    The kind is "observations", "actions", "end" or "return"; "late" if they differ after the last step that has a hash;
+    "last action" or "somewhere" if no step hashes were kept; "log" if step hashes contradict their fingerprint.
     """
     same_observations, same_actions = (ours.fingerprint == theirs.fingerprint).tolist()
     if not (ours.matches_fingerprint() and theirs.matches_fingerprint()):
@@ -147,7 +147,7 @@ def same_arrays(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[A
 
 
 def digest_difference(run: StoredRun) -> "FirstDifference | None":
-    """Return the first generation whose digest does not match what is stored; None also where no genomes are."""
+    """Return the first generation whose digest contradicts the stored genomes; None if there is none, or no genomes."""
     previous = DIGEST_START
     for generation, record in enumerate(run.records if run.has_population else ()):
         genomes = store.population(run.path, generation)
@@ -163,7 +163,7 @@ def digest_difference(run: StoredRun) -> "FirstDifference | None":
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """Where two logs differ first. what: shape, genome, episode, traces, or log; summary: in words."""
+    """The first difference of two logs. what: shape, genome, episode, traces, or log; summary: in words."""
 
     what: str
     summary: str
@@ -173,7 +173,10 @@ class FirstDifference:
 
 
 def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
-    """Return where two logs of a generation differ; an episode of a champion if there is one: it has step hashes."""
+    """Return the first difference of two logs of a generation; None if there is none.
+
+    An episode of a champion is preferred, because it has step hashes.
+    """
     at = f"generation {generation}"
     if ours.returns.shape != theirs.returns.shape:
         sizes = f"population × episodes {ours.returns.shape} against {theirs.returns.shape}"
@@ -183,7 +186,7 @@ def first_difference(generation: int, ours: Record, theirs: Record) -> FirstDiff
     if different.any():
         return _episode_difference(generation, ours, theirs, different, genomes)
     traces = ours.trace_fingerprints != theirs.trace_fingerprints
-    traces &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0: it is not known
+    traces &= (ours.trace_fingerprints != 0) & (theirs.trace_fingerprints != 0)  # 0: unknown
     for what, which in (("genome", genomes), ("traces", traces)):
         if which.any():
             candidate = int(np.flatnonzero(which)[0])
@@ -213,7 +216,7 @@ def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: 
 
 
 def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDifference | None:
-    """Return what else of two records differs: one was changed, or written by another evolve."""
+    """Return the difference of two records with equal episodes: one was changed, or another evolve wrote it."""
     at = f"generation {generation}"
     for name in _OTHER_COLUMNS:
         if not np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=name.endswith("fitness")):
@@ -259,7 +262,7 @@ _WHY: dict[str, tuple[Cause, str]] = {
 
 
 def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
-    """Return the cause of what differs first, and why that is thought to be so."""
+    """Return the cause of a kind of difference, and the reason to assume that cause."""
     if what == "observations" and step == 0:
         what = "reset"
     cause, why = _WHY[what]
@@ -267,9 +270,9 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
 
 
 def genome_cause(generation: int, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return the cause of other genomes in a generation: "algebra" where the strategy's explains them, else "genome".
+    """Return "algebra" if the strategy's linear algebra explains other genomes in a generation, otherwise "genome".
 
-    It does where it is not portable and the machines of the two manifests are not alike, but for generation 0.
+    It explains them after generation 0 if it is not portable and the machines of the two manifests differ.
     """
     one, other = manifests
     portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE

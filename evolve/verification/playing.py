@@ -1,4 +1,4 @@
-"""Choose episodes of a run, play one of them again in this process, and name the first step that differs."""
+"""Choose episodes of a run, play an episode again in this process, and name the first different step."""
 
 import logging
 import math
@@ -15,39 +15,26 @@ from evolve.errors import EpisodeError, InputError
 from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import (
-    EpisodeBatch,
-    EpisodeFailure,
-    EpisodeResults,
-    Rollout,
-    generation_keys,
-)
+from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollout, generation_keys
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.strategies import is_made_anywhere
 from evolve.training import Experiment, final_champion, limit_of, normalizer_of, restore
-from evolve.verification.logs import (
-    CandidateLog,
-    EpisodeLog,
-    describe_difference,
-    explain,
-    first_different_step,
-    log_of_record,
-)
+from evolve.verification import logs
+from evolve.verification.logs import CandidateLog, EpisodeLog, explain
 from evolve.verification.verdict import Side, Verdict
 
-_WEIGHTS_AT_ONCE = 2**22  # weights of the candidates that are made to be looked at
-
-
 _LOG = logging.getLogger("evolve")
+_WEIGHTS_AT_ONCE = 2**22  # limits the memory of candidates whose fingerprints are computed
 HERE = "this machine"
+"""The name of this process's side in a verdict."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What to play: a genome (P = 1), the key of its episode, and the return in the log, None where there is none.
+    """An episode to play: a genome (P = 1), the key of the episode, and the return in the log, None if unknown.
 
-    champion: whether it is its generation's best, as far as that is known.
+    champion: whether the candidate is the best of its generation; False for a generation that is not evaluated yet.
     """
 
     genome: Genomes
@@ -60,7 +47,7 @@ class Episode:
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
+        """The episode in words."""
         if self.purpose is not Purpose.EPISODE:
             return f"{self.purpose.title} episode {self.episode}"
         candidate = "" if self.champion else f", candidate {self.candidate}"
@@ -78,15 +65,15 @@ def choose(
     """Return an episode of a run.
 
     Args:
-        run: The run, or a champion file, whose episodes are held out unless they are for validation.
-        experiment: That of the run.
-        generation: A complete one, or the one that comes next; by default the last complete one.
-        candidate: Whose episode it is; by default the champion's.
-        episode: Its number.
-        purpose: With another than EPISODE it is one of the final champion, held out or for validation.
+        run: The run file, or a champion file, whose episodes are held out unless they are for validation.
+        experiment: The experiment of the run.
+        generation: A complete generation, or the next one; by default the last complete one.
+        candidate: The candidate that plays; by default the champion.
+        episode: The number of the episode.
+        purpose: EPISODE, or an episode of the final champion: HELD_OUT or VALIDATION.
 
     Raises:
-        InputError: The file does not have it.
+        InputError: The file does not have the episode.
     """
     if isinstance(run, StoredChampion):
         _check_is_final(run, generation, candidate)
@@ -115,21 +102,21 @@ def choose(
 
 
 def _check_is_final(champion: StoredChampion, generation: int | None, candidate: int | None) -> None:
-    """Raise InputError where another than the final champion is asked for."""
+    """Raise InputError if a generation or a candidate of a champion file is asked for."""
     for name, given in (("generation", generation), ("candidate", candidate)):
         if given is not None:
             raise InputError(name, f"none with {champion.path}, which has the final champion alone", given)
 
 
 def _logged_return(record: store.Record, candidate: int, episode: int) -> float | None:
-    """Return the return in the log, None for an episode that a candidate did not play, having left the race."""
+    """Return the return in the log; None if the candidate had left the race before this episode."""
     returned = float(record.returns[candidate, episode])
     played = record.lengths[candidate, episode] or record.fingerprints[candidate, episode].any()
     return returned if played or not np.isnan(returned) else None
 
 
 def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate: int) -> Genomes | None:
-    """Return the genome (P = 1) of a candidate of a complete generation; None where it cannot be had."""
+    """Return the genome (P = 1) of a candidate of a complete generation; None if the file cannot give it."""
     record = run.records[generation]
     one = np.array([candidate])
     if run.has_population:
@@ -143,7 +130,7 @@ def genome_of(run: StoredRun, experiment: Experiment, generation: int, candidate
 
 
 def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
-    """Return [P]: the fingerprints of the candidates of generation 0, as the seed of a run has them."""
+    """Return [P]: the fingerprints of the candidates that a run's seed gives in generation 0."""
     strategy = experiment.strategy(run.header.seed)
     state, population = strategy.start(), experiment.config.population
     at_once = (
@@ -161,7 +148,7 @@ def _check_candidate(candidate: int, population: int) -> None:
 def _of_next_generation(
     run: StoredRun, experiment: Experiment, generation: int, candidate: int, episode: int
 ) -> Episode:
-    """Return an episode of the generation that comes next; the strategy is asked for its candidates once more."""
+    """Return an episode of the next generation, whose candidates the strategy computes from the checkpoint."""
     _check_candidate(candidate, experiment.config.population)
     strategy, state = restore(experiment, run)
     genome = strategy.ask(state, generation, np.array([candidate]))
@@ -181,9 +168,9 @@ def _of_final_champion(run: Stored, experiment: Experiment, episode: int, purpos
 
 
 def choose_champions(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
-    """Return the same episode of the champions of several complete generations, "0,10,last".
+    """Return the same episode of the champions of several complete generations, such as "0,10,last".
 
-    Raises InputError when the list is no such list, or the file does not have them all.
+    Raises InputError if the list is invalid, or the file lacks one of the generations.
     """
     last = run.num_generations - 1
     if last < 0:
@@ -200,11 +187,11 @@ def choose_champions(run: StoredRun, experiment: Experiment, generations: str, e
 
 
 EachStep = Callable[[int, float], None]
-"""Called with the step and the return so far: after reset (0, 0.0), and after each step that did not fail."""
+"""Called with the step and the return so far: after reset with (0, 0.0), and after each step that did not fail."""
 
 
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
-    """Return an engine of one slot for such an episode; it draws itself where a mode is given. Raises InputError."""
+    """Return an engine with one slot for an episode. mode: makes it draw. Raises InputError if it cannot be made."""
     of = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
     options = of.config.env
     shown = options if mode is None else environments.drawn(options, mode)
@@ -217,15 +204,15 @@ def play(
     """Play an episode in slot 0 of an engine; return its results (N = 1).
 
     Args:
-        run: The run that the episode belongs to.
-        experiment: That of the run.
+        run: The run of the episode.
+        experiment: The experiment of the run.
         chosen: The episode.
-        engine: Which the caller closes.
-        each_step: With it an episode may take any time, since drawing is not what `env.max_episode_seconds` is about;
-            a single step may not.
+        engine: The engine; the caller closes it.
+        each_step: With it only each step, and not the episode, is limited by `env.max_episode_seconds`, because that
+            limit is not meant for drawing.
 
     Raises:
-        EpisodeError: The episode fails, and does not fail in the log.
+        EpisodeError: The episode fails here, but not in the log.
     """
     config = experiment.config
     seconds = config.env.max_episode_seconds if each_step is None else math.inf
@@ -285,28 +272,28 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
 
 @dataclass(frozen=True)
 class PlayedEpisode:
-    """An episode as it was played here: every step of it, and its results (N = 1)."""
+    """An episode that was played here: all of its steps, and its results (N = 1)."""
 
     recording: Recording
     results: EpisodeResults
 
     @property
     def log(self) -> EpisodeLog:
-        """What is to be compared of it."""
+        """The log of the episode, for comparison."""
         results = self.results
         return EpisodeLog(float(results.returns[0]), self.length, results.fingerprints[0], results.step_hashes)
 
     def agrees(self, log: EpisodeLog) -> bool:
-        """Return whether it was played as a log says."""
+        """Return whether observations and actions are those of a log."""
         return bool((self.results.fingerprints[0] == log.fingerprint).all())
 
     @property
     def length(self) -> int:
-        """Environment steps."""
+        """The number of environment steps."""
         return int(self.results.lengths[0])
 
     def side(self, name: str, step: int | None) -> Side:
-        """Return the observation and the action of a step, as one side of a verdict."""
+        """Return one side of a verdict: the observation and the action of a step."""
         observations = self.recording.observations
         actions = self.recording.outputs
         at = len(observations) if step is None else step
@@ -317,7 +304,7 @@ class PlayedEpisode:
 
 def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, int], genome: Genomes) -> PlayedEpisode:
     """Play the episode (generation, candidate, episode) of a run with a genome (P = 1), alone in this process."""
-    chosen = Episode(genome, Purpose.EPISODE, *key, logged=np.nan)  # it may fail: that is compared, too
+    chosen = Episode(genome, Purpose.EPISODE, *key, logged=np.nan)  # NaN: the episode may fail here
     recorder = Recorder(make_engine(experiment, chosen), 1, observations=True)
     try:
         results = play(run, experiment, chosen, recorder)
@@ -335,23 +322,23 @@ def diagnose(
     manifests: tuple[dict[str, str], ...],
     genome: Genomes | None = None,
 ) -> Verdict:
-    """Return the verdict on an episode that was not played here as its log says.
+    """Return the verdict on an episode that differs here from its log.
 
     Args:
         run: The run file.
-        experiment: That of the run.
+        experiment: The experiment of the run.
         key: (generation, candidate, episode).
-        made: The log of the candidate that was made here.
-        what: What is known to be wrong already, None for nothing.
-        manifests: Of the file, and of this process.
-        genome: Of the candidate (P = 1), where the file may not hold it.
+        made: The log of the candidate on this machine.
+        what: The kind of a difference that is known already, or None.
+        manifests: The manifests of the file and of this process.
+        genome: The genome of the candidate (P = 1), if the file may not hold it.
     """
     generation, candidate, episode = key
-    kept = log_of_record(run.records[generation], candidate).episode_log(episode)
+    kept = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
     now = made.episode_log(episode)
-    summary = f"generation {generation}: {describe_difference(candidate, episode, kept, now)} on {HERE}"
+    summary = f"generation {generation}: {logs.describe_difference(candidate, episode, kept, now)} on {HERE}"
     genome = genome_of(run, experiment, generation, candidate) if genome is None else genome
-    step, first = first_different_step(kept, now)
+    step, first = logs.first_different_step(kept, now)
     cause, why = explain(first, step, run.header.seed)
     if what is not None:
         shows = f"; {first} differ in step {step}" if step is not None else ""

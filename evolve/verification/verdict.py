@@ -1,7 +1,4 @@
-"""The verdict: whether two runs are equal and, if not, where they differ first.
-
-A verdict is written for people as lines, and for machines as JSON. The manifests of two runs are shown side by side.
-"""
+"""The verdict: whether two runs are equal and, if not, where they differ first; as lines of text, and as JSON."""
 
 import math
 import textwrap
@@ -9,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from evolve.config import flatten
 from evolve.errors import sanitize
 
-_WIDEST = 48
-_NARROWEST = 20
-
+_WIDEST = 48  # characters of a value in the table of manifests
+_NARROWEST = 20  # characters of a line, however narrow the terminal is
 
 ENGINE = "env.engine"
-"""The setting in which two runs may differ and be equal: where two engines play the same episodes."""
+"""The only setting in which equal runs may differ, because two engines can play the same episodes."""
 
 
 def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width: int | None) -> list[str]:
-    """Return the manifests side by side, rows that differ marked; those alone where this is wider than `width`."""
+    """Return two manifests side by side, with marks at different rows; only those rows if the table is too wide."""
     if len(manifests) != 2 or not any(manifests):
         return []
     one, other = manifests
@@ -34,7 +31,7 @@ def side_by_side(names: list[str], manifests: tuple[dict[str, str], ...], width:
 
 
 def _stacked(names: list[str], rows: list[tuple[str, str, str, bool]]) -> list[str]:
-    """Return the rows that differ, the values below one another."""
+    """Return the different rows, with the two values below one another."""
     one, other = (_short(name) for name in names)
     apart = [(key, a, b) for key, a, b, differs in rows if differs]
     lines = [line for key, a, b in apart for line in (f"  {key}", f"    {one}: {a}", f"    {other}: {b}")]
@@ -42,7 +39,7 @@ def _stacked(names: list[str], rows: list[tuple[str, str, str, bool]]) -> list[s
 
 
 def fitted(lines: list[str], width: int | None) -> list[str]:
-    """Return lines that are too long broken between words, and what follows indented."""
+    """Return lines, those longer than `width` broken between words and indented."""
     if width is None:
         return lines
     return [part for line in lines for part in _broken(line, max(width, _NARROWEST))]
@@ -55,7 +52,7 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Return a text without control characters, and not too long: manifests may come from anybody."""
+    """Return a text without control characters and not too long, since a manifest may come from a stranger."""
     text = sanitize(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
@@ -65,9 +62,9 @@ Cause = Literal["configuration", "random stream", "strategy", "environment", "ne
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: its name, and what it has where they differ first, as far as that is known.
+    """One of the two runs: its name, and its values at the first difference, as far as they are known.
 
-    step_observation [O], step_action [A]: in the first step that differs.
+    step_observation [O], step_action [A]: in the first different step.
     """
 
     name: str
@@ -79,11 +76,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Equal or not; if not: where they differ first, the cause, and what differs there.
+    """Whether two runs are equal and, if not, the place, the cause and the kind of the first difference.
 
-    what: genome, observations, actions, end, return, traces, or what of the log. step: 0 is what reset gives.
-    configuration: (key, of one, of the other) for what differs; of equal ones that can be the engine alone. manifests:
-    of the two, nested tables laid out.
+    Attributes:
+        equal: Whether they are equal.
+        summary: The result in one sentence.
+        cause: The part that caused the difference.
+        why: The reason to assume that cause.
+        generation: The generation that differs first.
+        candidate: The candidate in it.
+        episode: The episode of that candidate.
+        step: The step of that episode; the observation of reset is step 0.
+        what: The kind of difference: genome, observations, actions, end, return, traces, or a part of the log.
+        sides: The two runs.
+        configuration: (key, one value, other value) of each different setting; in equal runs only the engine.
+        manifests: The manifests of the two runs, without nested tables.
     """
 
     equal: bool
@@ -101,7 +108,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> "Verdict":
-        """Return the verdict that `to_json` has laid out; numbers that were none stay None."""
+        """Return the verdict from the table that `to_json` returned; numbers that were not finite stay None."""
         values = dict(table)
         values["sides"] = tuple(Side(**_with_tuples(side)) for side in table["sides"])
         values["configuration"] = tuple(tuple(part) for part in table["configuration"])
@@ -112,12 +119,12 @@ class Verdict:
         return self.to_text()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as what JSON can say; numbers that are none become null."""
+        """Return the verdict as a table for JSON; numbers that are not finite become None."""
         plain: dict[str, Any] = _plain(asdict(self))
         return plain
 
     def to_text(self, width: int | None = None) -> str:
-        """Return it as lines for people; width: how many characters a line should have at most."""
+        """Return the verdict as lines of text. width: the longest line that is wanted, in characters."""
         if self.equal:
             return "\n".join(fitted([f"equal: {self.summary}", *self._engines()], width))
         lines = [f"different: {self.summary}"]
@@ -138,7 +145,7 @@ class Verdict:
         return "\n".join(fitted([*lines, *table], width))
 
     def _engines(self) -> list[str]:
-        """Return the line that names the engines, if these are two."""
+        """Return the line that names the engines, if they differ."""
         return [f"engines: {one} against {other}" for key, one, other in self.configuration if key == ENGINE]
 
 
@@ -157,9 +164,12 @@ def _values(side: Side) -> str:
     return f"  {side.name}\n    observation  {observation}\n    action       {action}"
 
 
-def as_texts(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return a table with its values as texts."""
-    return {key: " ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in table.items()}
+def manifest_texts(*manifests: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
+    """Return manifests without nested tables, their values as texts."""
+    return tuple(
+        {key: " ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in table.items()}
+        for table in map(flatten, manifests)
+    )
 
 
 def _with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import evolve
 from evolve import store
 from evolve.errors import InputError
 from evolve.verification import Verdict, compare_with_published, read_published
-from evolve.verification.published import PUBLISHED
+from evolve.verification.comparison import PUBLISHED
 
 SMALL = ("-p", 6, "-r", 2, "-g", 3, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2")
 ZOO = sorted((ROOT / "zoo").iterdir())

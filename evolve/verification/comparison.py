@@ -1,24 +1,153 @@
-"""Compare a run file or a champion file with the published result of its experiment and seed.
+"""Compare files: two run files (`compare`), or a file with the published result of its experiment and seed.
 
 `published.json` is the data behind docs/results.md: the settings of every experiment, and for each seed the number of
 generations and the digest of the last one. `experiments/results.py` writes it. It is a part of the package, so an
-installation needs no repository to answer.
-
-Nothing is played here, and the file is trusted; `reevaluate` and `rerun` test whether it tells the truth.
+installation needs no repository to answer. `compare_with_published` plays nothing and trusts the file; `reevaluate` and
+`rerun` test whether the file tells the truth.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from evolve.config import Config, differences, flatten, parse
-from evolve.errors import InputError, pluralize, sanitize
+import numpy as np
+
+from evolve.config import Config, differences, parse
+from evolve.errors import EvolveError, InputError, pluralize, sanitize
 from evolve.store import Stored, StoredRun
-from evolve.training import is_portable, load_config
-from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, as_texts
+from evolve.training import is_portable, load_config, reload
+from evolve.verification import logs, playing
+from evolve.verification.logs import EpisodeLog, FirstDifference, explain
+from evolve.verification.playing import PlayedEpisode
+from evolve.verification.verdict import ENGINE, Cause, Side, Verdict, manifest_texts
 
 PUBLISHED = Path(__file__).with_name("published.json")
+
+
+def compare(a: StoredRun, b: StoredRun, play: bool = True) -> Verdict:
+    """Return whether two runs are equal in everything they hold and, if not, the first difference and its cause.
+
+    Times, ranks and manifests may differ, and one file may hold more held-out episodes, or genomes, than the other. The
+    engines may differ, too, if they have played the same episodes.
+
+    play: whether the first different episode may be played here.
+    """
+    both = Verdict(
+        False,
+        _lengths(a, b),
+        sides=(Side(str(a.path)), Side(str(b.path))),
+        configuration=_configuration(a, b),
+        manifests=manifest_texts(a.header.manifest, b.header.manifest),
+    )
+    pairs = enumerate(zip(a.records, b.records, strict=False))
+    place = next((found for g, pair in pairs if (found := logs.first_difference(g, *pair))), None)
+    if place is not None:
+        return _explain_difference(a, b, place, both, play)
+    keys = _keys(both)
+    if keys:
+        summary = f"equal in every generation, but set to something else: {keys}"
+        return replace(both, summary=summary, cause="configuration", why=f"{keys}, or one of the files was changed")
+    if a.num_generations != b.num_generations:
+        return both
+    beyond = _later_difference(a, b)
+    if beyond is not None:
+        return replace(both, summary=beyond, cause="log", why=explain("log", None)[1], what="log")
+    digest = a.digest if a.records else "none"
+    summary = f"{pluralize(a.num_generations, 'generation')}, digest {digest}"
+    return Verdict(True, summary, configuration=both.configuration)
+
+
+def _lengths(a: StoredRun, b: StoredRun) -> str:
+    equal = pluralize(min(a.num_generations, b.num_generations), "generation")
+    return f"equal for {equal}, but {a.path} has {a.num_generations} and {b.path} {b.num_generations}"
+
+
+def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
+    """Return the difference of two runs with equal generations, in words: checkpoints, held-out episodes, genomes."""
+    if not logs.same_arrays(a.checkpoint, b.checkpoint):
+        return "the checkpoints differ, though every generation is equal"
+    if a.held_out is not None and b.held_out is not None:
+        n = min(len(a.held_out.returns), len(b.held_out.returns)) if _evaluated_alike(a, b) else 0
+        for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
+            one, other = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
+            if not np.array_equal(one, other, equal_nan=name == "returns"):
+                return f"the {name} of the held-out evaluation differ, though every generation is equal"
+    found = logs.digest_difference(a) or logs.digest_difference(b)
+    return None if found is None else found.summary
+
+
+def _evaluated_alike(a: StoredRun, b: StoredRun) -> bool:
+    one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
+    return one.evaluates_like(other.with_engine(one.env.engine))
+
+
+def _explain_difference(a: StoredRun, b: StoredRun, place: FirstDifference, both: Verdict, play: bool) -> Verdict:
+    step, what, sides = _look_closer(a, b, place, play)
+    known = logs.genome_cause(place.generation, both.manifests) if what == "genome" else what
+    cause, why = explain(known, step)
+    keys = _keys(both)
+    if keys:
+        cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")
+    at: dict[str, Any] = {
+        "generation": place.generation,
+        "candidate": place.candidate,
+        "episode": place.episode,
+        "step": step,
+    }
+    return replace(both, summary=place.summary, cause=cause, why=why, what=what, sides=sides or both.sides, **at)
+
+
+def _configuration(a: StoredRun, b: StoredRun) -> tuple[tuple[str, object, object], ...]:
+    configs = (load_config(run.header.config, str(run.path)) for run in (a, b))
+    seeds = a.header.seed, b.header.seed
+    return (*((("seed", *seeds),) if len(set(seeds)) == 2 else ()), *differences(*configs))
+
+
+def _keys(both: Verdict) -> str:
+    """Return the names of the different settings, without the engine: the episodes show whether it matters."""
+    return ", ".join(key for key, _, _ in both.configuration if key != ENGINE)
+
+
+def _look_closer(
+    a: StoredRun, b: StoredRun, place: FirstDifference, play: bool
+) -> tuple[int | None, str, tuple[Side, ...]]:
+    """Return the first different step of an episode, what differs there, and both sides."""
+    if place.what != "episode" or place.candidate is None or place.episode is None:
+        return None, place.what, ()
+    key, runs = (place.generation, place.candidate, place.episode), (a, b)
+    logged = [logs.log_of_record(run.records[key[0]], key[1]).episode_log(key[2]) for run in runs]
+    played = [_play(run, key) if play else None for run in runs]
+    # If the log has no step hashes, take those of the episode that was played here, if it is the same episode.
+    known = [
+        found.log if log.step_hashes is None and found is not None and found.agrees(log) else log
+        for log, found in zip(logged, played, strict=True)
+    ]
+    step, what = logs.first_different_step(*known)
+    each = zip(runs, logged, played, strict=True)
+    return step, what, tuple(_side(run, log, found, step) for run, log, found in each)
+
+
+def _side(run: StoredRun, log: EpisodeLog, played: PlayedEpisode | None, step: int | None) -> Side:
+    """Return the values of a run in a step."""
+    # A log holds no observations. Those seen here are the run's own if both episodes are equal up to that step.
+    here = Side("")
+    if played is not None and step is not None:
+        later, _ = logs.first_different_step(log, played.log)
+        if played.agrees(log) or (later is not None and later > step):
+            here = played.side("", step)
+    return Side(str(run.path), log.return_, log.length, here.step_observation, here.step_action)
+
+
+def _play(run: StoredRun, key: tuple[int, int, int]) -> PlayedEpisode | None:
+    """Play an episode of a run here; return None if its genome is unknown, or its environment is missing."""
+    try:
+        experiment = reload(run)
+        genome = playing.genome_of(run, experiment, key[0], key[1])
+        return None if genome is None else playing.play_recorded(run, experiment, key, genome)
+    except EvolveError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -88,7 +217,7 @@ def _verdict(run: Stored, config: Config, published: PublishedSeed) -> Verdict:
         "",
         sides=(Side(name), Side(str(run.path))),
         configuration=((ENGINE, *engines),) if engines[0] != engines[1] else (),
-        manifests=(as_texts(flatten(run.header.manifest)),),
+        manifests=manifest_texts(run.header.manifest),
     )
     digest = _digest_after(run, published.num_generations)
     if digest is None:
@@ -137,7 +266,7 @@ def _explain(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cau
 
 def _made_with(run: Stored) -> str:
     """Return the processor and the versions that a file names; the published results name none."""
-    manifest = as_texts(flatten(run.header.manifest))
+    (manifest,) = manifest_texts(run.header.manifest)
     packages = [key for key in manifest if key.startswith("packages.")]
     versions = [f"{key.removeprefix('packages.')} {manifest[key]}" for key in ("evolve", *packages) if key in manifest]
     return sanitize(
