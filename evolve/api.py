@@ -32,7 +32,7 @@ from evolve.training import Experiment
 from evolve.training import iterate as evolve_generations
 from evolve.training.champion import Policy
 from evolve.training.experiment import PlannedRun
-from evolve.training.plan import foresee, plan_from_arguments
+from evolve.training.plan import plan_from_arguments, preview
 from evolve.training.resume import check_and_create_runs, open_run, replace_run
 from evolve.verification import Verdict, spot_check
 
@@ -172,7 +172,7 @@ def _generations(
     plan.experiment.strategy(plan.seed)
     if resume and overwrite:
         raise InputError("overwrite", "no resume=True with it: the one begins anew, the other continues", "both")
-    replaced = overwrite and foresee([plan], overwrite=True)[0].action == "replace"
+    replaced = overwrite and preview(plan, overwrite=True).action == "replace"
     check_and_create_runs([plan], resume, ranks.transport, lambda: None, spot_check, overwrite)
     with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
         file.flushes_each = seen

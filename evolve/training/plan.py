@@ -1,6 +1,6 @@
-"""Runs before they begin: their arguments, their files, their size, and what would become of them.
+"""Runs before they begin: their arguments, their files, their size, and a preview of what they would do.
 
-Everything here only reads.
+Nothing here writes.
 """
 
 import logging
@@ -17,14 +17,13 @@ from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import experiments
 from evolve.errors import InputError
 from evolve.store import StoredRun
-from evolve.training.experiment import Experiment, PlannedRun, prepare
+from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
 from evolve.training.resume import (
     check_configuration,
     check_replaceable,
     check_same_run,
     experiment_table,
-    has_more_to_do,
-    validate_new_run,
+    is_unfinished,
 )
 from evolve.training.rollouts import choose_backend
 
@@ -34,11 +33,11 @@ _NAMES = {"env": "id", "network": "name", "strategy": "name"}
 
 @dataclass(frozen=True)
 class RunSize:
-    """How much a run has to do at most; an early stop and racing can make it less.
+    """The most that a run has to do; an early stop and racing can make it less.
 
     Attributes:
-        episodes: To be played, those of validation and the held-out ones included.
-        steps: Of the environment, in these episodes; None where the environment has no limit that is known.
+        episodes: The number of episodes, with validation and held-out episodes.
+        steps: The environment steps of these episodes; None if the environment has no known step limit.
     """
 
     episodes: int
@@ -50,13 +49,13 @@ class RunSize:
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """A run, and what is in its place already.
+class RunPreview:
+    """A run, and what it would do with an existing file.
 
     Attributes:
         run: The run.
-        action: Whether its file is made anew, continued, or replaced; or kept, since nothing is left to do.
-        stored: The run file that is there; None for none, or one without a generation.
+        action: Whether its file is created, resumed or replaced, or kept because nothing is left to do.
+        stored: The existing run file; None if there is none, or it has no generation.
     """
 
     run: PlannedRun
@@ -65,47 +64,42 @@ class Outlook:
 
     @property
     def size(self) -> RunSize:
-        """What there is to do."""
+        """The most that the run would do."""
         if self.action == "keep":
             return RunSize(0, 0)
         done = self.stored.num_generations if self.stored is not None and self.action == "resume" else 0
         return size_of(self.run.experiment.config, done)
 
 
-def foresee(runs: Sequence[PlannedRun], resume: bool = False, overwrite: bool = False) -> list[Outlook]:
-    """Return what would become of runs; nothing is written.
+def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> RunPreview:
+    """Return what a run would do, without writing anything.
 
     Args:
-        runs: What is planned.
-        resume: Whether runs whose files exist are resumed.
-        overwrite: Whether they are replaced.
+        run: The planned run.
+        resume: Whether a run whose file exists is resumed.
+        overwrite: Whether it is replaced.
 
     Raises:
-        InputError: A run would be refused.
+        InputError: The run would be refused.
     """
-    return [_outlook(run, resume, overwrite) for run in runs]
-
-
-def _outlook(run: PlannedRun, resume: bool, overwrite: bool) -> Outlook:
     store.check_unlocked(run.path)
     if not store.exists(run.path) or (not resume and store.is_empty(run.path)):
         validate_new_run(run.experiment)
         store.check_can_begin(run.path)
-        return Outlook(run, "begin")
+        return RunPreview(run, "begin")
     if not (resume or overwrite):
         raise store.already_exists(run.path)
     stored = store.read(run.path)
     if overwrite:
         check_replaceable(run, stored)
         validate_new_run(run.experiment)
-        return Outlook(run, "replace", stored)
+        return RunPreview(run, "replace", stored)
     check_configuration(run, stored)
-    unfinished = not stored.complete or has_more_to_do(stored, run.experiment.config)
-    return Outlook(run, "resume" if unfinished else "keep", stored)
+    return RunPreview(run, "resume" if is_unfinished(stored, run.experiment.config) else "keep", stored)
 
 
 def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed. file: the path, when one run file is resumed by name."""
+    """Return the runs of experiments, one for each seed. file: the path, if a run file is resumed by name."""
     return [
         PlannedRun(experiment, seed, file or store.path_of(experiment.config.directory(), seed))
         for experiment in experiments
@@ -114,7 +108,7 @@ def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> li
 
 
 def size_of(config: Config, completed: int = 0) -> RunSize:
-    """Return what is left of a run of an experiment when so many generations are complete."""
+    """Return the remaining size of a run with a number of completed generations."""
     stop = config.early_stop
     per_generation = config.population * config.episodes
     training = max(0, config.generations - completed) * per_generation
@@ -130,7 +124,7 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     if config.early_max_episode_steps is not None:
         early = max(0, min(config.early_generations, config.generations) - completed)
         steps -= early * per_generation * max(0, longest - config.early_max_episode_steps)
-    if stop.steps is not None:  # the generation in which they are taken is completed
+    if stop.steps is not None:  # the run stops after the generation in which it reaches them
         steps = min(steps, stop.steps + per_generation * longest)
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
 
@@ -141,7 +135,7 @@ def plan_from_arguments(
     output: str | Path | Mapping[str, Any] | None,
     settings: Mapping[str, Any],
 ) -> PlannedRun:
-    """Return the one run that is asked for. Raises InputError."""
+    """Return the run that the arguments of `evolve.train` describe. Raises InputError."""
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
     table = _table(experiment) if file is None else experiment_table(file)
     stored = None if file is None else parse(Config, table)
@@ -170,7 +164,7 @@ def plan_from_arguments(
 
 
 def _table(experiment: Any) -> dict[str, Any]:
-    """Return an experiment that is no run file as a table of its own."""
+    """Return an experiment in any form, except a run file, as a new table."""
     if experiment is None:
         return {}
     if isinstance(experiment, Config):
@@ -190,7 +184,7 @@ def _seed(seed: Any) -> int:
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
-    """Set a setting; a table is merged into the one there, and a name stands for itself."""
+    """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
     if key in _NAMES and isinstance(value, str):
         set_key(table, f"{key}.{_NAMES[key]}", value)
     elif isinstance(value, Mapping):
@@ -201,7 +195,7 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as TOML has it: numbers and arrays of NumPy as Python's, tuples as lists."""
+    """Return a value with the types of TOML: NumPy's numbers and arrays as Python's, tuples as lists."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple):

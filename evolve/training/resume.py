@@ -1,114 +1,146 @@
-"""The run files of experiments: new runs are checked and begun, earlier ones are resumed."""
+"""The run files of experiments: the log of a run, the start of new runs, and the checks before a run is resumed."""
 
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any, Protocol
 
-from evolve import __version__, environments, store, strategies
+from numpy.typing import NDArray
+
+from evolve import __version__, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
 from evolve.errors import InputError, Stopped, pluralize
-from evolve.networks import NETWORKS
+from evolve.genome import Genomes, GenomeSource
+from evolve.rollouts import Moments
+from evolve.shapes import Float32
 from evolve.store import Header, RunFile, StoredRun
-from evolve.strategies import STRATEGIES
-from evolve.training.experiment import Experiment, PlannedRun, is_portable, load_config
+from evolve.strategies import Strategy
+from evolve.training.experiment import Experiment, PlannedRun, is_portable, load_config, validate_new_run
 from evolve.training.manifest import manifest, revision
-from evolve.training.run_log import RunState, restore
 
 _LOG = logging.getLogger("evolve")
 
 
-def validate_new_run(experiment: Experiment) -> None:
-    """Raise InputError for settings that have no effect, or defeat themselves; runs that have begun may have them."""
-    config = experiment.config
-    NETWORKS.validate(config.network)
-    STRATEGIES.validate(config.strategy, experiment.network)
-    rounds, E = config.racing.rounds, config.episodes
-    if rounds and rounds[-1] >= E:
-        raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
-    _check_growth(experiment)
-    _check_step_limits(experiment)
-    if config.connection_cost and strategies.shared_mask(config.strategy):
-        expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
-        raise InputError("connection_cost", expected, config.connection_cost)
+class RunState(Protocol):
+    """The state of a run: a run file that was read, or one that is being written."""
+
+    @property
+    def path(self) -> Path:
+        """The run file."""
+
+    @property
+    def header(self) -> Header:
+        """The header of the run."""
+
+    @property
+    def num_generations(self) -> int:
+        """The number of complete generations."""
+
+    @property
+    def checkpoint(self) -> Mapping[str, NDArray[Any]]:
+        """The state of the strategy after the last complete generation."""
 
 
-def _check_growth(experiment: Experiment) -> None:
-    """Raise InputError for a population that is to grow, and cannot."""
-    config = experiment.config
-    least, most, steps = config.least_population, config.population, config.num_interactions
-    if least is None and steps is None:
-        return
-    if steps is None:
-        raise InputError("num_interactions", "steps until which the population grows from least_population", "none")
-    if least is None or least >= most or least % 2 or most % 2:
-        expected = "two even numbers, the smaller first, between which it grows until num_interactions"
-        raise InputError("least_population, population", expected, f"{'none' if least is None else least}, {most}")
-    if config.racing.rounds:
-        raise InputError("racing.rounds", "none where the population grows", list(config.racing.rounds))
-    strategy = experiment.strategy(0)
-    traces = strategies.wanted_traces(strategy, experiment.network.num_traces)
-    if not strategy.grows or traces != "none":
-        expected = "openai-es or pgpe, without pruning by traces, where the population grows"
-        raise InputError("strategy.name", expected, config.strategy.name)
+class RunLog(RunState, Protocol):
+    """The log to which a run is written: a run file, or a substitute with the same fields as `store.RunFile`."""
+
+    steps: int
+    last: store.Record | None
+    held_out: store.HeldOut | None
+    complete: bool
+
+    def append(
+        self,
+        record: store.Record,
+        checkpoint: Mapping[str, NDArray[Any]],
+        genomes: GenomeSource | None = None,
+        flush: bool = True,
+    ) -> None:
+        """Add a generation, the state after it, and its candidates if the run keeps them.
+
+        flush: whether the log may flush now; otherwise the caller calls `flush_if_due` soon.
+        """
+
+    def flush_if_due(self) -> None:
+        """Flush, if a flush is due."""
+
+    def flush(self) -> None:
+        """Write everything to the place where it persists."""
 
 
-def _check_step_limits(experiment: Experiment) -> None:
-    """Raise InputError for limits of steps of training episodes that shorten nothing, or defeat something else."""
-    config = experiment.config
-    early, usual = config.early_max_episode_steps, environments.max_episode_steps(config.env)
-    if early is None and config.early_generations != Config.model_fields["early_generations"].default:
-        expected = f"the steps that episodes have at most in the first {config.early_generations:,} generations"
-        raise InputError("early_max_episode_steps", expected, "none")
-    if early is not None and usual is not None and early >= usual:
-        expected = f"fewer steps than an episode may have later, {usual:,}"
-        raise InputError("early_max_episode_steps", expected, f"{early:,}")
-    for name in ("early_max_episode_steps", "episode_cap"):
-        value = getattr(config, name)
-        if value is not None and config.env.wrappers:  # they may skip steps, or show how many are left
-            expected = "none with env.wrappers, for these count steps in another way"
-            raise InputError(name, expected, value)
-    if early is not None:
-        _check_scores_in_early_episodes(experiment)
+def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
+    """Return the strategy of a run and its state after the last complete generation.
+
+    Raises InputError if the checkpoint contradicts the configuration.
+    """
+    strategy = experiment.strategy(run.header.seed)
+    if not run.num_generations:
+        return strategy, strategy.start()
+    try:
+        state = strategy.from_arrays(run.checkpoint)
+        strategy.champion(state)
+    except (ValueError, IndexError) as error:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
+    return strategy, state
 
 
-def _check_scores_in_early_episodes(experiment: Experiment) -> None:
-    """Raise InputError for a strategy that compares the returns of short episodes at first with those of later ones."""
-    config = experiment.config
-    options = config.strategy.table()
-    if experiment.strategy(0).compares_generations:
-        expected = f"none with {config.strategy.name}, which compares returns with those of earlier generations"
-        raise InputError("early_max_episode_steps", expected, config.early_max_episode_steps)
-    if options.get("restart_after", 0):
-        expected = "0 where episodes are short at first, for their returns are compared with those of longer ones"
-        raise InputError("strategy.restart_after", expected, options["restart_after"])
-    if options.get("starts", 1) > 1:
-        all_starts = options["starts"] * options.get("start_generations", 0)
-        _check_lengths_of_starts(config.early_generations, all_starts, options.get("pruning_every", 0))
+def restore_moments(experiment: Experiment, run: RunState) -> Moments:
+    """Return the moments of all observations so far. Raises InputError if the checkpoint lacks them."""
+    size = experiment.network.observation_size
+    if not (experiment.config.normalize_observations and run.num_generations):
+        return Moments.none(size)
+    try:
+        return Moments.from_arrays(run.checkpoint, size)
+    except ValueError as error:
+        raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
 
 
-def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) -> None:
-    """Raise InputError unless all starts of a search, also of one after a round of pruning, are of one length."""
-    one_length = "so that all starts have episodes of one length"
-    if early < all_starts:
-        expected = f"starts × start_generations, {all_starts:,}, or more, {one_length}"
-        raise InputError("early_generations", expected, early)
-    if pruning_every and 0 < early % pruning_every < all_starts:
-        least = early - early % pruning_every
-        expected = f"{least:,}, or {least + all_starts:,} or more, for each round begins with its starts, {one_length}"
-        raise InputError("early_generations", expected, early)
+def final_champion(experiment: Experiment, run: store.Stored) -> tuple[Genomes, Float32 | None]:
+    """Return the final champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
+
+    Args:
+        experiment: The experiment of the run.
+        run: A run with a complete generation, or a champion file.
+
+    Raises:
+        InputError: The file is damaged.
+    """
+    if isinstance(run, store.StoredRun):
+        strategy, state = restore(experiment, run)
+        return strategy.champion(state), normalizer_of(experiment, run, run.num_generations)
+    genome = Genomes(run.held_out.weights[None], run.held_out.mask[None])
+    O = experiment.network.observation_size if experiment.config.normalize_observations else None
+    if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
+        raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
+    return genome, run.normalizer
+
+
+def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:
+    """Return the normalizer [2, O] of a generation, at most the next one; None if observations are not normalized.
+
+    Raises InputError if the file lacks it.
+    """
+    if not experiment.config.normalize_observations:
+        return None
+    if generation >= run.num_generations:
+        return restore_moments(experiment, run).normalizer()
+    normalizer = run.records[generation].normalizer
+    if normalizer is None or normalizer.shape[1] != experiment.network.observation_size:
+        raise InputError(str(run.path), f"the normalizer of generation {generation}", "none that fits")
+    return normalizer
 
 
 SpotCheck = Callable[[StoredRun, Experiment, Callable[[], str | None]], str | None]
-"""Plays one logged episode again; returns how it differs from the log, None for not at all."""
+"""Plays one logged episode again; returns its difference from the log, None if there is none."""
 
 
 def experiment_table(path: Path) -> Table:
-    """Return the experiment of a run file as a table, to resume it; `compute` is default again, all but `check`.
+    """Return the experiment of a run file as a table for resuming. Only `check` is kept of the section `compute`.
 
-    Raises InputError when it is no run file.
+    Raises InputError if the file is not a run file.
     """
     run = store.read(path)
     config = load_config(run.header.config, str(path))
@@ -127,14 +159,14 @@ def generations_on_disk(file: RunFile) -> str:
 
 
 def check_same_run(config: Config, stored: Config, path: Path) -> None:
-    """Raise InputError unless seed, directory, network and strategy are those of the run file that is resumed."""
+    """Raise InputError unless seed, directory, network and strategy are those of the resumed run file."""
     _require_equal("seeds", config.seeds, stored.seeds, path)
     _require_equal("output.directory", _directory(config), _directory(stored), path)
     check_same_names({"network": config.network.table(), "strategy": config.strategy.table()}, stored, path)
 
 
 def check_same_names(table: Table, stored: Config, path: Path) -> None:
-    """Raise InputError unless a table names the network and strategy of the run file that is resumed."""
+    """Raise InputError unless a table names the network and strategy of the resumed run file."""
     for section, choice in (("network", stored.network), ("strategy", stored.strategy)):
         _require_equal(f"{section}.name", table[section]["name"], choice.name, path)
 
@@ -156,43 +188,44 @@ def check_and_create_runs(
     spot_check: SpotCheck,
     overwrite: bool = False,
 ) -> list[PlannedRun]:
-    """Check all files before anything is computed: those that are there, then new ones, which are created empty.
+    """Check the existing files of all runs, then create the files of new runs, before anything is computed.
 
     Args:
-        runs: What is planned.
+        runs: The planned runs.
         resume: Whether runs whose files exist are resumed.
-        transport: Whose ranks a new file's manifest describes.
-        stop_reason: Called often; returns why to stop, or None.
-        spot_check: Plays a logged episode of a run that is resumed.
-        overwrite: Whether runs whose files exist are replaced: by `replace_run`, when it is their turn.
+        transport: The ranks that a new file's manifest describes.
+        stop_reason: Called often; returns a reason to stop, or None.
+        spot_check: Plays a logged episode of a resumed run.
+        overwrite: Whether runs whose files exist are replaced, each by `replace_run` when it begins.
 
     Returns:
-        The runs that are new.
+        The new runs.
 
     Raises:
-        InputError: A file cannot be continued so, or is there already, or cannot be written.
-        Stopped: Somebody asked for it.
+        InputError: A file contradicts its run, exists already, or cannot be written.
+        Stopped: `stop_reason` has returned a reason.
     """
-    there = {run.path for run in runs if _is_kept(run, resume, overwrite)}
+    there = {run.path for run in runs if _has_predecessor(run, resume, overwrite)}
     for run in runs:
         if run.path in there and resume:
             _check_continuation(run, stop_reason, spot_check)
         elif run.path in there:
             with closing(store.reopen(run.path)) as file:
                 check_replaceable(run, file)
-                _check_nobody_writes(file)
+                _check_not_being_written(file)
     new = [run for run in runs if run.path not in there]
     for run in runs if overwrite else new:
         validate_new_run(run.experiment)
-    for run in new:  # none is made where another cannot be
+    # Check all paths first, so that no file is created if another file cannot be.
+    for run in new:
         store.check_free(run.path)
     for run in new:
         store.create(run.path, _header(run, transport)).close()
     return new
 
 
-def _is_kept(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
-    """Return whether the file of a run is there, to be resumed; or to be replaced, unless nothing can be lost."""
+def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
+    """Return whether a run resumes or replaces an existing file; an empty one is not replaced but created anew."""
     return (resume or overwrite) and store.exists(run.path) and (resume or not store.is_empty(run.path))
 
 
@@ -203,7 +236,7 @@ def _header(run: PlannedRun, transport: Transport) -> Header:
 
 
 def check_replaceable(run: PlannedRun, there: RunState) -> None:
-    """Raise InputError unless what is in the place of a run is a run of the same experiment and seed."""
+    """Raise InputError unless the existing file of a run has the same experiment and seed."""
     other: list[tuple[str, object, object]] = []
     if there.header.seed != run.seed:
         other.append(("seed", run.seed, there.header.seed))
@@ -217,21 +250,18 @@ def check_replaceable(run: PlannedRun, there: RunState) -> None:
         raise InputError.plainly("output.directory", f"{what} {cure}")
 
 
-def _check_nobody_writes(file: RunFile) -> None:
-    """Raise InputError for an unfinished run file on a file system without locks: its writer may be at work."""
+def _check_not_being_written(file: RunFile) -> None:
+    """Raise InputError for an unfinished run file on a file system without locks, as another process may write it."""
     if not (file.lock.holds or file.complete):
-        message = (
-            f"{file.path} is not complete, and its file system has no locks to tell whether somebody is writing it."
-        )
-        raise InputError.plainly(
-            "output.directory", f"{message} Remove it yourself, or choose another output.directory."
-        )
+        message = f"{file.path} is not complete, and may be being written: its file system has no locks."
+        cure = "Remove it yourself, or choose another output.directory."
+        raise InputError.plainly("output.directory", f"{message} {cure}")
 
 
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
-    """Return the file of a run that begins anew: it takes the place of the one that is there with its first generation.
+    """Return the file of a run that begins anew: its first generation replaces the existing file.
 
-    Raises InputError when somebody is writing that one, or it is another experiment's by now.
+    Raises InputError if the existing file is being written, or is meanwhile that of another experiment.
     """
     file = store.replace(run.path, _header(run, transport))
     try:
@@ -244,10 +274,10 @@ def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
 
 
 def open_run(run: PlannedRun) -> RunFile:
-    """Reopen the file of a run that has been checked, with the present configuration.
+    """Reopen the checked file of a run, with the present configuration.
 
-    If generations or held-out episodes are left to do, it is no longer complete and its held-out evaluation is dropped.
-    Raises InputError when it is another experiment's by now: nobody has locked it since it was checked.
+    If generations or held-out episodes are left, the run is no longer complete and its held-out evaluation is dropped.
+    Raises InputError if the file is meanwhile that of another experiment, since it was not locked after the check.
     """
     file = store.reopen(run.path)
     config = run.experiment.config
@@ -256,17 +286,19 @@ def open_run(run: PlannedRun) -> RunFile:
     except InputError:
         file.close()
         raise
-    if not file.complete or has_more_to_do(file, config):
+    if is_unfinished(file, config):
         file.complete = False
         file.held_out = None
     file.header = Header(config.to_toml(), file.header.manifest, file.header.seed, file.header.env)
     return file
 
 
-def has_more_to_do(file: RunFile | StoredRun, config: Config) -> bool:
-    """Return whether a complete run lacks generations or held-out episodes of its present configuration."""
+def is_unfinished(file: RunFile | StoredRun, config: Config) -> bool:
+    """Return whether a run lacks generations or held-out episodes of its present configuration."""
+    if not file.complete:
+        return True
     stored = load_config(file.header.config, str(file.path))
-    stopped_early = file.num_generations < stored.generations  # it was complete all the same
+    stopped_early = file.num_generations < stored.generations
     stops_again = stopped_early and stored.early_stop == config.early_stop
     held_out = 0 if file.held_out is None else len(file.held_out.returns)
     unevaluated = held_out < config.held_out_episodes or not stored.evaluates_like(config)
@@ -276,8 +308,7 @@ def has_more_to_do(file: RunFile | StoredRun, config: Config) -> bool:
 def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], spot_check: SpotCheck) -> None:
     with closing(store.reopen(run.path)) as file:
         check_configuration(run, file)
-        unfinished = not file.complete or has_more_to_do(file, run.experiment.config)
-        if not (file.num_generations and unfinished):
+        if not (file.num_generations and is_unfinished(file, run.experiment.config)):
             return
         _warn_of_other_code(file)
     if _can_repeat_episodes(run.experiment.config):
@@ -285,7 +316,7 @@ def _check_continuation(run: PlannedRun, stop_reason: Callable[[], str | None], 
 
 
 def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
-    """Raise InputError unless the file is of this seed and experiment, and no longer than asked for."""
+    """Raise InputError unless the file has the seed and experiment of the run, and no more generations than it."""
     config = run.experiment.config
     path = run.path
     anew = "Or start anew in another output.directory."
@@ -306,24 +337,24 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
 
 
 def _can_repeat_episodes(config: Config) -> bool:
-    """Return whether an episode can be played again alone: not where environments are reused on the user's word."""
+    """Return whether an episode can be repeated alone: not if the user forces environments to be reused."""
     return config.compute.check and config.env.reuse is not True
 
 
 def _warn_of_other_code(file: RunFile) -> None:
-    """Warn if another version wrote the file: it may ask for other candidates."""
+    """Warn if another version of evolve wrote the file, because its candidates may differ."""
     theirs = file.header.manifest.get("evolve"), file.header.manifest.get("revision")
     ours = __version__, revision()
     if theirs != ours:
         written, here = (" ".join(str(part)[:12] for part in version if part) for version in (theirs, ours))
-        cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tells whether both do the same"
+        cure = f"python -m evolve.verify --full {shlex.quote(str(file.path))} tests whether both give the same bits"
         _LOG.warning("%s was written by evolve %s, and this is %s: %s", file.path, written, here, cure)
 
 
 def _check_episode(
     run: PlannedRun, file: RunFile, stop_reason: Callable[[], str | None], spot_check: SpotCheck
 ) -> None:
-    """Raise InputError if an episode is not played as it was: one log would hold two different tasks."""
+    """Raise InputError if a logged episode cannot be repeated, because one log would then hold two different tasks."""
     try:
         difference = spot_check(store.read(run.path), run.experiment, stop_reason)
     except Stopped as why:
@@ -331,8 +362,8 @@ def _check_episode(
     if difference is not None:
         expected = "an environment in which the newest champion plays as the log says"
         cure = (
-            "The environment's code or version has changed, or this machine does other arithmetic: "
-            f"python -m evolve.verify {shlex.quote(str(run.path))} finds the first difference. To resume all the same, "
+            "The environment's code or version has changed, or this machine's arithmetic differs: "
+            f"python -m evolve.verify {shlex.quote(str(run.path))} finds the first difference. To resume nevertheless, "
             "with a log that cannot be repeated: compute.check=false."
         )
         raise InputError(f"env.id, resuming {run.path}", expected, difference, cure)

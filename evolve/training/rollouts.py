@@ -1,6 +1,6 @@
-"""Make the rollout of an experiment, on the host or on a device.
+"""Make the rollout of an experiment on the host or on a device, and measure which is faster.
 
-With `backend = "auto"` a short trial decides: both backends play the initial population, and the faster one is used.
+With `backend = "auto"` a short trial decides: both back ends play the initial population.
 """
 
 import math
@@ -36,11 +36,9 @@ from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment, load_config
 
 _FEED = 4
-"""Episodes for each slot of a device that are played in one go, so that few slots wait for the longest."""
-
-
+"""Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
 LEAST_GAIN = 1.3
-"""How many times as fast a GPU has to be."""
+"""The speed of a GPU, in units of the host's, above which it is used."""
 _SECONDS = 0.5  # of each trial
 _WARM_UP = 4  # ticks
 _MOST_GENOMES = 64
@@ -52,7 +50,7 @@ def make_rollout(text: str) -> AnyRollout:
 
 
 def rollout_of(config: Config) -> AnyRollout:
-    """Return the rollout of a configuration. Raises InputError when it cannot be made here."""
+    """Return the rollout of a configuration. Raises InputError if it cannot be made here."""
     slots = config.compute.slots or 1
     chosen = backend(config.compute.backend)
     try:
@@ -64,11 +62,11 @@ def rollout_of(config: Config) -> AnyRollout:
         return RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
     except DeviceMemoryError:
         came = device().free_memory()
-    raise InputError("compute.slots", f"what {came:,} bytes of {device().name} are enough for", f"{slots:,}")
+    raise InputError("compute.slots", f"slots that fit into {came:,} bytes of {device().name}", f"{slots:,}")
 
 
 def check_device_memory(experiment: Experiment) -> None:
-    """Raise InputError when this process's device has too little memory for the slots: what few need is tried."""
+    """Raise InputError if this process's device has too little memory for the slots, by the memory that few take."""
     slots = experiment.config.compute.slots or 1
     free = device().free_memory() // (1 if _plays_alike(experiment) else 2)
     fitting = _slots_that_fit(experiment, free)
@@ -78,7 +76,7 @@ def check_device_memory(experiment: Experiment) -> None:
 
 
 def _plays_alike(experiment: Experiment) -> bool:
-    """Return whether training and evaluation have one rollout, or two at a time."""
+    """Return whether training and evaluation share one rollout."""
     return (
         not experiment.limits_change
         and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
@@ -86,7 +84,7 @@ def _plays_alike(experiment: Experiment) -> bool:
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:
-    """Return for how many slots, in two halves unless they play whole episodes, so many bytes are enough."""
+    """Return the number of slots, in two halves unless they play whole episodes, that fit into `free` bytes."""
     try:
         one, two = (_needed(experiment, WIDTH * tiles) for tiles in (1, 2))
     except DeviceMemoryError:
@@ -95,13 +93,13 @@ def _slots_that_fit(experiment: Experiment, free: int) -> float:
         return math.inf
     parts = 2
     if experiment.config.env.engine == "exact":
-        parts, free = 1, free - 2 * MOST_STAGING  # which few slots do not show
-    tiles = (free // parts - (2 * one - two)) // (two - one)  # of each
+        parts, free = 1, free - 2 * MOST_STAGING  # many slots take this in addition
+    tiles = (free // parts - (2 * one - two)) // (two - one)  # of each part
     return max(0, parts * WIDTH * tiles)
 
 
 def _needed(experiment: Experiment, slots: int) -> int:
-    """Return the bytes that so many slots take on the device."""
+    """Return the bytes that a number of slots takes on the device."""
     before = device().allocated
     config = experiment.config
     made = _exact_rollout(config, slots, "cupy") or make_inference(
@@ -113,7 +111,7 @@ def _needed(experiment: Experiment, slots: int) -> int:
 
 
 def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | None:
-    """Return the rollout that plays whole episodes of an exact task; None where array operations or others play."""
+    """Return the rollout that plays whole episodes of an exact task; None if a step-by-step rollout plays instead."""
     if config.env.engine != "exact" or chosen == "numpy":
         return None
     task = environments.exact_task(config.env)
@@ -149,7 +147,7 @@ def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> R
 
 @dataclass(frozen=True)
 class BackendTrial:
-    """How fast an experiment was on the host and on a device, environment steps per second."""
+    """The speeds of an experiment on the host and on a device, in environment steps per second."""
 
     host: str
     device: str
@@ -166,17 +164,17 @@ class BackendTrial:
         steps = f"{self.device_speed:,.0f} against {self.host_speed:,.0f} steps/s in a trial, network and environment"
         if self.pays:
             return f"backend cupy: the {self.device} is {gain:.2f} × as fast as {self.host} ({steps})"
-        verdict = f"the {self.device} would be {gain:.2f} × as fast, less than the {LEAST_GAIN} that are worth it"
+        verdict = f"the {self.device} would be {gain:.2f} × as fast, less than the {LEAST_GAIN} that pay"
         return f"backend {self.host}: {verdict} ({steps})"
 
 
 def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | None]:
-    """Return an experiment with the back end that "auto" stands for on this machine, and what the trial has shown.
+    """Return an experiment with the back end that "auto" means on this machine, and the result of the trial.
 
-    There is no trial, and None, where another back end is asked for, or no GPU can be used.
+    The trial is None if another back end is asked for, or no GPU can be used.
 
     Raises:
-        InputError: A GPU is asked for, and has too little memory.
+        InputError: A GPU is asked for, but has too little memory.
     """
     compute = experiment.config.compute
     if compute.backend == "cupy":
@@ -184,12 +182,13 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     if compute.backend != "auto" or not in_sight():
         return experiment, None
     here = host_backend("auto")
-    trial = BackendTrial(here, device().name, _speed(experiment, here), _device_speed(experiment))
+    speed = rollout_speed(experiment, here, _SECONDS).steps_per_second
+    trial = BackendTrial(here, device().name, speed, _device_speed(experiment))
     return replace(experiment, chosen_backend="cupy" if trial.pays else here), trial
 
 
-def on_host(experiment: Experiment) -> str:
-    """Return a sentence if a network is to run on a device and cannot, "" otherwise."""
+def host_fallback(experiment: Experiment) -> str:
+    """Return a sentence if the network has no step for the requested device and runs on the host, otherwise ""."""
     if experiment.backend != "cupy" or device_step(experiment.network.batch(1, "cupy")) is not None:
         return ""
     name = experiment.config.network.name
@@ -199,22 +198,17 @@ def on_host(experiment: Experiment) -> str:
 
 
 def _device_speed(experiment: Experiment) -> float:
-    """Return the environment steps per second of the device; 0 when it fails, or its memory is too small."""
+    """Return the environment steps per second of the device; 0 if it fails, or its memory is too small."""
     try:
         check_device_memory(experiment)
-        return _speed(experiment, "cupy")
+        return rollout_speed(experiment, "cupy", _SECONDS).steps_per_second
     except (InputError, RunError, DeviceMemoryError):
         return 0.0
 
 
-def _speed(experiment: Experiment, backend: str) -> float:
-    """Return the environment steps per second of a back end."""
-    return rollout_speed(experiment, backend, _SECONDS).steps_per_second
-
-
 @dataclass(frozen=True)
 class RolloutSpeed:
-    """How long a rollout took per environment step, in seconds; and its environments alone."""
+    """The seconds of a rollout per environment step, and the part of them in the environment."""
 
     step: float
     environment: float
@@ -226,10 +220,10 @@ class RolloutSpeed:
 
 
 def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> RolloutSpeed:
-    """Return how fast initial networks play by a back end, in this process, with all slots busy.
+    """Return the speed at which initial networks play by a back end, in this process, with all slots busy.
 
     Raises:
-        InputError: The rollout cannot be made here: there is too little memory for the slots, say.
+        InputError: The rollout cannot be made here, for example because the slots do not fit into memory.
     """
     compute = experiment.config.compute.model_copy(update={"backend": backend})
     config = experiment.config.model_copy(update={"compute": compute})
@@ -246,10 +240,11 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
         normalizer if config.normalize_observations else None,
     )
     with Watchdog(config.env.max_episode_seconds, fatal=True) as watchdog:
-        return _ticking(rollout, batch, seconds, watchdog.pat)
+        return _measure(rollout, batch, seconds, watchdog.pat)
 
 
-def _ticking(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, alive: Callable[[], None]) -> RolloutSpeed:
+def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Callable[[], None]) -> RolloutSpeed:
+    """Return the speed of a rollout after a few ticks of warm-up. pat: called in each tick, for a watchdog."""
     rollout.submit(batch)
     steps = 0
     begin = 0.0
@@ -267,7 +262,7 @@ def _ticking(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, alive: Ca
             steps += at_least
         elif results is not None:  # whole episodes, of many steps
             steps += int(results.lengths.sum())
-        alive()
+        pat()
         ticks += 1
     took = time.perf_counter() - begin
     speed = RolloutSpeed(took / steps, rollout.environment_seconds / steps)

@@ -133,7 +133,7 @@ WRONG = [
     ),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers:x"}]'), "env.wrappers: expected a wrapper `module:Class`"),
     (("--set", 'env.wrappers=[{name="gymnasium.wrappers.common:time"}]'), "time is no gymnasium.Wrapper"),
-    (("-d", 60000, 60000), "population × network.hidden: expected what fits into"),
+    (("-d", 60000, 60000), "population × network.hidden: expected sizes that fit into"),
     (("/dev/zero",), "/dev/zero: expected TOML of at most 1,000,000 characters"),
     (
         ("--set", 'env.wrappers=[{name="gymnasium.wrappers:TimeLimit"}]'),

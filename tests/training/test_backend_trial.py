@@ -9,7 +9,7 @@ from evolve.errors import RunError
 from evolve.numerics import device, host_backend
 from evolve.rollouts import ExactRollout
 from evolve.training import prepare, rollouts
-from evolve.training.rollouts import BackendTrial, choose_backend
+from evolve.training.rollouts import BackendTrial, RolloutSpeed, choose_backend
 
 SMALL = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "population": 6, "episodes": 2}
 
@@ -38,7 +38,7 @@ def test_a_trial_says_what_was_taken_and_why():
 @pytest.mark.parametrize(("speeds", "taken"), [((1.0, 1.31), "cupy"), ((1.0, 1.29), host_backend("auto"))])
 def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
     measured = iter(speeds)
-    monkeypatch.setattr(rollouts, "_speed", lambda *_: next(measured))
+    monkeypatch.setattr(rollouts, "rollout_speed", lambda *_: RolloutSpeed(1 / next(measured), 0.0))
     monkeypatch.setattr(rollouts, "check_device_memory", lambda _: None)
     chosen, trial = choose_backend(experiment())
     assert trial is not None

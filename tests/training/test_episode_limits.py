@@ -9,9 +9,8 @@ from conftest import run_on
 from evolve import store
 from evolve.config import Config, EnvOptions, parse
 from evolve.errors import InputError
-from evolve.training.experiment import prepare
+from evolve.training.experiment import prepare, validate_new_run
 from evolve.training.fitness import step_limit
-from evolve.training.resume import validate_new_run
 
 SMALL = ("-e", "CartPole-v1", "-p", 7, "-r", 3, "-d", 3, "-s", 4, "--set", "held_out_episodes=3", "--set",
          "output.genomes=all")  # fmt: skip
@@ -137,7 +136,7 @@ STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
         ),
         (
             {"early_max_episode_steps": 9, "strategy": {"name": "openai-es", "restart_after": 7}},
-            r"strategy.restart_after: expected 0 where episodes are short at first, .*, got 7",
+            r"strategy.restart_after: expected 0 if early episodes are shorter, .*, got 7",
         ),
         *(
             (
@@ -151,7 +150,7 @@ STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
         ),
         (
             {"early_max_episode_steps": 9, "early_generations": 36, "strategy": ROUNDS},
-            r"early_generations: expected 25, or 45 or more, for each round begins with its starts, .*, got 36",
+            r"early_generations: expected 25, or 45 or more, as each round begins with its starts, .*, got 36",
         ),
     ],
 )
