@@ -11,10 +11,10 @@ from evolve.analysis.formatting import duration, number, words
 from evolve.analysis.statistics import summary
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, run_files
-from evolve.config import Config
+from evolve.config import Config, annotated_toml
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.training import load_config, settings_text
+from evolve.training import load_config
 
 
 def describe_file(stored: Stored) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _body(_: App, argv: list[str]) -> int:
     for count, file in enumerate(files):
         stored = store.read_any(file)
         if options.settings:
-            print(settings_text(load_config(stored.header.config, str(file))), end="")
+            print(annotated_toml(load_config(stored.header.config, str(file))), end="")
             continue
         print("\n" * (count > 0) + str(file))
         lines = describe_file(stored)

@@ -9,11 +9,10 @@ from evolve.cli.app import App, BestEffortStream, launch
 from evolve.cli.parser import Parser, one_run_file
 from evolve.cli.run_all import Request
 from evolve.cli.workers import Work, add_workers_option
-from evolve.config import Config, parse, read_assignment, read_file, sweep
+from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, sweep
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
-from evolve.training import settings_text
 from evolve.training.resume import check_same_names, check_same_run, experiment_table
 
 
@@ -110,7 +109,7 @@ def _show(configs: list[Config]) -> None:
     if len(configs) > 1:
         cure = "Give what it sweeps over one value each, by flags or --set."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
-    print(settings_text(configs[0]), flush=True)
+    print(annotated_toml(configs[0]), flush=True)
 
 
 def _body(app: App, argv: list[str]) -> int:

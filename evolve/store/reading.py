@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.genome import Genomes
+from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
 from evolve.store import schema
 from evolve.store.schema import Column, Header, HeldOut, Record, StoredRun
@@ -71,7 +72,8 @@ class Reader:
     def _step_hashes(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the step hashes of each champion."""
         whole, lengths = self.columns({"step_hashes": schema.STEP_HASHES})["step_hashes"], columns["lengths"]
-        parts = [schema.num_step_hashes(row[c]) for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+        champions = [row[c] for row, c in zip(lengths, columns["champion_candidate"], strict=True)]
+        parts = [int(np.minimum(row, MAX_HASHED_STEPS).sum(dtype=np.int64)) for row in champions]
         if sum(parts) != len(whole):
             raise ValueError(f"{schema.STEP_HASHES.path}: {len(whole)} steps, not {sum(parts)}")
         return np.split(whole, np.cumsum(parts)[:-1])

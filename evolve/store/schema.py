@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 SCHEMA = 3
@@ -170,11 +169,6 @@ class Record:
 COLUMNS = columns_of(Record)
 STEP_HASHES = COLUMNS.pop("champion_step_hashes")
 """The only column without an axis for generations: the champions' lengths say where each generation begins."""
-
-
-def num_step_hashes(lengths: Int32) -> int:
-    """Return the number of steps with hashes of a champion whose episodes have lengths [E]."""
-    return int(np.minimum(lengths, MAX_HASHED_STEPS).sum(dtype=np.int64))
 
 
 POPULATION = {

@@ -11,7 +11,6 @@ from evolve.training.experiment import (
     load_config,
     prepare,
     reload,
-    settings_text,
     validate_new_run,
 )
 from evolve.training.fitness import connection_costs, evaluate_population, in_generation, limit_of, mean_return
@@ -44,6 +43,5 @@ __all__ = [
     "prepare",
     "reload",
     "restore",
-    "settings_text",
     "validate_new_run",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
-from evolve.config import ComputeOptions, Config, EnvOptions, annotated_toml, parse, read_table
+from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table
 from evolve.errors import InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
@@ -45,9 +45,12 @@ class Experiment:
     @cached_property
     def rollout_spec(self) -> RolloutSpec:
         """The specification from which any rank makes a rollout of this experiment."""
-        env = self.config.env
+        config, env = self.config, self.config.env
+        if self.chosen_backend is not None:
+            compute = config.compute.model_copy(update={"backend": self.chosen_backend})
+            config = config.model_copy(update={"compute": compute})
         return RolloutSpec(
-            experiment=self._as_computed().to_toml(),
+            experiment=config.to_toml(),
             slots=self.config.compute.slots or 1,
             num_traces=self.network.num_traces,
             max_episode_seconds=env.max_episode_seconds,
@@ -55,11 +58,6 @@ class Experiment:
             chunk_seconds=environments.chunk_seconds(env),
             least_chunk=self._least_chunk,
         )
-
-    @property
-    def limits_change(self) -> bool:
-        """Whether the step limit of training episodes may change from generation to generation."""
-        return self.config.episode_cap is not None or self.config.early_max_episode_steps is not None
 
     @property
     def _least_chunk(self) -> int:
@@ -71,12 +69,6 @@ class Experiment:
         if self.backend != "native" or self.network.slot_size < _LARGE:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)
-
-    def _as_computed(self) -> Config:
-        if self.chosen_backend is None:
-            return self.config
-        compute = self.config.compute.model_copy(update={"backend": self.chosen_backend})
-        return self.config.model_copy(update={"compute": compute})
 
     def in_evaluation(self) -> "Experiment":
         """Return this experiment with the step limit of its validation and held-out episodes."""
@@ -97,11 +89,6 @@ def load_config(text: str, source: str = "the experiment") -> Config:
         return parse(Config, read_table(text, source), lenient=True)
     except InputError as error:
         raise InputError(source, "a whole configuration", f"a damaged one ({error})") from None
-
-
-def settings_text(config: Config) -> str:
-    """Return a complete configuration as TOML with a comment for each setting. Raises InputError if it is invalid."""
-    return annotated_toml(config)
 
 
 def prepare(config: Config) -> Experiment:

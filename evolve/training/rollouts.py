@@ -77,10 +77,10 @@ def check_device_memory(experiment: Experiment) -> None:
 
 def _plays_alike(experiment: Experiment) -> bool:
     """Return whether training and evaluation share one rollout."""
-    return (
-        not experiment.limits_change
-        and experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
-    )
+    config = experiment.config
+    if config.episode_cap is not None or config.early_max_episode_steps is not None:  # step limits of training only
+        return False
+    return experiment.rollout_spec.experiment == experiment.in_evaluation().rollout_spec.experiment
 
 
 def _slots_that_fit(experiment: Experiment, free: int) -> float:

@@ -1,11 +1,11 @@
-"""A strategy whose state every rank has, so that genomes are made where they are played.
+"""A strategy whose state every rank has, so that each rank computes the genomes that it plays.
 
-Rank 0 sends the state once. From then on each rank tells its copy the same results, which are few numbers for each
-candidate; sums over all candidates are computed in parts, some columns by each rank, and a rank is sent those columns
-that it does not have. So what travels grows with P + W, and nobody ever holds P × W numbers.
+Rank 0 sends the state once. From then on each rank tells its copy the same results, a few numbers for each candidate.
+Sums over all candidates are computed in parts: each rank sums some columns, and receives the other columns. So the
+messages grow with P + W, and no rank ever holds P × W numbers.
 
-It is done so for portable strategies, whose arithmetic is the same everywhere, and which need no candidate's traces by
-itself. The candidates of others are made by rank 0, and travel.
+This needs a portable strategy, whose arithmetic is the same on every rank, and which does not need the traces of each
+candidate. For other strategies rank 0 computes the candidates and sends them.
 """
 
 import itertools
@@ -24,16 +24,16 @@ from evolve.shapes import Float64, UInt8
 from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
-_FEW = 2**20  # numbers of P genomes, or of their traces: less work than it would be to share it
-_COLUMNS = 2**14  # that are added up together, so that they stay in a cache
+_FEW = 2**20  # numbers of P genomes, or of their traces, below which sharing the work costs more than it saves
+_COLUMNS = 2**14  # that are summed together, so that they stay in a cache
 _LEAST = 2**11  # columns of a part that is worth a message
-_PARTS = 4  # for each worker, so that none waits long for another
+_PARTS = 4  # for each worker, so that no worker waits long for another
 _TOKENS = itertools.count()
 
 
 @dataclass(frozen=True)
 class HoldState:
-    """To a worker: the state of a strategy before a generation comes next, as so many arrays; none before the first."""
+    """To a worker: the state of a strategy before a generation follows, as `arrays` messages; 0 before the first."""
 
     experiment: str
     observation_size: int
@@ -53,7 +53,7 @@ class StateArray:
 
 @dataclass(frozen=True)
 class AddedUp:
-    """To a worker: the sums of columns from `start` on, which another rank has added up."""
+    """To a worker: the sums of the columns from `start` on, computed by another rank."""
 
     start: int
     sums: Float64
@@ -61,7 +61,7 @@ class AddedUp:
 
 @dataclass(frozen=True)
 class TellResults:
-    """To a worker: the results of a generation, fitness [P] and mean_traces [T], none where the strategy needs none."""
+    """To a worker: the results of a generation: fitness [P], and mean_traces [T], or [0] if not needed."""
 
     fitness: Float64
     mean_traces: Float64
@@ -69,7 +69,7 @@ class TellResults:
 
 @dataclass(frozen=True)
 class AddUp:
-    """To a worker: add up columns start … stop - 1 over all candidates, whose fitness is [P]."""
+    """To a worker: sum the columns start … stop - 1 over all candidates, whose fitness is [P]."""
 
     fitness: Float64
     start: int
@@ -80,14 +80,14 @@ _KINDS = HoldState, StateArray, AddUp, AddedUp, TellResults
 
 
 class SharedStrategy:
-    """A strategy and its state, for rank 0.
+    """A strategy and its state on rank 0.
 
     Args:
-        experiment: What is evolved.
-        coordinator: Of the workers, if there are any.
-        strategy: That of the experiment.
-        state: Before the next generation.
-        seed: Of the run.
+        experiment: The experiment.
+        coordinator: The coordinator of the workers, if there are any.
+        strategy: The strategy of the experiment.
+        state: Its state before the next generation.
+        seed: The seed of the run.
     """
 
     def __init__(
@@ -105,20 +105,20 @@ class SharedStrategy:
         few = P * network.num_traces <= _FEW
         racing = self._wanted == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if few or racing else self._wanted
-        """Whose traces are to come home: few are kept as they are, so that their fingerprints are known.
+        """The traces that workers send: of each candidate if they are few, so that their fingerprints are known.
 
-        In a race each, for a mean over candidates that have not played equally many episodes.
+        Also of each candidate in a race, because its mean is over candidates with different numbers of episodes.
         """
 
     def ask(self, generation: int) -> GenomeSource:
-        """Return the candidates of a generation; workers can make them, or have to be sent them."""
+        """Return the candidates of a generation. If workers can compute them, the workers receive the state first."""
         if not self._made_anywhere:
             return self.strategy.ask(self.state, generation)
         version = self._token, generation
         if self._coordinator.workers and self._coordinator.shared_version != version:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
-            arrays = self.strategy.to_arrays(self.state) if generation else {}  # every rank can start
+            arrays = self.strategy.to_arrays(self.state) if generation else {}  # every rank can compute the start
             held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
@@ -126,21 +126,25 @@ class SharedStrategy:
         return AskedGenomes(self.strategy, self.state, generation, P, W)
 
     def tell(self, generation: int, genomes: GenomeSource, fitness: Float64, results: PopulationResults) -> None:
-        """Take in what a generation did, on every rank that has made its candidates."""
+        """Tell the strategy the results of a generation, on every rank that computed its candidates."""
         mean_traces = results.mean_traces if self._wanted == "mean" else None
         sums = None if isinstance(genomes, Genomes) else self._add_up(generation, fitness, mean_traces)
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums))
 
     def _add_up(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
-        """Return the sums [W], or [W, k], over all candidates, if there are any; workers are sent what they need."""
+        """Return the sums [W], or [W, k], over all candidates, if the strategy needs them; send workers their part."""
         W = self._experiment.network.num_weights
         workers = self._coordinator.workers
         knowing = workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
             shared = knowing and len(fitness) * W > _FEW
-            parts = self._shared_out(generation, fitness, W) if shared else self._alone(generation, fitness, W)
+            if shared:
+                parts = self._shared_out(generation, fitness, W)
+            else:
+                place = slice(0, W)
+                parts = [(0, place, add_up(self.strategy, self.state, generation, fitness, place))]
         if knowing:
             message = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
             self._coordinator.update(
@@ -153,7 +157,7 @@ class SharedStrategy:
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
     def _shared_out(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
-        """Have workers add up; return who did which columns, in ascending order."""
+        """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
         size = max(_LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
         places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         asked = [frame_of(AddUp(fitness, place.start, place.stop), _KINDS) for place in places]
@@ -162,29 +166,27 @@ class SharedStrategy:
             if answer is None:  # no worker is left
                 parts.append((0, place, add_up(self.strategy, self.state, generation, fitness, place)))
             else:
-                parts.append((answer[0], place, sums_in(answer[1], self.strategy)))
+                worker, content = answer
+                sums = content.view(np.float64).reshape(-1, *(self.strategy.sum_shape or ()))
+                parts.append((worker, place, sums))
         return parts
-
-    def _alone(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
-        place = slice(0, W)
-        return [(0, place, add_up(self.strategy, self.state, generation, fitness, place))]
 
 
 class StrategyReplica:
-    """A strategy and its state, for a worker: a `SharedState` of `evolve.cluster.worker`."""
+    """A strategy and its state on a worker: a `SharedState` of `evolve.cluster.worker`."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Hold no state, because updates were missed."""
+        """Drop the state, because updates were missed."""
         self._held: HoldState | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
         self._sums: Float64 = np.zeros(0)
         self._made_of: AskedGenomes[Any] | None = None
 
     def update(self, content: UInt8) -> None:
-        """Hold the state that comes, or take in results."""
+        """Take a part of a state, or the results of a generation."""
         match record_of(content, _KINDS):
             case HoldState() as held:
                 self._held = held
@@ -199,7 +201,7 @@ class StrategyReplica:
                 self._tell(results)
 
     def answer(self, content: UInt8) -> UInt8:
-        """Return the sums of columns."""
+        """Return the sums of the requested columns."""
         asked = record_of(content, _KINDS)
         place = slice(asked.start, asked.stop)
         of = self._candidates
@@ -207,13 +209,13 @@ class StrategyReplica:
         return self._sums[place].reshape(-1).view(np.uint8)
 
     def genomes(self) -> GenomeSource:
-        """Return the candidates of the generation that is played. Raises RuntimeError where no state is held."""
+        """Return the candidates of the present generation. Raises RuntimeError if this worker has no state."""
         return self._candidates
 
     @property
     def _candidates(self) -> AskedGenomes[Any]:
         if self._made_of is None:
-            raise RuntimeError("this rank does not know the state of which to make candidates")
+            raise RuntimeError("this rank has no state from which to compute candidates")
         return self._made_of
 
     def _hold_when_whole(self) -> None:
@@ -238,12 +240,7 @@ class StrategyReplica:
 
 
 def add_up(strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
-    """Return the sums [n] or [n, k] of some columns, a few at a time."""
+    """Return the sums [n] or [n, k] of the columns of a place, computed block by block."""
     starts = range(place.start, place.stop, _COLUMNS)
     parts = [slice(start, min(start + _COLUMNS, place.stop)) for start in starts]
     return np.concatenate([strategy.sums(state, generation, fitness, part) for part in parts])
-
-
-def sums_in(content: UInt8, strategy: Strategy[Any]) -> Float64:
-    """Return the sums [n] or [n, k] that an answer is."""
-    return content.view(np.float64).reshape(-1, *(strategy.sum_shape or ()))

@@ -69,18 +69,15 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
     if not logs.same_arrays(a.checkpoint, b.checkpoint):
         return "the checkpoints differ, though every generation is equal"
     if a.held_out is not None and b.held_out is not None:
-        n = min(len(a.held_out.returns), len(b.held_out.returns)) if _evaluated_alike(a, b) else 0
+        one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
+        are_comparable = one.evaluates_like(other.with_engine(one.env.engine))
+        n = min(len(a.held_out.returns), len(b.held_out.returns)) if are_comparable else 0
         for name, end in (("returns", n), ("seeds", n), ("weights", None), ("mask", None)):
-            one, other = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
-            if not np.array_equal(one, other, equal_nan=name == "returns"):
+            ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
+            if not np.array_equal(ours, theirs, equal_nan=name == "returns"):
                 return f"the {name} of the held-out evaluation differ, though every generation is equal"
     found = logs.digest_difference(a) or logs.digest_difference(b)
     return None if found is None else found.summary
-
-
-def _evaluated_alike(a: StoredRun, b: StoredRun) -> bool:
-    one, other = (load_config(run.header.config, str(run.path)) for run in (a, b))
-    return one.evaluates_like(other.with_engine(one.env.engine))
 
 
 def _explain_difference(a: StoredRun, b: StoredRun, place: FirstDifference, both: Verdict, play: bool) -> Verdict:

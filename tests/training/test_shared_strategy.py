@@ -222,5 +222,5 @@ def test_a_worker_that_missed_an_update_makes_no_candidates(transport):
     with pytest.raises(RunError, match="failed on rank 2"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))
     coordinator.forget_setup()  # its workers begin anew
-    with pytest.raises(RunError, match="does not know the state of which to make candidates"):
+    with pytest.raises(RunError, match="has no state from which to compute candidates"):
         evaluate_population(made, coordinator, 0, 0, shared.ask(0))
