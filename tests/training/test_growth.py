@@ -51,7 +51,7 @@ def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(f
         (["least_population=4"], "num_interactions: expected steps until which"),
         (["num_interactions=150", "least_population=5"], "two even numbers, the smaller first"),
         (["num_interactions=150", "least_population=16"], "two even numbers, the smaller first"),
-        (["num_interactions=150", "least_population=4", "racing.rounds=[1]"], "racing.rounds: expected none where"),
+        (["num_interactions=150", "least_population=4", "racing.rounds=[1]"], "racing.rounds: expected none if"),
         (["num_interactions=150", "least_population=4", "strategy.name=ga"], "expected openai-es or pgpe"),
     ],
 )
