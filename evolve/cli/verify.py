@@ -84,11 +84,11 @@ def _play(app: App, run: Stored, experiment: Experiment, full: bool, quiet: bool
         return rerun(run, experiment, coordinator, here, reporter)
 
 
-def _judge_each(files: Sequence[Stored], judge: Callable[[Stored], Verdict], as_json: bool) -> int:
+def _verify_each(files: Sequence[Stored], verdict_on: Callable[[Stored], Verdict], as_json: bool) -> int:
     """Print the verdict on each file; return 0 if all are equal."""
     verdicts = {}
     for file in files:
-        found = verdicts[str(file.path)] = judge(file)
+        found = verdicts[str(file.path)] = verdict_on(file)
         if not as_json:
             print(f"{file.path}: {found.to_text(width())}", flush=True)
     if as_json:
@@ -104,7 +104,7 @@ def _compare_with_published(files: Sequence[Stored], arguments: argparse.Namespa
         if not file.num_generations:
             raise RunError(f"{file.path}: no generation is complete yet, so there is nothing to compare")
     published = read_published()
-    return _judge_each(files, lambda file: compare_with_published(file, published), arguments.json)
+    return _verify_each(files, lambda file: compare_with_published(file, published), arguments.json)
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -114,7 +114,7 @@ def _body(app: App, argv: list[str]) -> int:
         return _compare_with_published(files, arguments)
     champions = [file for file in files if isinstance(file, StoredChampion)]
     if len(champions) == len(files):
-        return _judge_each(champions, lambda champion: _check(app, champion, arguments), arguments.json)
+        return _verify_each(champions, lambda champion: _check(app, champion, arguments), arguments.json)
     if champions:
         raise InputError("FILE", "run files, or champion files", "some of both")
     if len(arguments.files) > 2 or (arguments.full and len(arguments.files) > 1):
