@@ -13,7 +13,7 @@ import numpy as np
 from evolve import environments, store
 from evolve.config import EnvOptions
 from evolve.environments import Recorder, Recording
-from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32
 from evolve.store import StoredChampion
 from evolve.training import reload

@@ -13,7 +13,7 @@ from evolve.genome import Genomes
 from evolve.networks import Activity, Batch
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
-from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Bool, Float32
 from evolve.store import Stored, StoredChampion, StoredRun, disk, write_champion
 from evolve.training import Experiment

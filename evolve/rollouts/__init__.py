@@ -1,7 +1,7 @@
 """Rollouts: networks × environments × keyed episodes → results. No MPI, no files.
 
-An `EpisodeBatch` says which genomes play which episodes, a `Rollout` plays them in B slots side by side, and
-`EpisodeResults` hold what came of it, by key. `PopulationResults` is the same as a table of candidates × episodes.
+An `EpisodeBatch` lists which genomes play which episodes, a `Rollout` plays them in B slots side by side, and
+`EpisodeResults` hold the results by key. `PopulationResults` are the same as a table of candidates × episodes.
 """
 
 from evolve.rollouts.device_play import AnyRollout, RolloutInHalves
@@ -16,7 +16,7 @@ from evolve.rollouts.episodes import (
     join,
 )
 from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.normalization import Moments
+from evolve.rollouts.inference import Moments
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import PopulationResults, ResultsCollector, by_candidate, sum_traces
 from evolve.rollouts.rollout import Rollout

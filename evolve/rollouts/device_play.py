@@ -1,6 +1,7 @@
-"""Whole episodes on a device: the launch that plays a feed, its arrays, and a rollout in two halves.
+"""Playing on a device: a rollout in two halves, and a launch that plays whole episodes of exact tasks.
 
-rollouts/play.cu is the other side. While the device computes for one half, the environments of the other half work.
+In a `RolloutInHalves` the device computes for one half of the slots while the environments of the other half work.
+`DevicePlay` is the counterpart of rollouts/play.cu.
 """
 
 import ctypes
@@ -18,15 +19,15 @@ from evolve.numerics.device_protocol import WIDTH, Memory
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, end_to_end
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
-from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.queue import EpisodeQueue, Feed, InitialColumns, Played
+from evolve.rollouts.exact_rollout import ExactRollout, Feed, InitialColumns, Played
+from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
 from evolve.shapes import Int64
 
 
 class RolloutInHalves:
-    """Two rollouts that take turns, and episodes from one queue. It keeps the interface of `Rollout`.
+    """Two rollouts that take turns and share one queue of episodes. It has the interface of `Rollout`.
 
     make_half: Makes a rollout that takes its episodes from a queue.
     """
@@ -38,7 +39,7 @@ class RolloutInHalves:
 
     @property
     def environment_seconds(self) -> float:
-        """How long environments have been at work."""
+        """The seconds that environments were at work."""
         return sum(half.environment_seconds for half in self._halves)
 
     @environment_seconds.setter
@@ -48,41 +49,41 @@ class RolloutInHalves:
 
     @property
     def pending(self) -> int:
-        """Episodes that are queued or running."""
+        """The number of episodes that are queued or running."""
         return len(self._queue) + sum(half.running for half in self._halves)
 
     @property
     def ticking(self) -> int:
-        """How many episodes the next tick steps."""
+        """The number of episodes that the next tick steps."""
         return self._halves[0].running
 
     def submit(self, batch: EpisodeBatch) -> None:
-        """Queue episodes; they begin where no tick is under way."""
+        """Queue episodes, and begin them in halves without a tick that was begun."""
         self._queue.append(batch)
         free = [half for half in self._halves if not half.begun]
         for left, half in zip(range(len(free), 0, -1), free, strict=True):
             half.fill(most=-(-len(self._queue) // left))
 
     def tick(self) -> EpisodeResults | None:
-        """Let one half take a step, while the other is at work; return the results of the episodes that ended."""
+        """Step one half while the device works for the other; return the results of the episodes that ended."""
         one, other = self._halves
         self._halves = other, one
         for half in (one, other):
             if half.running and not half.begun:
                 half.begin()
         results = one.finish() if one.begun else None
-        if len(self._queue) or not one.running:  # what was submitted while both were under way
+        if len(self._queue) or not one.running:  # episodes that were submitted while both ticks were begun
             one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
         if one.running:
             one.begin()
         return results
 
     def take_failures(self) -> list[EpisodeFailure]:
-        """Return the episodes that have failed since this was last asked."""
+        """Return the episodes that failed since the last call."""
         return [failure for half in self._halves for failure in half.take_failures()]
 
     def clear(self) -> None:
-        """Forget every episode."""
+        """Drop all episodes."""
         for half in self._halves:
             half.clear()
 
@@ -92,12 +93,12 @@ class RolloutInHalves:
             half.close()
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
-        """Have a function called whenever an environment has failed or was interrupted."""
+        """Call a function whenever an environment failed or was interrupted."""
         for half in self._halves:
             half.call_on_fault(callback)
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Have a context entered while genomes are made: that is no episode's time."""
+        """Generate genomes within a context: that time belongs to no episode."""
         self._queue.making = context
 
 
@@ -118,13 +119,13 @@ class _Structure(ctypes.Structure):
 
 
 class DevicePlay:
-    """Slots that play episodes of a task on the device of this process. See `feeds.Play`.
+    """Slots that play episodes of a task on the device of this process; a `Play`.
 
     Args:
-        task: What is played.
-        batch: Of the network's slots, with a step on the device.
+        task: The task.
+        batch: The network's slots, with a step on the device.
         num_weights: W, of a genome.
-        episodes: How many a feed has at most.
+        episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
 
     Raises:
@@ -160,29 +161,29 @@ class DevicePlay:
         self._step.arrays.wait()
 
     def _slots(self, numbers: int) -> dict[str, int]:
-        """Return the addresses of what slots have beside the network and the task."""
+        """Return the addresses of the slots' arrays beside those of the network and the task."""
         arrays, slots = self._step.arrays, len(self._free)
         sizes = {"episodes": 8, "returns": 8, "prints": 16, "slot_normalizers": 4 * numbers, "moments": 8 * numbers}
         return {name: arrays.allocate(size * slots).address for name, size in sizes.items()}
 
     @property
     def ready(self) -> bool:
-        """Whether the next feed may come: all of the last one was taken."""
+        """Whether the next feed may come, because all episodes of the last one were taken."""
         return self._fed is None
 
     @property
     def waiting(self) -> int:
-        """Episodes of the feed that have not begun."""
+        """The number of episodes of the feed that have not begun."""
         return max(0, self._size - int(self._counted[0]))
 
     @property
     def running(self) -> int:
-        """Episodes that have begun, and are not among those that `take` would return."""
+        """The number of episodes that have begun, without the ones that `take` would return."""
         return self._size - self.waiting - self.over
 
     @property
     def over(self) -> int:
-        """Episodes that `take` would return: all of the feed, when all have ended."""
+        """The number of episodes that `take` would return: all of the feed once all have ended, else 0."""
         return self._size if self._counted[1] == self._size else 0
 
     @property
@@ -190,7 +191,7 @@ class DevicePlay:
         return 0 if self._fed is None else len(self._fed.seeds)
 
     def feed(self, feed: Feed) -> None:
-        """Let episodes wait, where none does."""
+        """Take the next episodes; none may wait."""
         self._fed = fed = feed.contiguous()
         self._counted[:] = 0
         self._structure.fed = len(fed.seeds)
@@ -202,7 +203,7 @@ class DevicePlay:
         self._memory.upload(fed)
 
     def run(self, steps: int, more: bool) -> int:
-        """Play for so many steps of all slots at most; return how many steps of episodes were made."""
+        """Play at most `steps` steps of all slots; return the number of steps made, over all episodes."""
         before = int(self._counted[2])
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
@@ -221,15 +222,15 @@ class DevicePlay:
         return played
 
     def clear(self) -> None:
-        """Forget every episode."""
+        """Drop all episodes."""
         self._fed = None
         self._counted[:] = 0
 
 
 class _FeedMemory:
-    """Where a feed lies on a device: for so many episodes as `arrays` have slots.
+    """The memory of a feed on a device, for as many episodes as `arrays` have slots.
 
-    numbers: O where observations are normalized, else 0.
+    numbers: O if observations are normalized, else 0.
     """
 
     def __init__(self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int) -> None:
@@ -268,7 +269,7 @@ class _FeedMemory:
 class _Results:
     """The results of a feed on a device.
 
-    room: How many steps have a hash. numbers: O where observations are normalized, else 0.
+    room: The number of steps with a hash. numbers: O if observations are normalized, else 0.
     """
 
     def __init__(self, arrays: DeviceArrays, room: int, numbers: int, num_traces: int) -> None:
@@ -284,7 +285,7 @@ class _Results:
         self.addresses = {f"result_{name}": columns.address for name, columns in self._columns.items()}
 
     def of(self, feed: Feed, traces: bool) -> Played:
-        """Return those of a feed."""
+        """Return the results of a feed."""
         n = len(feed.seeds)
         lengths = self._taken("lengths", n)[:, 0]
         kept = np.minimum(lengths, self.room)

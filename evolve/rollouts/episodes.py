@@ -1,9 +1,9 @@
-"""What flows between ranks: a batch of episodes goes out, and their results come home.
+"""Batches of episodes, which go to the workers, and the results, which come back.
 
 Both are frozen records of plain arrays, the same in this process and on the wire. Results are keyed by (genome,
 episode) and may come in any order. A quantity that every episode has is declared here once, as a field of
-`EpisodeResults`; the wire, the collector and, if the store has a column of its name, the run file carry it without
-knowing it.
+`EpisodeResults`. The wire and the collector carry it without further code, and so does the run file if the store has a
+column of its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ Traces = Literal["each", "mean", "none"]
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """What plays a batch: from `experiment` (TOML text) any rank makes the rollout, its network and its environments.
+    """How to play a batch: from `experiment` (TOML text) any rank makes the rollout, its network and its environments.
 
-    slots: B, how many episodes run side by side. num_traces: T, the traces that an episode leaves.
+    slots: B, the number of episodes that run side by side. num_traces: T, the traces that an episode leaves.
     max_episode_seconds: the wall time that an episode may take. on_failure: whether an episode that fails ends the
-    evaluation ("stop") or has a return of NaN ("worst"). chunk_seconds: how much work is worth handing out at a time.
-    least_chunk: how many episodes are, whatever they take, because fewer would not take less.
+    evaluation ("stop") or has a return of NaN ("worst"). chunk_seconds: the duration of the smallest chunk worth a
+    message. least_chunk: the fewest episodes of a chunk regardless of their duration, if fewer would not take less.
     """
 
     experiment: str
@@ -46,14 +46,14 @@ class EpisodeBatch:
     The seed of an episode's environment follows from (seed, purpose, generation, candidate, episode): `keys` [C, 2] has
     generation and candidate of each genome. Genomes with equal keys meet the same episodes (common random numbers).
 
-    genomes: C of them, in memory or made when they are played.
-    genome_ids: [C], what the results call each genome; in a whole batch 0 … C - 1.
-    candidates: [C], the numbers by which messages name the genomes.
-    normalizers: [C, 2, O], with O = 0 where observations are not normalized.
+    genomes: C genomes, in memory or generated when they are played.
+    genome_ids: [C], the numbers of the genomes in the results; in a whole batch 0 … C - 1.
+    candidates: [C], the numbers of the genomes in messages.
+    normalizers: [C, 2, O], with O = 0 if observations are not normalized.
     rows: [N], which of the C genomes plays each episode.
-    episodes: [N], the number of each among those of its genome.
-    traces: whether the traces of "each" genome come home, their sum (for the "mean"), or "none".
-    describe: whether each genome is described by whoever plays its episode 0.
+    episodes: [N], the number of each episode among the episodes of its genome.
+    traces: whether the traces of "each" genome are returned, their sum (for the "mean"), or "none".
+    describe: whether the rank that plays episode 0 of a genome also describes the genome.
     """
 
     seed: int
@@ -88,27 +88,27 @@ class EpisodeBatch:
         """Return the batch in which genomes play the same range of episodes, one genome after another.
 
         Args:
-            seed: Of the experiment.
-            purpose: What the episodes are for; part of their keys.
-            genomes: C of them.
+            seed: The seed of the experiment.
+            purpose: The purpose of the episodes, a part of their keys.
+            genomes: C genomes.
             keys: [C, 2], generation and candidate of each genome.
             episodes: The numbers of the episodes of each genome.
-            normalizer: [2, O] for all, or [C, 2, O]; None where observations are not normalized.
+            normalizer: [2, O] for all, or [C, 2, O]; None if observations are not normalized.
             rows: The genomes that play, in this order; by default all.
-            candidates: [C], by which messages name the genomes; by default 0 … C - 1.
-            traces: Whose come home.
-            describe: Whether the genomes are described where they are played.
+            candidates: [C], the numbers of the genomes in messages; by default 0 … C - 1.
+            traces: Which traces are returned: of "each" genome, their sum (for the "mean"), or "none".
+            describe: Whether the ranks that play the genomes describe them.
         """
         C = len(genomes)
         check_shape(keys, "keys", "C 2", np.int64, C=C)
-        everyone = np.arange(C, dtype=np.int32)
-        playing = everyone if rows is None else rows
+        ids = np.arange(C, dtype=np.int32)
+        playing = ids if rows is None else rows
         return cls(
             seed,
             int(purpose),
             genomes,
-            everyone,
-            everyone if candidates is None else candidates.astype(np.int32),
+            ids,
+            ids if candidates is None else candidates.astype(np.int32),
             keys,
             _broadcast(normalizer, C),
             np.repeat(playing, len(episodes)).astype(np.int32),
@@ -118,7 +118,7 @@ class EpisodeBatch:
         )
 
     def take(self, indices: Int64) -> "EpisodeBatch":
-        """Return the batch of some episodes [k], by index, with the genomes that these need."""
+        """Return the batch of episodes [k], by index, with the genomes that these need."""
         needed, rows = np.unique(self.rows[indices].astype(np.int64), return_inverse=True)
         return EpisodeBatch(
             self.seed,
@@ -163,14 +163,13 @@ def quantity(symbols: str, dtype: DTypeLike) -> Any:
 class EpisodeResults:
     """The results of N episodes, in any order.
 
-    genomes, episodes: the key of each. lengths: environment steps. fingerprints: 64 bits each for the observations and
-    the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 where these are not
-    normalized. step_hashes: a byte of both fingerprints after each step, the episodes end to end, L = Σ min(length,
-    MAX_HASHED_STEPS). episode_seconds: wall time in its environment, that of a tick shared equally by
-    all that are stepped in it.
-    traces: whole multiples of 2⁻²⁰ [K, T], of the genomes `traced` [K]; rows of one genome are to be
-    added up, in any order, since integers have none. described: D genomes of which there are digests, connections and
-    fingerprints (`GenomeDescriptions`); one may come more than once.
+    genomes, episodes: the key of each episode. lengths: environment steps. fingerprints: 64 bits each for the
+    observations and the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 if
+    observations are not normalized. step_hashes: a byte of both fingerprints after each step, the episodes end to end,
+    L = Σ min(length, MAX_HASHED_STEPS). episode_seconds: wall time in the environment; the time of a tick is shared
+    equally by all episodes that it steps. traces: whole multiples of 2⁻²⁰ [K, T], of the genomes `traced` [K]. Several
+    rows of one genome are to be added up; integers have the same sum in any order. described: D genomes with digests,
+    connections and fingerprints (`GenomeDescriptions`); a genome may come more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -224,10 +223,10 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
 
 @dataclass(frozen=True)
 class EpisodeFailure:
-    """An episode that could not be played to its end: its key, its environment's seed, the step, and what happened.
+    """An episode that could not be played to its end: its key, its environment's seed, the step, and the error.
 
-    Its results have a return of NaN, and `step` as its length; step 0 is reset. A seed of -1 stands for one that is not
-    known, nor the step: its rank was lost.
+    Its results have a return of NaN, and `step` as length; step 0 is reset. A seed of -1 means that neither seed nor
+    step is known, because the rank that played the episode was lost.
     """
 
     genome: int

@@ -1,13 +1,15 @@
-"""A rollout of an exact task by the native kernels: one call plays many episodes to their end.
+"""Rollouts of exact tasks: kernels play whole episodes, many in one call.
 
-rollouts/kernels/play.h is the other side of the arrays that a call works on.
+A `Play` takes feeds of episodes and returns the ones that ended. `NativePlay` is the one on the host, the counterpart
+of rollouts/kernels/play.h; `DevicePlay` (`device_play`) is the one on a GPU.
 """
 
 import ctypes
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +20,99 @@ from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
-from evolve.rollouts.queue import EpisodeQueue, Feed, InitialColumns, Play, Played
-from evolve.rollouts.results import join_descriptions
-from evolve.shapes import Int64
+from evolve.rollouts.queue import EpisodeQueue
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 _CALL_SECONDS = 0.004
-"""How long a call should take, so that a worker looks for messages often enough."""
+"""The duration that a call should have, so that a worker probes for messages often enough."""
 _RESULTS_SECONDS = 0.1
-"""How long results may be held back, so that many come together: handing over few takes as long as playing them."""
+"""The time for which results may be held back to be returned together: returning few costs as much as playing them."""
 _MOST_STEPS = 2**20
-"""How many steps a call makes at most: where episodes are over soon, the clock sets no limit."""
+"""The largest number of steps of a call, for episodes so short that the clock sets no limit."""
 _KEY = np.int64(2**32)
 
 
+@dataclass(frozen=True)
+class Feed:
+    """n episodes that may begin.
+
+    columns: the initial values of a slot of the network, [n, rows] for each of the columns held, None for zeros.
+    seeds: [n], of the environments. keys: [n], which come back with the results. normalizers: [n, 2, O], O = 0 if
+    observations are not normalized. mask: [n, T], the connections whose traces are wanted; T = 0 if no traces are.
+    """
+
+    columns: tuple[Float32 | None, ...]
+    seeds: Int64
+    keys: Int64
+    normalizers: Float32
+    mask: Bool
+
+    def contiguous(self) -> "Feed":
+        """Return the same feed in contiguous arrays, as kernels need them."""
+        return Feed(
+            tuple(None if values is None else np.ascontiguousarray(values, np.float32) for values in self.columns),
+            np.ascontiguousarray(self.seeds),
+            np.ascontiguousarray(self.keys),
+            np.ascontiguousarray(self.normalizers),
+            np.ascontiguousarray(self.mask),
+        )
+
+
+class Played(NamedTuple):
+    """N episodes that have ended, in the order of the results; see `EpisodeResults` for the quantities."""
+
+    keys: Int64
+    returns: Float64
+    lengths: Int32
+    fingerprints: UInt64
+    step_hashes: UInt8
+    moments: Float64
+    traces: Int64
+
+
+class Play(Protocol):
+    """Slots that play the episodes of feeds: `NativePlay` or `DevicePlay`."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next feed may come."""
+
+    @property
+    def waiting(self) -> int:
+        """Episodes of the feed that have not begun."""
+
+    @property
+    def running(self) -> int:
+        """The number of episodes that have begun, without the ones that `take` would return."""
+
+    @property
+    def over(self) -> int:
+        """Episodes that `take` would return."""
+
+    def feed(self, feed: Feed) -> None:
+        """Append episodes."""
+
+    def run(self, steps: int, more: bool) -> int:
+        """Play at most `steps` steps of all slots; return the number of steps made, over all episodes.
+
+        more: Whether episodes wait that are not in a feed yet.
+        """
+
+    def take(self) -> Played:
+        """Return the episodes that ended since the last call."""
+
+    def clear(self) -> None:
+        """Drop all episodes."""
+
+
+class InitialColumns(ctypes.Structure):
+    """`initial_columns` of kernels/rows.h."""
+
+    _fields_ = (("columns", ADDRESS), ("rows", INT64), ("values", ADDRESS))
+
+
 class _Structure(ctypes.Structure):
-    """`play` of kernels/play.h; it keeps none of the arrays that it points to alive."""
+    """`play` of kernels/play.h; the caller keeps the arrays that it points to alive."""
 
     _fields_ = (
         *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
@@ -51,9 +131,9 @@ class NativePlay:
     """The slots of a task that are stepped together, and play its episodes.
 
     Args:
-        task: What is played.
-        batch: Of the network, as many slots of the native back end.
-        episodes: How many a feed has at most.
+        task: The task.
+        batch: The network, in as many slots of the native back end.
+        episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
     """
 
@@ -91,21 +171,21 @@ class NativePlay:
 
     @property
     def waiting(self) -> int:
-        """Episodes of the feed that have not begun."""
+        """The number of episodes of the feed that have not begun."""
         return int(self._structure.fed - self._structure.next)
 
     @property
     def running(self) -> int:
-        """Episodes that are running."""
+        """The number of episodes that are running."""
         return int(np.count_nonzero(self._kept["live"]))
 
     @property
     def over(self) -> int:
-        """Episodes that have ended, and were not taken."""
+        """The number of episodes that ended and were not taken."""
         return int(self._structure.over)
 
     def feed(self, feed: Feed) -> None:
-        """Let episodes wait, where none does."""
+        """Take the next episodes; none may wait."""
         self._fed = fed = feed.contiguous()
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
@@ -120,15 +200,15 @@ class NativePlay:
         )
 
     def run(self, steps: int, more: bool) -> int:
-        """Play for so many steps of all slots at most; return how many steps of episodes were made.
+        """Play at most `steps` steps of all slots; return the number of steps made, over all episodes.
 
-        It ends early where nothing runs, and where a slot is free while `more` episodes wait that were not fed.
+        It ends early if no episode runs, or if a slot is free while `more` episodes wait that are not in a feed yet.
         """
         made: int = self._play(ctypes.addressof(self._structure), steps, more)
         return made
 
     def take(self) -> Played:
-        """Return the episodes that have ended since this was last called."""
+        """Return the episodes that ended since the last call."""
         n, hashed, kept = self._structure.over, self._structure.hashed, self._kept
         self._set(over=0, hashed=0)
         traces = kept["result_traces"].reshape(-1)[: n * self._structure.num_traces]
@@ -143,7 +223,7 @@ class NativePlay:
         )
 
     def clear(self) -> None:
-        """Forget every episode."""
+        """Drop all episodes."""
         self._set(next=0, fed=0, over=0, hashed=0)
         self._kept["live"][:] = False
         self._fed = None
@@ -173,7 +253,7 @@ class NativePlay:
         )
 
     def _keep(self, **arrays: NDArray[Any]) -> None:
-        """Keep arrays alive, and let the structure point to them."""
+        """Keep arrays alive, and make the structure point to them."""
         self._kept |= arrays
         self._set(**{name: array.ctypes.data for name, array in arrays.items()})
 
@@ -183,36 +263,36 @@ class NativePlay:
 
 
 class ExactRollout:
-    """Plays episodes of an exact task. None of them can fail, or take for ever.
+    """Plays episodes of an exact task, which cannot fail or hang. It has the interface of `Rollout`.
 
     Args:
-        play: The slots, of the task and the batch.
-        batch: Of the network's slots.
-        waiting: How many episodes are prepared at a time.
-        max_episode_seconds: What messages of this rollout's workers say; no episode takes that long.
+        play: The slots of the task and the batch.
+        batch: The network's slots.
+        waiting: The number of episodes in a feed.
+        max_episode_seconds: The limit in messages of workers; no episode takes that long.
     """
 
     def __init__(self, play: Play, batch: SlotArrays, waiting: int, max_episode_seconds: float) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
-        """How long episodes were played: environments and networks, which nothing tells apart."""
+        """The seconds for which episodes were played, by environments and networks together."""
         self._batch = batch
         self._waiting = waiting
         self._play = play
         self._queue = EpisodeQueue()
         self._traces = "none"
         self._steps = 64  # of a call
-        self._made = 0  # steps of episodes since results were last returned
-        self._seconds = 0.0  # that they took
+        self._made = 0  # the steps of episodes since results were last returned
+        self._seconds = 0.0  # the duration of these steps
 
     @property
     def pending(self) -> int:
-        """Episodes that are queued or running."""
+        """The number of episodes that are queued or running."""
         return len(self._queue) + self._play.waiting + self._play.running
 
     @property
     def ticking(self) -> int:
-        """How many episodes the next tick steps, at least."""
+        """The smallest number of episodes that the next tick steps."""
         return self._play.running or min(self.pending, 1)
 
     def submit(self, batch: EpisodeBatch) -> None:
@@ -220,7 +300,7 @@ class ExactRollout:
         self._queue.append(batch)
 
     def tick(self) -> EpisodeResults | None:
-        """Play on for some milliseconds; return the results of all episodes that ended, None for none, or for now."""
+        """Play for some milliseconds; return the results of episodes that ended, None for none, or not yet."""
         if self._play.ready and len(self._queue):
             self._feed()
         begin = time.perf_counter()
@@ -234,11 +314,11 @@ class ExactRollout:
         return self._results() if due and self._play.over else None
 
     def take_failures(self) -> list[EpisodeFailure]:
-        """Return the episodes that have failed: none."""
+        """Return no episodes, since none can fail."""
         return []
 
     def clear(self) -> None:
-        """Forget every episode."""
+        """Drop all episodes."""
         self._queue.clear()
         self._play.clear()
         self._made, self._seconds = 0, 0.0
@@ -250,7 +330,7 @@ class ExactRollout:
         """Do nothing: no environment fails."""
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Have a context entered while genomes are made: that is no episode's time."""
+        """Generate genomes within a context: that time belongs to no episode."""
         self._queue.making = context
 
     def _feed(self) -> None:
@@ -268,7 +348,6 @@ class ExactRollout:
         self._made, self._seconds = 0, 0.0
         played = self._play.take()
         genomes = (played.keys >> 32).astype(np.int32)
-        described, descriptions = join_descriptions(self._queue.take_descriptions())
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
         return EpisodeResults(
             genomes=genomes,
@@ -281,8 +360,5 @@ class ExactRollout:
             step_hashes=played.step_hashes,
             traced=traced,
             traces=played.traces[: len(traced)],
-            described=described,
-            digests=descriptions.digests,
-            connections=descriptions.connections,
-            genome_fingerprints=descriptions.fingerprints,
+            **self._queue.take_descriptions(),
         )

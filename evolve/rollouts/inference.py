@@ -1,82 +1,219 @@
-"""Inference: the outputs of B slots' networks in each tick, on the host or on a device.
+"""Inference: in each tick the networks of B slots normalize observations, compute outputs, and take fingerprints.
 
-On a device one launch per tick normalizes observations, steps the networks, and takes fingerprints.
+On a device one launch per tick does all three.
+
+With normalization networks see (observation − mean) / deviation, over all earlier generations. As in Mania, Guy and
+Recht (2018, ARS V2) and Salimans et al. (2017), but the same on every rank: the moments of a generation's observations
+are merged in the order of their keys, and the next generation is evaluated with them. Nothing depends on which rank
+evaluated an episode, or when.
 """
 
 import ctypes
-from typing import Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve.networks import Batch, Network
 from evolve.networks.slot_arrays import SlotArrays
-from evolve.numerics import Backend, native
+from evolve.numerics import Backend, native, ordered_sum
 from evolve.numerics.device import DeviceArrays, DeviceStep
 from evolve.numerics.device_protocol import UnannouncedCopyError
 from evolve.numerics.hashing import MAX_HASHED_STEPS, FingerprintsStructure, StepHashes, coefficients, end_to_end
-from evolve.rollouts.normalization import NormalizationStructure, ObservationNormalizer
-from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64
+from evolve.numerics.native import ADDRESS, INT64
+from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, check_shape
+
+_LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is not magnified
+_LIMIT = np.float32(5)  # normalized observations are clipped to ± this
+_NAMES = ("observations_count", "observations_moments")
 
 
-class Inference(Protocol):
-    """The networks of B slots, and what is kept of the episodes in them; k slots are named by their numbers [k].
+@dataclass(frozen=True)
+class Moments:
+    """The number of all observations so far, and their sums and sums of squares, [2, O]."""
 
-    Attributes:
-        observations: [B, O]; whoever begins a step has written what the slots see there, and leaves it until the step
-            is finished.
+    count: int
+    sums: Float64
+
+    @classmethod
+    def none(cls, observation_size: int) -> "Moments":
+        """Return the moments of no observation."""
+        return cls(0, np.zeros((2, observation_size)))
+
+    def merged(self, lengths: Int32, moments: Float64) -> "Moments":
+        """Return the sum of these moments and the moments of a generation, without the NaN of failed episodes.
+
+        lengths: [P, E]; moments: [P, E, 2, O], sums and sums of squares.
+        """
+        flat = np.where(np.isfinite(moments), moments, 0.0).reshape(lengths.size, -1)
+        total = ordered_sum(np.ascontiguousarray(flat.T)).reshape(self.sums.shape)
+        return Moments(self.count + int(lengths.sum(dtype=np.int64)), self.sums + total)
+
+    def normalizer(self) -> Float32:
+        """Return [2, O]: the mean to subtract from an observation, and the factor for the difference."""
+        if not self.count:
+            return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
+        mean = self.sums[0] / self.count
+        variance = np.maximum(self.sums[1] / self.count - mean * mean, _LEAST_DEVIATION * _LEAST_DEVIATION)
+        normalizer: Float32 = np.stack([mean, 1 / np.sqrt(variance)]).astype(np.float32)
+        return normalizer
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the moments as named arrays, for a checkpoint."""
+        return dict(zip(_NAMES, (np.array([self.count]), self.sums), strict=True))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], observation_size: int) -> "Moments":
+        """Return the moments of such arrays. Raises ValueError if one is missing or has another shape."""
+        for name in _NAMES:
+            if name not in arrays:
+                raise ValueError(f"checkpoint: {name} is missing")
+        count, sums = (np.asarray(arrays[name]) for name in _NAMES)
+        check_shape(count, _NAMES[0], "1", np.int64)
+        check_shape(sums, _NAMES[1], "2 O", np.float64, O=observation_size)
+        return cls(int(count[0]), sums)
+
+
+class NormalizationStructure(ctypes.Structure):
+    """`normalization` of numerics/kernels/normalization.h; the caller keeps the arrays that it points to alive."""
+
+    _fields_ = (
+        ("size", INT64), ("observations", ADDRESS), ("normalizers", ADDRESS), ("moments", ADDRESS), ("seen", ADDRESS),
+    )  # fmt: skip
+
+
+class ObservationNormalizer:
+    """Normalizes the observations of B slots and adds up their moments; every back end gives the same bits.
+
+    observations: [B, O], C-contiguous, the array that `normalize` reads. Attribute `normalized`: [B, O], the array into
+    which it writes natively.
     """
 
-    observations: Float32
+    def __init__(self, observations: Float32, backend: native.Backend) -> None:
+        slots, O = observations.shape
+        self._observations = observations
+        self.normalized = np.zeros_like(observations)
+        self._normalizers = np.zeros((slots, 2, O), np.float32)
+        self._moments = np.zeros((slots, 2, O))
+        self._native = backend == "native"
+        if self._native:
+            arrays = (observations, self._normalizers, self._moments, self.normalized)
+            self._arguments = NormalizationStructure(O, *(array.ctypes.data for array in arrays))
+            self._address = ctypes.addressof(self._arguments)
+            self._kernel = native.bind("normalize", [ADDRESS, INT64])
+
+    def begin(self, slots: Slots, normalizers: Float32) -> None:
+        """Begin episodes in slots [k], with their normalizers [k, 2, O]."""
+        self._normalizers[slots] = normalizers
+        self._moments[slots] = 0
+
+    def move(self, sources: Slots, targets: Slots) -> None:
+        """Copy slots onto others."""
+        for array in (self._normalizers, self._moments):
+            array[targets] = array[sources]
+
+    def normalize(self, n: int) -> Float32:
+        """Return [n, O]: the observations of the first n slots, normalized; valid until the next call."""
+        if self._native:
+            self._kernel(self._address, n)
+            return self.normalized[:n]
+        x = self._observations[:n]
+        normalizers = self._normalizers[:n]
+        moments = self._moments[:n]
+        wide = x.astype(np.float64)
+        moments[:, 0] += wide
+        moments[:, 1] += wide * wide  # exact: 24 bits by 24
+        with np.errstate(over="ignore"):
+            normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
+        clipped: Float32 = np.minimum(np.maximum(normalized, -_LIMIT), _LIMIT)
+        return clipped
+
+    def moments(self, slots: Slots) -> Float64:
+        """Return [k, 2, O]: the sums, and the sums of squares, of the observations of slots' episodes."""
+        return self._moments[slots]
+
+
+class Inference(ABC):
+    """The networks of B slots, with the fingerprints and moments of their episodes; slots [k] are given by number.
+
+    Args:
+        observations: [B, O]; the caller writes the observations of the slots here before it begins a step, and leaves
+            them unchanged until the step is finished.
+        batch: The networks.
+        hashes: The fingerprints and step hashes.
+        normalizer: The normalizers and moments; None without normalization.
+    """
+
+    def __init__(
+        self,
+        observations: Float32,
+        batch: Batch,
+        hashes: "StepHashes | _DeviceHashes",
+        normalizer: "ObservationNormalizer | _DeviceNormalizer | None",
+    ) -> None:
+        self.observations = observations
+        self._batch = batch
+        self._hashes = hashes
+        self._normalizer = normalizer
+        self._n = 0
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
         """Begin episodes: genomes [k, W], environment seeds [k], normalizers [k, 2, O] (O = 0 without them)."""
+        self._batch.load(slots, weights, mask, seeds)
+        self._hashes.begin(slots)
+        if self._normalizer is not None:
+            self._normalizer.begin(slots, normalizers)
 
+    @abstractmethod
     def begin(self, n: int) -> None:
         """Begin a step of the first n slots."""
 
+    @abstractmethod
     def finish(self) -> Float32:
-        """Return [n, A]: the outputs of the step that was begun, valid until the next begins."""
+        """Return [n, A]: the outputs of the step that was begun; valid until the next step begins."""
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy all that is known of slots onto others."""
+        """Copy the complete state of slots to other slots."""
+        for part in (self._batch, self._hashes, self._normalizer):
+            if part is not None:
+                part.move(sources, targets)
 
     def hashes(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
         """Return the fingerprints [k, 2] and step hashes of slots, see `StepHashes.of`."""
+        return self._hashes.of(slots, lengths)
 
     def moments(self, slots: Slots) -> Float64:
-        """Return [k, 2, O]: those of the observations of slots' episodes; O = 0 without normalization."""
+        """Return [k, 2, O]: the moments of the observations of slots' episodes; O = 0 without normalization."""
+        return np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots)
 
     def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: what the slots' episodes leave for the strategy."""
+        """Return [k, T]: the traces that the slots' episodes leave for the strategy."""
+        return self._batch.traces(slots)
 
 
-class HostInference:
-    """An `Inference` on the host."""
+class HostInference(Inference):
+    """The inference on the host."""
+
+    _hashes: StepHashes
+    _normalizer: ObservationNormalizer | None
 
     def __init__(
         self, batch: Batch, sizes: tuple[int, int, int], backend: Literal["numpy", "native"], normalize: bool
     ) -> None:
         slots, O, action_size = sizes
-        self.observations = np.zeros((slots, O), np.float32)
-        self._batch = batch
-        self._hashes = StepHashes(self.observations, action_size, backend)
-        self._normalizer = ObservationNormalizer(self.observations, backend) if normalize else None
-        self._n = 0
+        observations = np.zeros((slots, O), np.float32)
+        normalizer = ObservationNormalizer(observations, backend) if normalize else None
+        super().__init__(observations, batch, StepHashes(observations, action_size, backend), normalizer)
         self._outputs = np.zeros((0, action_size), np.float32)
-        whole = getattr(type(batch), "step", None) is SlotArrays.step  # the kernel does all of a step
+        whole = getattr(type(batch), "step", None) is SlotArrays.step  # the kernel does the whole step
         kernel = batch.kernel if whole and isinstance(batch, SlotArrays) else None
         self._attached = isinstance(kernel, native.NativeStep)
         if isinstance(kernel, native.NativeStep):
-            seen = self.observations if self._normalizer is None else self._normalizer.normalized
-            self._outputs, self._step = kernel.attach(seen)
+            self._outputs, self._step = kernel.attach(observations if normalizer is None else normalizer.normalized)
             self._hash = self._hashes.attach(self._outputs)
-
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
-        """Begin episodes in slots [k]."""
-        self._batch.load(slots, weights, mask, seeds)
-        self._hashes.begin(slots)
-        if self._normalizer is not None:
-            self._normalizer.begin(slots, normalizers)
 
     def begin(self, n: int) -> None:
         """Do a step of the first n slots."""
@@ -95,31 +232,14 @@ class HostInference:
         """Return [n, A]: the outputs of the step."""
         return self._outputs[: self._n]
 
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy all that is known of slots onto others."""
-        for part in (self._batch, self._hashes, self._normalizer):
-            if part is not None:
-                part.move(sources, targets)
-
-    def hashes(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
-        """Return the fingerprints [k, 2] and step hashes of slots [k]."""
-        return self._hashes.of(slots, lengths)
-
-    def moments(self, slots: Slots) -> Float64:
-        """Return [k, 2, O]: the moments of the observations of slots' episodes."""
-        return np.zeros((len(slots), 2, 0)) if self._normalizer is None else self._normalizer.moments(slots)
-
-    def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: what the slots' episodes leave for the strategy."""
-        return self._batch.traces(slots)
-
 
 def make_inference(
     network: Network, slots: int, action_size: int, backend: Backend, normalize: bool, check: bool
 ) -> Inference:
     """Return the inference of B = `slots` slots by a back end.
 
-    A network that has no device step, one from outside, runs on the host. check: whether a device's copies are watched.
+    A network without a device step, such as one from another package, runs on the host. check: whether the copies to
+    and from a device are counted.
     """
     batch = network.batch(slots, backend)
     sizes = slots, network.observation_size, action_size
@@ -133,80 +253,52 @@ def make_inference(
 
 
 def device_step(batch: Batch) -> DeviceStep | None:
-    """Return the device step of a batch that has one."""
+    """Return the device step of a batch; None if it has none."""
     kernel = getattr(batch, "kernel", None)
     return kernel if isinstance(kernel, DeviceStep) else None
 
 
-class DeviceInference:
-    """An `Inference` on the device of this process.
+class DeviceInference(Inference):
+    """The inference on the device of this process.
 
     Args:
-        batch: Of B slots on the device.
-        step: Of that batch.
+        batch: A batch of B slots on the device.
+        step: The device step of that batch.
         normalize: Whether networks see normalized observations.
-        check: Whether each tick is refused copies that it has not announced.
+        check: Whether a tick raises UnannouncedCopyError for copies that it did not announce.
 
     Raises:
-        DeviceMemoryError: There is too little memory.
+        DeviceMemoryError: The device has too little memory.
     """
 
     def __init__(self, batch: Batch, step: DeviceStep, normalize: bool, check: bool) -> None:
-        self._batch = batch
+        hashes = _DeviceHashes(step.arrays, step)
+        normalizer = _DeviceNormalizer(step.arrays, step) if normalize else None
+        super().__init__(step.observations, batch, hashes, normalizer)
         self._step = step
-        self._arrays = step.arrays
+        self._addresses = 0 if normalizer is None else normalizer.address, hashes.address
         self._check = check
-        self._n = 0
-        self.observations: Float32 = self._step.observations
-        self._fingerprints = _Fingerprints(self._arrays, self._step)
-        self._normalization = _Normalization(self._arrays, self._step) if normalize else None
-
-    def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64, normalizers: Float32) -> None:
-        """Begin episodes in slots [k]."""
-        self._batch.load(slots, weights, mask, seeds)
-        self._fingerprints.begin(slots)
-        if self._normalization is not None:
-            self._normalization.begin(slots, normalizers)
 
     def begin(self, n: int) -> None:
         """Begin a step of the first n slots."""
         self._n = n
-        normalization = 0 if self._normalization is None else self._normalization.address
         if not self._check:
-            self._step.begin(n, normalization, self._fingerprints.address)
+            self._step.begin(n, *self._addresses)
             return
         up, down = (n * array.shape[1] * array.itemsize for array in (self.observations, self._step.actions))
-        transfers = self._arrays.queue.transfers
+        transfers = self._step.arrays.queue.transfers
         expected = transfers.up + up, transfers.down + down
         with transfers.announced(up, down):
-            self._step.begin(n, normalization, self._fingerprints.address)
+            self._step.begin(n, *self._addresses)
         if (transfers.up, transfers.down) != expected:
-            raise UnannouncedCopyError("a tick that has copied less than it announced")
+            raise UnannouncedCopyError("a tick that copied less than it announced")
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step that was begun."""
         return self._step.finish(self._n)
 
-    def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy all that is known of slots onto others."""
-        for part in (self._batch, self._fingerprints, self._normalization):
-            if part is not None:
-                part.move(sources, targets)
 
-    def hashes(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
-        """Return the fingerprints [k, 2] and step hashes of slots [k]."""
-        return self._fingerprints.of(slots, lengths)
-
-    def moments(self, slots: Slots) -> Float64:
-        """Return [k, 2, O]: the moments of the observations of slots' episodes."""
-        return np.zeros((len(slots), 2, 0)) if self._normalization is None else self._normalization.moments(slots)
-
-    def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: what the slots' episodes leave for the strategy."""
-        return self._batch.traces(slots)
-
-
-class _Fingerprints:
+class _DeviceHashes:
     """The fingerprints and step hashes of B slots."""
 
     def __init__(self, arrays: DeviceArrays, step: DeviceStep) -> None:
@@ -240,8 +332,8 @@ class _Fingerprints:
         return self._states.take(slots), end_to_end(pairs, kept)
 
 
-class _Normalization:
-    """The normalizers of B slots, and the moments of what they have seen."""
+class _DeviceNormalizer:
+    """The normalizers of B slots, and the moments of their observations."""
 
     def __init__(self, arrays: DeviceArrays, step: DeviceStep) -> None:
         self._O = step.observations.shape[1]

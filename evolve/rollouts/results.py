@@ -1,4 +1,4 @@
-"""Gathering results by key, so that the order of arrival cannot matter."""
+"""Collecting results by key, so that the order in which they arrive has no effect."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from evolve.rollouts.episodes import EPISODE_QUANTITIES, QUANTITIES, EpisodeResu
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 TRACE_UNIT = 2.0**-20
-"""Hebbian traces are summed as fixed-point numbers, multiples of this: integers add up to the same in any order."""
+"""Hebbian traces are summed as fixed-point numbers, in this unit: integers have the same sum in any order."""
 
 
 def quantize_traces(traces: Float32) -> Int64:
@@ -24,7 +24,7 @@ def quantize_traces(traces: Float32) -> Int64:
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
-    """Add up the traces of each genome; the rows that are left ascend by genome."""
+    """Return results with one row of traces for each genome, the sum of its rows, in ascending order of genomes."""
     if (results.traced[1:] > results.traced[:-1]).all():
         return results
     order = np.argsort(results.traced, kind="stable")
@@ -39,11 +39,11 @@ def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tupl
     """Return the genomes [D] and the descriptions of all parts, end to end."""
     if not parts:
         return np.zeros(0, np.int32), _NO_DESCRIPTIONS
-    said = [description for _, description in parts]
-    return np.concatenate([which for which, _ in parts]), GenomeDescriptions(
-        np.concatenate([d.digests for d in said]),
-        np.concatenate([d.connections for d in said]),
-        np.concatenate([d.fingerprints for d in said]),
+    descriptions = [description for _, description in parts]
+    return np.concatenate([genomes for genomes, _ in parts]), GenomeDescriptions(
+        np.concatenate([d.digests for d in descriptions]),
+        np.concatenate([d.connections for d in descriptions]),
+        np.concatenate([d.fingerprints for d in descriptions]),
     )
 
 
@@ -56,7 +56,7 @@ class ResultsCollector:
     Args:
         num_genomes: C.
         num_traces: T.
-        traces: Whose are kept: those of each genome, their sum, or none.
+        traces: Which traces are kept: of "each" genome, their sum (for the "mean"), or "none".
     """
 
     def __init__(self, num_genomes: int, num_traces: int, traces: str = "each") -> None:
@@ -86,7 +86,7 @@ class ResultsCollector:
 
 
 def _owned(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array with memory of its own: a view, as those of a message are, would keep all of it alive."""
+    """Return an array with its own memory: a view into a message would keep the whole message alive."""
     return array if array.base is None else array.copy()
 
 
@@ -94,9 +94,9 @@ def _owned(array: NDArray[Any]) -> NDArray[Any]:
 class PopulationResults:
     """The results of P candidates in up to E episodes each.
 
-    quantities: [P, E, …] each, by the name that `EpisodeResults` declares. played: [P, E], whether at all. traces:
-    [P, T], means over the episodes played; [1, T] where only their sum has come home, the mean over all episodes.
-    episode_results: the same results, one row per episode, in any order.
+    quantities: [P, E, …] each, by the name that `EpisodeResults` declares. played: [P, E], whether an episode was
+    played. traces: [P, T], means over the episodes played; [1, T], the mean over all episodes, if only the sum of all
+    traces was returned. episode_results: the same results, one row per episode, in any order.
     """
 
     quantities: Mapping[str, NDArray[Any]]
@@ -126,14 +126,14 @@ class PopulationResults:
 
     @property
     def num_candidates(self) -> int:
-        """How many candidates have played: the first ones, where a population grows."""
+        """The number of candidates that played; in a population that grows, these are the first ones."""
         return int(np.count_nonzero(self.played.any(axis=1)))
 
     @property
     def mean_traces(self) -> Float64:
-        """[T], over the candidates, each the mean over its episodes.
+        """[T], the mean over the candidates of the mean over each candidate's episodes.
 
-        Where these are not equally many, as after a race, the traces of each candidate have to be known.
+        If the candidates played different numbers of episodes, as after a race, the traces of each have to be known.
         """
         counts = np.count_nonzero(self.played, axis=1)
         if counts.min() < counts.max():
@@ -146,26 +146,26 @@ class PopulationResults:
         return mean
 
     def trace_fingerprints(self) -> UInt64:
-        """Return [P]: 64 bits that stand for each candidate's traces; 0 where these are not known one by one."""
+        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if they are not known one by one."""
         if len(self.traces) != len(self.played):
             return np.zeros(len(self.played), np.uint64)
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
 
     def descriptions(self, genomes: GenomeSource) -> GenomeDescriptions:
-        """Return those of all P candidates; who was not described, for nobody lived to, is made of `genomes` here."""
+        """Return all P descriptions, computing here any that no worker sent."""
         results = self.episode_results
         ids = np.arange(len(genomes), dtype=np.int32)
         missing = np.setdiff1d(ids, results.described)
-        said = GenomeDescriptions(results.digests, results.connections, results.genome_fingerprints)
-        parts = [(results.described, said)]
+        received = GenomeDescriptions(results.digests, results.connections, results.genome_fingerprints)
+        parts = [(results.described, received)]
         if len(missing):
             parts.append((missing, describe(genomes.take(missing.astype(np.int64)))))
-        which, whole = join_descriptions(parts)
-        _, first = np.unique(which, return_index=True)
-        return GenomeDescriptions(whole.digests[first], whole.connections[first], whole.fingerprints[first])
+        described, joined = join_descriptions(parts)
+        _, first = np.unique(described, return_index=True)
+        return GenomeDescriptions(joined.digests[first], joined.connections[first], joined.fingerprints[first])
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
-        """Return the step hashes [length, 2] of each of a candidate's E episodes; empty for one that was not played."""
+        """Return the step hashes [length, 2] of each of a candidate's E episodes; empty if it was not played."""
         results = self.episode_results
         ends = np.cumsum(np.minimum(results.lengths, MAX_HASHED_STEPS), dtype=np.int64)
         hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
@@ -179,7 +179,7 @@ def by_candidate(results: EpisodeResults, population: int, episodes: int) -> Pop
     """Lay results out by candidate and episode, P × E.
 
     Args:
-        results: Of P genomes; their traces are one row each, or one of all together (`sum_traces`).
+        results: The results of P genomes; their traces are one row for each genome, or one for all (`sum_traces`).
         population: P.
         episodes: E.
     """

@@ -1,4 +1,4 @@
-"""A rollout: B slots that play episodes side by side, and what happens when an episode fails."""
+"""A rollout: B slots that play episodes side by side, and the detection of episodes that fail."""
 
 import math
 import time
@@ -13,17 +13,17 @@ from evolve.numerics import Backend
 from evolve.rollouts.episodes import EpisodeBatch, EpisodeFailure, EpisodeResults
 from evolve.rollouts.inference import make_inference
 from evolve.rollouts.queue import EpisodeQueue
-from evolve.rollouts.results import join_descriptions, quantize_traces
+from evolve.rollouts.results import quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _FIRST = np.zeros(1, np.intp)
-_SHORT = 64  # numbers that Python adds up more quickly than NumPy looks at them
+_SHORT = 64  # numbers that Python adds up faster than NumPy checks them
 
 
 class FailureDetector:
-    """Notes in `engine.faults` which of B slots have failed, beside what the engine has noted itself.
+    """Adds slots whose episodes failed to `engine.faults`, beside the faults that the engine found itself.
 
-    observations: [B, O], the array in which slots see. max_episode_seconds: how long an episode may take.
+    observations: [B, O], the observations of the slots. max_episode_seconds: the wall time that an episode may take.
     """
 
     def __init__(self, engine: Engine, observations: Float32, max_episode_seconds: float) -> None:
@@ -36,32 +36,32 @@ class FailureDetector:
         self._deadline = math.inf
 
     def begin(self, slots: Slots) -> None:
-        """Note that episodes begin in slots [k]."""
+        """Start the clocks of episodes that begin in slots [k]."""
         self.advance(time.perf_counter())
         self._begun[slots] = self._clock
         self._deadline = min(self._deadline, self._clock + self._max_episode_seconds)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Let slots `targets` go on with the episodes of slots `sources`."""
+        """Continue the episodes of slots `sources` in slots `targets`."""
         self._begun[targets] = self._begun[sources]
 
     def advance(self, now: float) -> None:
-        """Let the clock of episodes go on; it hardly sees that the process was suspended, or a neighbour hung."""
+        """Advance the clock of episodes, by little if the process was suspended or another slot's episode hung."""
         self._clock += min(now - self._looked, self._max_episode_seconds / 10)
         self._looked = now
 
     def resume(self, now: float) -> None:
-        """Let the clock of episodes go on from here: since it was last advanced, genomes were made for new ones."""
+        """Continue the clock of episodes from `now`, without the time in which genomes were generated."""
         self._looked = now
 
     def after_reset(self, slots: Slots) -> None:
-        """Look at the first observations of slots [k]."""
+        """Check the first observations of slots [k]."""
         if not np.isfinite(self._observations[slots]).all():
             for slot in slots.tolist():
                 self._check_observation(slot)
 
     def after_step(self, live: Slots, span: int, rewards: Float64) -> None:
-        """Look at what live slots [k] have seen, all of them below `span`, at their rewards [k], and at the time."""
+        """Check the observations of live slots [k], all below `span`, their rewards [k], and the time."""
         if not (np.isfinite(self._observations[:span]).all() and np.isfinite(rewards).all()):
             for slot, reward in zip(live.tolist(), rewards.tolist(), strict=True):
                 if not math.isfinite(reward):
@@ -71,8 +71,8 @@ class FailureDetector:
             self._check_time(live)
 
     def after_one_step(self, reward: float) -> None:
-        """Do what `after_step` does, where slot 0 is the only live one."""
-        # In float64 no sum of float32 overflows; the sum is finite where all numbers are.
+        """Do the same as `after_step` if slot 0 is the only live one."""
+        # In float64 no sum of float32 overflows, so the sum is finite if and only if all numbers are.
         row = self._observations[0]
         whole = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
         if not (whole and math.isfinite(reward)) or self._clock > self._deadline:
@@ -99,14 +99,14 @@ class Rollout:
 
     Args:
         engine: Runs the environments of B slots.
-        network: Whose batches step B genomes.
+        network: The kind of network; its batches step B genomes.
         slots: B.
-        backend: By which the network computes; the bits are the same.
-        max_episode_seconds: How long an episode may take, wall time.
+        backend: The back end of the network; the bits are the same on all.
+        max_episode_seconds: The wall time that an episode may take.
         normalize: Whether networks see normalized observations.
-        check: Whether the copies to and from a device are watched.
-        queue: Of the episodes, if others take from it, too.
-        max_steps: After how many an episode ends in any case; by default only where its environment ends it.
+        check: Whether the copies to and from a device are counted.
+        queue: The queue of episodes, if another rollout takes from it, too.
+        max_steps: The number of steps after which an episode ends; by default only its environment ends it.
 
     Raises:
         DeviceMemoryError: A device has too little memory for so many slots.
@@ -126,7 +126,7 @@ class Rollout:
     ) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
-        """How long environments have been at work."""
+        """The seconds that environments were at work."""
         self._engine = engine
         self._max_steps = max_steps
         self._inference = make_inference(network, slots, engine.action_size, backend, normalize, check)
@@ -135,7 +135,7 @@ class Rollout:
         self._failures: list[EpisodeFailure] = []
         self._queue = EpisodeQueue() if queue is None else queue
         self.begun = False
-        """Whether a tick is under way."""
+        """Whether a tick was begun and not finished."""
         self._free = np.ones(slots, np.bool_)
         self._genomes = np.zeros(slots, np.int32)
         self._episodes = np.zeros(slots, np.int32)
@@ -146,21 +146,21 @@ class Rollout:
         self._traces = "none"
         self._num_traces = network.num_traces
         self._masks = np.zeros((slots, 0), np.bool_)
-        self._look()
+        self._update_live()
 
     @property
     def pending(self) -> int:
-        """Episodes that are queued or running."""
+        """The number of episodes that are queued or running."""
         return len(self._queue) + len(self._live)
 
     @property
     def running(self) -> int:
-        """Episodes that are running."""
+        """The number of episodes that are running."""
         return len(self._live)
 
     @property
     def ticking(self) -> int:
-        """How many episodes the next tick steps."""
+        """The number of episodes that the next tick steps."""
         return len(self._live)
 
     def submit(self, batch: EpisodeBatch) -> None:
@@ -169,7 +169,7 @@ class Rollout:
         self.fill()
 
     def clear(self) -> None:
-        """Forget every episode."""
+        """Drop all episodes."""
         if self.begun:
             self._inference.finish()
             self.begun = False
@@ -177,18 +177,18 @@ class Rollout:
         self._failures.clear()
         self._engine.faults.clear()
         self._free[:] = True
-        self._look()
+        self._update_live()
 
     def close(self) -> None:
         """Release every environment."""
         self._engine.close()
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
-        """Have a function called whenever an environment has failed or was interrupted, between two of them too."""
+        """Call a function whenever an environment failed or was interrupted, even several times in one tick."""
         self._engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Have a context entered while genomes are made: that is no episode's time."""
+        """Generate genomes within a context: that time belongs to no episode."""
         self._queue.making = context
 
     def newest(self, slot: int) -> tuple[int, float]:
@@ -201,12 +201,12 @@ class Rollout:
         return self.finish()
 
     def begin(self) -> None:
-        """Begin a tick: let networks answer to what the slots see. Nothing but `finish` may follow, or `clear`."""
+        """Begin a tick: networks compute outputs for the observations. Only `finish` or `clear` may follow."""
         self._inference.begin(self._span)
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
-        """Finish a tick: let environments take a step; return the results of the episodes that ended, None for none."""
+        """Finish a tick: environments take a step. Return the results of the episodes that ended, None for none."""
         outputs = self._inference.finish()
         self.begun = False
         ended = self._advance_one(outputs) if self._span == 1 else self._advance(outputs)
@@ -217,7 +217,7 @@ class Rollout:
         return results
 
     def _advance(self, outputs: Float32) -> Bool | None:
-        """Let environments take a step; return which of the live episodes ended [k], None for none."""
+        """Step the environments; return which of the live episodes ended [k], None for none."""
         rows = self._rows
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
@@ -231,7 +231,7 @@ class Rollout:
         return ended if ended.any() else None
 
     def _advance_one(self, outputs: Float32) -> Bool | None:
-        """Do the same where slot 0 is the only live one: by numbers, which are quicker than arrays of one."""
+        """Do the same if slot 0 is the only live one, with numbers, which are faster than arrays of one element."""
         rewards, ended, seconds = self._step_environments(outputs)
         self._seconds[0] += seconds
         self._lengths[0] += 1
@@ -252,7 +252,7 @@ class Rollout:
         return rewards, ended, now - begin
 
     def _fail(self, rewards: Float64, ended: Bool) -> None:
-        """End the episodes in which something went wrong."""
+        """End the episodes that failed."""
         for slot, message in self._engine.faults.items():
             if not self._free[slot]:
                 at = int(np.searchsorted(self._live, slot))
@@ -263,7 +263,7 @@ class Rollout:
         self._engine.faults.clear()
 
     def take_failures(self) -> list[EpisodeFailure]:
-        """Return the episodes that have failed since this was last asked."""
+        """Return the episodes that failed since the last call."""
         if not self._failures:
             return self._failures
         failures, self._failures = self._failures, []
@@ -271,11 +271,10 @@ class Rollout:
 
     def _results(self, slots: Slots) -> EpisodeResults:
         self._free[slots] = True
-        self._look()
+        self._update_live()
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
         fingerprints, step_hashes = self._inference.hashes(slots, lengths)
-        described, descriptions = join_descriptions(self._queue.take_descriptions())
         traces = self._traces
         return EpisodeResults(
             genomes=genomes,
@@ -288,29 +287,26 @@ class Rollout:
             step_hashes=step_hashes,
             traced=genomes if traces == "each" else np.zeros(len(slots) if traces == "mean" else 0, np.int32),
             traces=self._quantized_traces(slots),
-            described=described,
-            digests=descriptions.digests,
-            connections=descriptions.connections,
-            genome_fingerprints=descriptions.fingerprints,
+            **self._queue.take_descriptions(),
         )
 
     def _quantized_traces(self, slots: Slots) -> Int64:
-        """Return [k, T], zero where a connection is pruned; [0, 0] where nobody wants them."""
+        """Return [k, T], zero for a pruned connection; [0, 0] if no traces are wanted."""
         if self._traces == "none" or not self._num_traces:
             return np.zeros((len(slots) if self._traces != "none" else 0, 0), np.int64)
         return quantize_traces(np.where(self._masks[slots], self._inference.traces(slots), np.float32(0)))
 
     def fill(self, most: int | None = None) -> None:
-        """Begin queued episodes in free slots, if there are enough of these or nothing else to do; else close up.
+        """Begin queued episodes if enough slots are free or no episode runs; else move live slots together.
 
-        most: How many to begin at most.
+        most: The largest number of episodes to begin.
         """
         free = len(self._free) - len(self._live)
         n = min(free, len(self._queue), free if most is None else most)
         if n and (not len(self._live) or free >= self._engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
-            self._close_up()
+            self._compact()
 
     def _begin(self, slots: Slots) -> None:
         self._detector.advance(time.perf_counter())
@@ -321,7 +317,7 @@ class Rollout:
         self._returns[slots] = 0.0
         self._lengths[slots] = 0
         self._free[slots] = False
-        self._look()
+        self._update_live()
         self._detector.begin(slots)
         begin = time.perf_counter()
         self._engine.reset(slots, self._seeds[slots], self._observations)
@@ -332,7 +328,7 @@ class Rollout:
         self._lengths[list(self._engine.faults)] = -1  # the next tick ends them, with no step taken
 
     def _load(self, slots: Slots) -> int:
-        """Put queued episodes, all of one batch, into the first of these slots; return how many."""
+        """Put queued episodes, all of one batch, into the first of these slots; return their number."""
         episodes = self._queue.take(len(slots))
         at = slots[: len(episodes)]
         genomes = episodes.genomes
@@ -347,7 +343,7 @@ class Rollout:
             self._masks[at] = genomes.mask
         return len(episodes)
 
-    def _close_up(self) -> None:
+    def _compact(self) -> None:
         """Move the last live slots into the first free ones, until the live slots are the first n."""
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
@@ -359,10 +355,10 @@ class Rollout:
             array[targets] = array[sources]
         self._free[sources] = True
         self._free[targets] = False
-        self._look()
+        self._update_live()
 
-    def _look(self) -> None:
-        """Note which slots are live, in ascending order; how far they reach; and how best to index them."""
+    def _update_live(self) -> None:
+        """Update the live slots, in ascending order, the span of slots that they cover, and the index of live rows."""
         self._live: Slots = np.flatnonzero(~self._free)
         n = len(self._live)
         self._span = int(self._live[-1]) + 1 if n else 0

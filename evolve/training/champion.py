@@ -11,7 +11,7 @@ from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
-from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32, Float64, Int64, check_shape
 from evolve.store import HeldOut, Stored
 from evolve.training.experiment import Experiment, load_config, memory, prepare

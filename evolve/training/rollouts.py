@@ -29,9 +29,8 @@ from evolve.rollouts import (
     generation_keys,
 )
 from evolve.rollouts.device_play import DevicePlay
-from evolve.rollouts.exact_rollout import NativePlay
+from evolve.rollouts.exact_rollout import NativePlay, Play
 from evolve.rollouts.inference import device_step, make_inference
-from evolve.rollouts.queue import Play
 from evolve.strategies import initial_genomes
 from evolve.training.experiment import Experiment, load_config
 

@@ -134,7 +134,7 @@ def test_a_tick_copies_observations_up_and_actions_down():
     rollout, batch = setting("CartPole-v1", NETWORKS[0], normalize=True)
     ours = rollout(20, "cupy")
     ours.submit(batch)
-    transfers = ours._inference._arrays.queue.transfers
+    transfers = ours._inference._step.arrays.queue.transfers
     before = transfers.up, transfers.down
     ours.begin()
     assert transfers.up - before[0] == len(batch) * 4 * 4

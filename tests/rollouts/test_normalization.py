@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evolve import store
 from evolve.numerics.native import available
 from evolve.rollouts import Moments
-from evolve.rollouts.normalization import ObservationNormalizer
+from evolve.rollouts.inference import ObservationNormalizer
 
 BACKENDS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not available(), reason="no compiler"))]
 O = 5

@@ -31,7 +31,7 @@ class Made:
 @pytest.fixture
 def few(monkeypatch):
     """As if so much memory were wanted that a window has four genomes."""
-    monkeypatch.setattr(queue, "_AHEAD", 4 * 5 * W)
+    monkeypatch.setattr(queue, "_WINDOW_BYTES", 4 * 5 * W)
 
 
 def window(source, described=()):
@@ -107,10 +107,10 @@ def test_whoever_plays_the_first_episode_describes():
     assert taken.genome_ids.tolist() == [0, 1, 1, 2]
     assert taken.episodes.tolist() == [1, 0, 1, 1]
     assert np.array_equal(taken.genomes.weights, ALL.weights[[0, 1, 1, 2]])
-    assert [which.tolist() for which, _ in episodes.take_descriptions()] == [[1]]
+    assert episodes.take_descriptions()["described"].tolist() == [1]
     episodes.append(batch(Made(), describe=False))
     episodes.take(9)
-    assert not episodes.take_descriptions()
+    assert not len(episodes.take_descriptions()["described"])
 
 
 def test_episodes_leave_in_order_batch_after_batch():

@@ -1,4 +1,4 @@
-/* Normalization of the observations of the slots of a batch; rollouts/normalization.py is its definition. */
+/* Normalization of the observations of the slots of a batch; rollouts/inference.py is its definition. */
 #pragma once
 #include "lanes.h"
 
