@@ -2,7 +2,7 @@
 
 Two exact tasks are learnt again and again, each time with 0.8 of the connections, from all of them to 2 %: chosen by
 signal-to-noise ratio or by magnitude, with their weights rewound; and, as the control of lottery tickets, with the
-masks of the first and other initial weights. See `evolve/strategies/pruning_rounds.py`. What is complete is not run
+masks of the first and other initial weights. See `evolve/strategies/pruning_schedules.py`. What is complete is not run
 again, so the command can be interrupted and repeated; `--seeds` and `--tasks` in several shells share the work.
 """
 

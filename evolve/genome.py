@@ -1,7 +1,7 @@
-"""Genomes: what evolves, how its numbers are laid out, and the digest that proves two populations equal.
+"""Genomes: the numbers that evolve, their layout, and the digest that proves two populations equal.
 
-The genome of a candidate is W numbers, most often the weights of a network laid end to end, and a mask that says which
-of them are present. `GenomeLayout` is all that a strategy knows of what the genomes are for.
+The genome of a candidate is W numbers, most often the weights of a network laid end to end, and a mask of the numbers
+that are present. A strategy knows the `GenomeLayout` of the genomes, and nothing else of their use.
 """
 
 import hashlib
@@ -11,12 +11,13 @@ from typing import Protocol
 
 import numpy as np
 
+from evolve.errors import check_whole
 from evolve.numerics.hashing import fold_present
-from evolve.numerics.streams import Stream
+from evolve.numerics.streams import AnyStream, Stream
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
 
 DIGEST_START = bytes(32)
-"""What the digest of generation 0 is chained to."""
+"""The digest before generation 0."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Genomes:
     """The genomes of P candidates.
 
     weights: [P, W] float32, all layers laid end to end; exactly zero where the mask is False.
-    mask: [P, W] bool, True where a connection is left.
+    mask: [P, W] bool, True where a connection is present.
     """
 
     weights: Float32
@@ -44,12 +45,12 @@ class Genomes:
         return int(self.weights.shape[1])
 
     def take(self, candidates: Int64) -> "Genomes":
-        """Return copies of the given candidates, in that order."""
+        """Return copies of the given candidates, in the given order."""
         return Genomes(self.weights[candidates], self.mask[candidates])
 
     def connections(self) -> Int32:
-        """Return [P] int32: the connections each candidate has left."""
-        return np.array([np.count_nonzero(row) for row in self.mask], np.int32)  # fast, which along an axis it is not
+        """Return [P] int32: the number of each candidate's connections."""
+        return np.array([np.count_nonzero(row) for row in self.mask], np.int32)  # faster than along an axis
 
     def fingerprints(self) -> UInt64:
         """Return [P]: 64 bits that stand for each candidate's connections and weights."""
@@ -57,7 +58,7 @@ class Genomes:
 
 
 class GenomeSource(Protocol):
-    """P genomes by number: `Genomes` in memory, or what makes them anew whenever some are taken."""
+    """P genomes by number: `Genomes` in memory, or a lazy source that computes genomes whenever they are taken."""
 
     def __len__(self) -> int:
         """P."""
@@ -67,12 +68,12 @@ class GenomeSource(Protocol):
         """W."""
 
     def take(self, candidates: Int64) -> Genomes:
-        """Return the given candidates, in that order."""
+        """Return the given candidates, in the given order."""
 
 
 @dataclass(frozen=True)
 class SelectedGenomes:
-    """Some genomes of a source, by their numbers there [P]; they are made when some are taken."""
+    """P genomes of a lazy source. candidates: [P], their numbers in the source."""
 
     source: GenomeSource
     candidates: Int64
@@ -86,12 +87,12 @@ class SelectedGenomes:
         return self.source.num_weights
 
     def take(self, candidates: Int64) -> Genomes:
-        """Return the given candidates, by their numbers here, in that order."""
+        """Return the given candidates, by their numbers in this selection, in the given order."""
         return self.source.take(self.candidates[candidates])
 
 
 def select(source: GenomeSource, candidates: Int64) -> GenomeSource:
-    """Return some genomes of a source: in memory where those of the source are."""
+    """Return some genomes of a source; in memory if the source is in memory, otherwise lazily."""
     if isinstance(source, Genomes):
         return source.take(candidates)
     if isinstance(source, SelectedGenomes):
@@ -100,11 +101,11 @@ def select(source: GenomeSource, candidates: Int64) -> GenomeSource:
 
 
 NO_GENOMES = Genomes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.bool_))
-"""What travels in place of genomes that are made where they are played."""
+"""Takes the place of genomes in messages to a rank that computes the genomes itself."""
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:
-    """Return genomes whose absent connections weigh exactly (positive) zero, so that equal networks have equal bits."""
+    """Return genomes whose absent connections weigh exactly positive zero, so that equal networks have equal bits."""
     return Genomes(np.where(mask, weights, np.float32(0)), mask)
 
 
@@ -119,10 +120,10 @@ class Block:
 
     layer: the layer that the matrix feeds. The blocks of one layer are contiguous, so they can be swapped together.
     source: the layer that the matrix reads. Layer 0 is fed by the observation, which is source 0. Source l + 1 is the
-        output of layer l; where l is not an earlier layer, its output of the step before. One row more than the
-        source has nodes holds its biases.
-    span: only where the numbers are coefficients of learning rules instead of weights: the [rows, columns] of the
-        connections that the rules apply to. A block of a single row (or column) applies to all rows (or columns).
+        output of layer l; if l is not an earlier layer, its output in the previous step. If the matrix has one row more
+        than the source has nodes, the last row is the biases.
+    span: the [rows, columns] of the connections that learning rules apply to; None if the numbers are weights instead
+        of coefficients of learning rules. A block of a single row (or column) applies to all rows (or columns).
     """
 
     layer: int
@@ -139,13 +140,13 @@ class Block:
 
 
 class GenomeLayout(Protocol):
-    """How large a genome is, how its numbers are grouped, and how the first ones are drawn.
+    """The size of a genome, the groups of its numbers, and the distribution of initial genomes.
 
-    A layout may also have an attribute
+    A layout may also have these attributes:
 
-    - `evolves_weights`, True by default; it is False where the weights have no effect and only the mask evolves;
-    - `inits_many`, False by default: whether `init` takes the streams of many candidates too, as
-      `evolve.numerics.streams.Streams`, and returns a genome for each, equal to that of its stream alone.
+    - `evolves_weights`, True by default: False if the weights have no effect and only the mask evolves;
+    - `inits_many`, False by default: whether `init` also takes the streams of many candidates, as
+      `evolve.numerics.streams.Streams`, and returns a genome for each, with the same bits as from one `Stream`.
     """
 
     @property
@@ -165,10 +166,47 @@ class GenomeLayout(Protocol):
 
 
 @dataclass(frozen=True)
-class GenomeDescriptions:
-    """What is kept of n genomes where they themselves are not.
+class VectorLayout:
+    """The layout of genomes without a network: vectors of `size` numbers, in one block, with no number pruned.
 
-    digests: [n, 32] uint8, see `candidate_digests`. connections: [n] int32, how many are left. fingerprints: [n].
+    init_scale: the standard deviation of initial weights, which are N(0, init_scale²).
+    """
+
+    size: int
+    init_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole("genome_size", self.size, 1)
+
+    @property
+    def num_weights(self) -> int:
+        """W, the size of the vector."""
+        return self.size
+
+    @property
+    def num_traces(self) -> int:
+        """T = 0: no network plays, so no connection leaves traces."""
+        return 0
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The vector, as the only column of a matrix."""
+        return (Block(layer=0, source=0, start=0, rows=self.size, columns=1),)
+
+    inits_many = True
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one initial genome (P = 1), or one for each of many streams."""
+        weights = np.float32(self.init_scale) * stream.normal_rows(self.size)
+        return Genomes(weights, np.ones(weights.shape, np.bool_))
+
+
+@dataclass(frozen=True)
+class GenomeDescriptions:
+    """Descriptions of n genomes, kept in their place.
+
+    digests: [n, 32] uint8, see `candidate_digests`. connections: [n] int32, the number of connections.
+    fingerprints: [n], see `Genomes.fingerprints`.
     """
 
     digests: UInt8
@@ -206,7 +244,8 @@ def chain_digest(previous: bytes, digests: Sequence[bytes] | UInt8, returns_pe: 
     Args:
         previous: The digest of the generation before; `DIGEST_START` for generation 0.
         digests: P of 32 bytes each, as `candidate_digests` returns them; or [P, 32].
-        returns_pe: [P, E], entered as little-endian float64, any NaN as the one quiet NaN: CPUs differ in its sign.
+        returns_pe: [P, E], entered as little-endian float64. Every NaN becomes the same quiet NaN, because CPUs differ
+            in its sign.
         lengths_pe: [P, E], entered as little-endian int32.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Search strategies: `ask` returns the genomes of a generation, and `tell` takes in the fitness that they reached.
+"""Search strategies: `ask` returns the genomes of a generation, and `tell` takes the fitness that they reached.
 
 `STRATEGIES` is the registry. Each entry is one file with a subclass of `Strategy` (see `strategy`), and every
 entry passes the same conformance suite. A strategy knows nothing of networks and environments; `make` returns one that
@@ -15,14 +15,9 @@ from typing import Any
 
 from evolve.config import Registry, Section
 from evolve.errors import InputError, check_whole
-from evolve.genome import GenomeLayout
-from evolve.strategies.cma import Cma, CmaOptions
-from evolve.strategies.elitist import Ga, GaOptions, Random, RandomOptions, Umda, UmdaOptions
-from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
-from evolve.strategies.pgpe import Pgpe, PgpeOptions
-from evolve.strategies.prune import Prune, PruneOptions
-from evolve.strategies.pruning_rounds import with_pruning_rounds
-from evolve.strategies.sep_cma import SepCma, SepCmaOptions
+from evolve.genome import GenomeLayout, VectorLayout
+from evolve.strategies import cma, elitist, openai_es, pgpe, prune, sep_cma
+from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
     AskedGenomes,
     Results,
@@ -32,8 +27,7 @@ from evolve.strategies.strategy import (
     ranking,
     wanted_traces,
 )
-from evolve.strategies.vector_layout import VectorLayout
-from evolve.strategies.wrapper import with_restarts, with_starts
+from evolve.strategies.wrapper import Multistart, Restarting, RestartOptions, StartOptions
 
 __all__ = [
     "STRATEGIES",
@@ -55,14 +49,14 @@ __all__ = [
 STRATEGIES = Registry(
     "strategy",
     {
-        "cma-es": (CmaOptions, Cma),
-        "ga": (GaOptions, Ga),
-        "umda": (UmdaOptions, Umda),
-        "openai-es": (OpenAiEsOptions, OpenAiEs),
-        "pgpe": (PgpeOptions, Pgpe),
-        "prune": (PruneOptions, Prune),
-        "random": (RandomOptions, Random),
-        "sep-cma-es": (SepCmaOptions, SepCma),
+        "cma-es": (cma.CmaOptions, cma.Cma),
+        "ga": (elitist.GaOptions, elitist.Ga),
+        "umda": (elitist.UmdaOptions, elitist.Umda),
+        "openai-es": (openai_es.OpenAiEsOptions, openai_es.OpenAiEs),
+        "pgpe": (pgpe.PgpeOptions, pgpe.Pgpe),
+        "prune": (prune.PruneOptions, prune.Prune),
+        "random": (elitist.RandomOptions, elitist.Random),
+        "sep-cma-es": (sep_cma.SepCmaOptions, sep_cma.SepCma),
     },
     Strategy,
     aliases={"mk2": "umda"},  # its name in runs of earlier versions
@@ -75,10 +69,10 @@ def portable(table: Section) -> bool:
 
 
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
-    """Return how many bytes for each weight a rank holds of the strategy that `[strategy]` names, about."""
+    """Return the estimated memory per weight that a rank needs for the strategy that `[strategy]` names."""
     strategy = from_table(table, layout, population, 0)
     if not is_made_anywhere(strategy, layout.num_traces):
-        return 40 * population  # rank 0 makes all candidates
+        return 40 * population  # rank 0 computes all candidates
     return 256 if strategy.sum_shape is not None else 40 * (strategy.capacity or population)  # a centre, or an elite
 
 
@@ -88,24 +82,31 @@ def shared_mask(table: Section) -> bool:
 
 
 def from_table(table: Section, layout: GenomeLayout, population: int, seed: int) -> Strategy[Any]:
-    """Return the strategy that the `[strategy]` table of an experiment describes.
+    """Return the strategy that the `[strategy]` table of an experiment describes, with its restarts, starts and rounds.
 
     Args:
         table: The name of the strategy and its options, validated or not.
-        layout: That of the genomes, most often a network.
+        layout: The layout of the genomes, most often a network.
         population: P, the candidates of a generation.
-        seed: That of the experiment.
+        seed: The seed of the experiment.
 
     Raises:
         InputError: The table has a wrong name or option.
     """
     choice = STRATEGIES.parse(table)
+    options = choice.options
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
-        made = STRATEGIES.make(choice, layout, population, seed)
-        return with_starts(with_restarts(made, choice.options), choice.options)
+        strategy: Strategy[Any] = STRATEGIES.make(choice, layout, population, seed)
+        if isinstance(options, RestartOptions) and options.restart_after:
+            strategy = Restarting(strategy, options)
+        if isinstance(options, StartOptions) and options.starts > 1:
+            strategy = Multistart(strategy, options)
+        return strategy
 
-    return with_pruning_rounds(for_layout, choice.options, layout, seed)
+    if isinstance(options, PruningOptions) and options.pruning_every:
+        return PruningRounds(for_layout, options, layout, seed)
+    return for_layout(layout)
 
 
 def make(
@@ -120,15 +121,15 @@ def make(
     """Return a strategy whose ask and tell are called by hand, for any function of the genomes.
 
     Args:
-        name: One of `STRATEGIES`, or of those that other packages add.
+        name: A strategy in `STRATEGIES`, or one that another package adds.
         genome_size: W, for genomes that are vectors whose initial weights are N(0, 1).
-        layout: Of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
+        layout: The layout of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
         population: P, the candidates of a generation.
-        seed: Of all random numbers that are drawn; with another seed the search goes another way.
-        **options: The settings of the strategy, such as `sigma`; the others have their defaults.
+        seed: The seed of all random numbers of the search.
+        **options: The settings of the strategy, such as `sigma`; settings that are not given have their defaults.
 
     Raises:
-        InputError: A name, an option or a size is wrong; says which.
+        InputError: A name, an option or a size is wrong; the message names it.
     """
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "it, or a layout in its place", "both" if layout is not None else "neither")

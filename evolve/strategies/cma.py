@@ -33,10 +33,9 @@ from evolve.errors import InputError, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy, searched_connections
-from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
-from evolve.strategies.wrapper import RestartOptions, validate_restarts
+from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
+from evolve.strategies.strategy import Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.wrapper import RestartOptions
 
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -59,15 +58,16 @@ class CmaOptions(RestartOptions):
 class CmaState:
     """The state of cmaes, float64.
 
-    mean, p_sigma, p_c: [n], the mean and the evolution paths. covariance: its upper half, row by row.
-    progress: [2], σ and the number of completed generations.
+    mean, p_sigma, p_c: [n], the mean and the evolution paths.
+    covariance: [c], c = n(n + 1)/2: the upper half of the covariance, row by row.
+    progress: σ and the number of completed generations.
     """
 
-    mean: Float64
-    p_sigma: Float64
-    p_c: Float64
-    covariance: Float64
-    progress: Float64
+    mean: Float64 = stored("n")
+    p_sigma: Float64 = stored("n")
+    p_c: Float64 = stored("n")
+    covariance: Float64 = stored("c")
+    progress: CmaProgress = stored(CmaProgress)
 
 
 def _import(name: str) -> Any:
@@ -76,7 +76,7 @@ def _import(name: str) -> Any:
 
 @cache
 def _controller(threadpoolctl: Any) -> Any:
-    """Return what limits the threads of the libraries that are loaded; to look for them takes some 10 ms."""
+    """Return the controller of the threads of loaded libraries, cached: the search for them takes some 10 ms."""
     return threadpoolctl.ThreadpoolController()
 
 
@@ -85,13 +85,15 @@ class Cma(EvolutionStrategy[CmaState]):
 
     portable = False
     traces = "none"
+    state_type = CmaState
 
     def __init__(self, options: CmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         self._cmaes = _import("cmaes")
         self._threads = _controller(_import("threadpoolctl"))
-        self._connections = searched_connections(layout, population, seed, "cma-es")
-        super().__init__(layout, population, seed, self._connections.initial)
+        super().__init__(layout, population, seed)
+        self._connections = SearchedConnections.of(self._initial, population, "cma-es")
         self._n = len(self._connections)
+        self._sizes |= {"n": self._n, "c": self._n * (self._n + 1) // 2}
         most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
         if self._n > most:
             expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
@@ -103,7 +105,7 @@ class Cma(EvolutionStrategy[CmaState]):
     def validate(options: CmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "cma-es")
-        validate_restarts(options)
+        options.check_combinations()
 
     def _started(self, initial: Genomes) -> CmaState:
         return self._state(self._optimizer(self._connections.weights(initial), self._options.sigma))
@@ -112,7 +114,7 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return candidates, drawn around the mean."""
         candidates = everyone(self._P, candidates)
         z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
-        return self._genomes(state.mean + state.progress[0] * self._shaped(state, z))
+        return self._genomes(state.mean + state.progress.sigma * self._shaped(state, z))
 
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
         """Let cmaes adapt mean, step size and covariance: it wants all candidates at once."""
@@ -128,15 +130,9 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return the mean."""
         return self._genomes(state.mean[None])
 
-    def from_arrays(self, arrays: Arrays) -> CmaState:
-        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        spelled = {"mean": "n", "p_sigma": "n", "p_c": "n", "covariance": "c", "progress": "2"}
-        sizes = {"n": self._n, "c": self._n * (self._n + 1) // 2}
-        return CmaState(*(stored_array(arrays, name, spelled[name], np.float64, **sizes) for name in spelled))
-
     @property
     def _diagonal(self) -> Int64:
-        """[n]: where in the upper half of the covariance the diagonal is."""
+        """[n]: the places of the diagonal in the upper half of the covariance."""
         rows = np.arange(self._n)
         return rows * self._n - rows * (rows - 1) // 2
 
@@ -165,9 +161,9 @@ class Cma(EvolutionStrategy[CmaState]):
 
     def _restored(self, state: CmaState) -> Any:
         """Return an optimizer that continues from a state."""
-        optimizer = self._optimizer(state.mean, float(state.progress[0]))
-        generations = int(state.progress[1])
-        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": generations, "_c_1d": state.covariance}
+        optimizer = self._optimizer(state.mean, state.progress.sigma)
+        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": state.progress.generations}
+        parts["_c_1d"] = state.covariance
         optimizer.__setstate__(optimizer.__getstate__() | parts)
         return optimizer
 
@@ -175,7 +171,8 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return the state of an optimizer, its standard deviations kept above the resolution of float32."""
         parts = optimizer.__getstate__()
         covariance = parts["_c_1d"].copy()
-        progress = np.array([max(parts["_sigma"], _SMALLEST), parts["_g"]], np.float64)
-        resolution = np.spacing(np.minimum(np.abs(optimizer.mean), _LARGEST).astype(np.float32)) / progress[0]
+        progress = CmaProgress(max(float(parts["_sigma"]), _SMALLEST), int(parts["_g"]))
+        largest = np.minimum(np.abs(optimizer.mean), _LARGEST).astype(np.float32)
+        resolution = np.spacing(largest).astype(np.float64) / progress.sigma
         covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
         return CmaState(optimizer.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)

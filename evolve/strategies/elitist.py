@@ -1,10 +1,16 @@
-"""The strategies random, ga and umda: an elite opens every generation and is evaluated again in it.
+"""The strategies random, ga and umda: an elite of scored genomes opens every generation and is evaluated again in it.
 
 `random` is the control. `ga` is a simple genetic algorithm without crossover (Such et al., "Deep Neuroevolution", 2017,
 algorithm 1). `umda` is a univariate estimation of distribution over masks, as in the second version of the 2020 script.
+
+The score of a genome is its mean fitness over all generations in which it was evaluated. A genome that is kept is
+evaluated again in the next generation, so a lucky score does not last. In addition a new genome may be counted as if it
+had been evaluated `prior` times more, each time with the mean fitness of its first generation: a single high fitness is
+shrunk towards that mean until later evaluations confirm it.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,105 +18,213 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, pruned
+from evolve.numerics import ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
-from evolve.shapes import Float64, Int64
-from evolve.strategies.scored_genomes import (
-    ScoredGenomes,
-    evaluated,
-    from_arrays,
-    join,
-    no_scored_genomes,
-    survivors_and_children,
-    to_arrays,
-)
-from evolve.strategies.strategy import (
-    Arrays,
-    Newest,
-    Results,
-    Strategy,
-    check_population,
-    everyone,
-    initial_genomes,
-    need_weights,
-    ranking,
-)
-from evolve.strategies.wrapper import StartOptions, validate_starts
+from evolve.shapes import Float32, Float64, Int64
+from evolve.strategies import strategy as contract
+from evolve.strategies.wrapper import StartOptions
+
+_PARTS = {"weights": ("N W", np.float32), "mask": ("N W", np.bool_), "traces": ("N T", np.float32),
+          "total": ("N", np.float64), "count": ("N", np.int64)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ScoredGenomes:
+    """N evaluated genomes.
+
+    traces: [N, T] float32, the Hebbian trace of each connection in the newest evaluation; T = 0 if traces are not used.
+    total: [N] float64, the sum of the fitness over all evaluations.
+    count: [N] int64, the number of evaluations.
+    """
+
+    genomes: Genomes
+    traces: Float32
+    total: Float64
+    count: Int64
+
+    @classmethod
+    def none(cls, W: int, T: int = 0) -> "ScoredGenomes":
+        """Return N = 0 genomes, of W weights and T trace values."""
+        genomes = Genomes(np.zeros((0, W), np.float32), np.zeros((0, W), np.bool_))
+        return cls(genomes, np.zeros((0, T), np.float32), np.zeros(0), np.zeros(0, np.int64))
+
+    @classmethod
+    def evaluated(cls, genomes: Genomes, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
+        """Return N genomes after their first evaluation: its fitness [N], and traces [N, T] if any."""
+        N = len(genomes)
+        return cls(genomes, np.zeros((N, 0), np.float32) if traces is None else traces, fitness, np.ones(N, np.int64))
+
+    @classmethod
+    def from_arrays(cls, arrays: contract.Arrays, name: str, W: int, T: int = 0) -> "ScoredGenomes":
+        """Return the genomes that `to_arrays` stored.
+
+        Args:
+            arrays: A checkpoint.
+            name: The prefix of the names of the arrays.
+            W: The weights of a genome.
+            T: The trace values of a genome; 0 if none were stored.
+
+        Raises:
+            ValueError: An array is missing or has another shape.
+        """
+        sizes = {"W": W, "T": T, "N": len(contract.stored_array(arrays, f"{name}_count", "N", np.int64))}
+        parts: dict[str, NDArray[Any]] = {"traces": np.zeros((sizes["N"], 0), np.float32)}
+        for part, (symbols, dtype) in _PARTS.items():
+            if part != "traces" or T:
+                parts[part] = contract.stored_array(arrays, f"{name}_{part}", symbols, dtype, **sizes)
+        return cls(Genomes(parts["weights"], parts["mask"]), parts["traces"], parts["total"], parts["count"])
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return arrays for a checkpoint, `<name>_weights` and so on; without traces if T = 0."""
+        parts: list[NDArray[Any]] = [self.genomes.weights, self.genomes.mask, self.traces, self.total, self.count]
+        named = {f"{name}_{part}": array for part, array in zip(_PARTS, parts, strict=True)}
+        if not self.traces.shape[1]:
+            del named[f"{name}_traces"]
+        return named
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def score(self) -> Float64:
+        """Mean fitness over all evaluations, [N]."""
+        return self.total / self.count
+
+    def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
+        """Return the given members, in the given order."""
+        return ScoredGenomes(self.genomes.take(which), self.traces[which], self.total[which], self.count[which])
+
+    def best(self, n: int) -> "ScoredGenomes":
+        """Return the n best by score, best first."""
+        return self.take(contract.ranking(self.score)[:n])
+
+    def joined(self, other: "ScoredGenomes") -> "ScoredGenomes":
+        """Return these genomes followed by others."""
+        return ScoredGenomes(
+            concatenate(self.genomes, other.genomes),
+            np.concatenate([self.traces, other.traces]),
+            np.concatenate([self.total, other.total]),
+            np.concatenate([self.count, other.count]),
+        )
+
+    def with_prior(self, prior: int, fitness: Float64) -> "ScoredGenomes":
+        """Return them as if evaluated `prior` times more, each with the mean of a generation's finite fitness [P]."""
+        finite = fitness[np.isfinite(fitness)]
+        mean = float(ordered_sum(finite)) / max(len(finite), 1)
+        return replace(self, total=self.total + prior * mean, count=self.count + prior)
+
+    def with_evaluation(self, fitness: Float64, traces: Float32 | None = None) -> "ScoredGenomes":
+        """Return them with one more evaluation of the first n members: its fitness [n], and traces [n, T] if any."""
+        known = len(fitness)
+        total, count, newest = self.total.copy(), self.count.copy(), self.traces.copy()
+        total[:known] += fitness
+        count[:known] += 1
+        if traces is not None:
+            newest[:known] = traces
+        return ScoredGenomes(self.genomes, newest, total, count)
 
 
 class ElitistOptions(Options):
     """Settings of `[strategy]` that elitist strategies share.
 
-    survivors: how many are kept unchanged and evaluated again; at most P - 1.
-    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
+    survivors: the number of genomes that are kept unchanged and evaluated again; at most P - 1.
+    prior_evaluations: the evaluations with the mean fitness of its first generation that a new genome is credited with.
     """
 
     survivors: int = Field(4, ge=1)
     prior_evaluations: int = Field(0, ge=0, le=1000)
 
 
-class Elitist(Strategy[ScoredGenomes]):
-    """A strategy for P = `population` candidates of a layout whose state is an elite of at most `size` members.
+class Elitist(contract.Strategy[contract.State]):
+    """A strategy whose generations begin with survivors, the first members of an elite, followed by children.
 
-    A subclass says in `_children` how children are made from the elite.
+    A subclass implements `_elite` and `_children`.
+
+    Args:
+        layout: The layout of the genomes.
+        population: P.
+        seed: The seed of the experiment.
+        size: The most members of the elite.
+        survivors: The most survivors; at most P - 1, so that at least one candidate is new.
+        prior: The number of prior evaluations of a new genome, see above.
     """
 
     portable = True
-    traces = "none"
     compares_generations = True
 
-    def __init__(self, options: ElitistOptions, layout: GenomeLayout, population: int, seed: int, size: int) -> None:
+    def __init__(self, layout: GenomeLayout, population: int, seed: int, size: int, survivors: int, prior: int) -> None:
         self._layout = layout
         self._P = population
         self._seed = seed
         self.capacity = self._size = size
-        self._most_survivors = min(options.survivors, size, population - 1)
-        self._prior = options.prior_evaluations
+        self._most_survivors = min(survivors, size, population - 1)
+        self._prior = prior
+
+    def survivors(self, state: contract.State) -> int:
+        """Return the number of leading candidates of the next generation that were evaluated before."""
+        return min(self._most_survivors, len(self._elite(state)))
+
+    def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
+        candidates = contract.everyone(self._P, candidates)
+        known, elite = self.survivors(state), self._elite(state).genomes
+        if not known:
+            return contract.initial_genomes(self._layout, self._seed, generation, candidates)
+        old = candidates < known
+        if old.all():
+            return elite.take(candidates)
+        children = self._children(state, generation, candidates[~old])
+        if not old.any():
+            return children
+        both = concatenate(elite.take(candidates[old]), children)
+        # Usually the candidates come in ascending order, so that survivors and children need not be copied once more.
+        places = np.argsort(np.argsort(~old, kind="stable"), kind="stable")
+        return both if (places[:-1] < places[1:]).all() else both.take(places)
+
+    def champion(self, state: contract.State) -> Genomes:
+        """Return the leader of the elite."""
+        return self._elite(state).genomes.take(np.zeros(1, np.intp))
+
+    def _elite(self, state: contract.State) -> ScoredGenomes:
+        """Return the elite in a state, best first."""
+        raise NotImplementedError
+
+    def _children(self, state: contract.State, generation: int, candidates: Int64) -> Genomes:
+        """Return a child of the elite, which is not empty, for each of the candidates [n]."""
+        raise NotImplementedError
+
+
+class EliteOnly(Elitist[ScoredGenomes]):
+    """An elitist strategy whose state is the elite."""
+
+    traces = "none"
 
     def start(self) -> ScoredGenomes:
         """Return the state before generation 0: the elite is empty."""
-        return no_scored_genomes(self._layout.num_weights)
+        return ScoredGenomes.none(self._layout.num_weights)
 
-    def survivors(self, state: ScoredGenomes) -> int:
-        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
-        return min(self._most_survivors, len(state))
-
-    def ask(self, state: ScoredGenomes, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
-        candidates = everyone(self._P, candidates)
-        known = self.survivors(state)
-        if not known:
-            return initial_genomes(self._layout, self._seed, generation, candidates)
-        return survivors_and_children(
-            candidates, known, state.genomes.take, lambda children: self._children(state, generation, children)
-        )
-
-    def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: Results) -> ScoredGenomes:
+    def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: contract.Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
-        check_population(genomes, results, self._P, self._layout.num_weights)
+        contract.check_population(genomes, results, self._P, self._layout.num_weights)
         known = self.survivors(state)
         fitness = results.fitness
         survivors = state.take(np.arange(known)).with_evaluation(fitness[:known])
-        best = known + ranking(fitness[known:])[: self._size]
-        new = evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
-        return join(survivors, new).best(self._size)
-
-    def champion(self, state: ScoredGenomes) -> Genomes:
-        """Return the leader of the elite."""
-        return state.genomes.take(np.zeros(1, np.intp))
+        best = known + contract.ranking(fitness[known:])[: self._size]
+        new = ScoredGenomes.evaluated(genomes.take(best), fitness[best]).with_prior(self._prior, fitness)
+        return survivors.joined(new).best(self._size)
 
     def to_arrays(self, state: ScoredGenomes) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return to_arrays("elite", state)
+        return state.to_arrays("elite")
 
-    def from_arrays(self, arrays: Arrays) -> ScoredGenomes:
-        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        return from_arrays(arrays, "elite", self._layout.num_weights)
+    def from_arrays(self, arrays: contract.Arrays) -> ScoredGenomes:
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        return ScoredGenomes.from_arrays(arrays, "elite", self._layout.num_weights)
 
-    def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        """Return the children of an elite that is not empty, one for each of the candidates [n]."""
-        raise NotImplementedError
+    def _elite(self, state: ScoredGenomes) -> ScoredGenomes:
+        return state
 
     def _parents(self, bound: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
         """Return [n]: the parent of each of the candidates, drawn uniformly from the first members of the elite."""
@@ -123,40 +237,42 @@ class RandomOptions(ElitistOptions):
     """Settings of `[strategy]` for random."""
 
 
-class Random(Elitist):
+class Random(EliteOnly):
     """Random search with P = `population` candidates of a layout."""
 
     def __init__(self, options: RandomOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        super().__init__(options, layout, population, seed, size=min(options.survivors, population - 1))
+        size = min(options.survivors, population - 1)
+        super().__init__(layout, population, seed, size, options.survivors, options.prior_evaluations)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        return initial_genomes(self._layout, self._seed, generation, candidates)
+        return contract.initial_genomes(self._layout, self._seed, generation, candidates)
 
 
 class GaOptions(ElitistOptions, StartOptions):
     """Settings of `[strategy]` for ga.
 
-    parents: T, how many of the best have children.
-    weight_noise: the standard deviation of what is added to a weight.
+    parents: T, the number of the best genomes that have children.
+    weight_noise: the standard deviation of the noise that is added to a weight.
     """
 
     parents: int = Field(20, ge=1)
     weight_noise: float = Field(0.1, ge=0, le=1e6)
 
 
-class Ga(Elitist):
+class Ga(EliteOnly):
     """The genetic algorithm for P = `population` candidates of a layout."""
 
     def __init__(self, options: GaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        super().__init__(options, layout, population, seed, size=max(options.parents, options.survivors))
+        size = max(options.parents, options.survivors)
+        super().__init__(layout, population, seed, size, options.survivors, options.prior_evaluations)
         self._num_parents = options.parents
         self._weight_noise = options.weight_noise
 
     @staticmethod
     def validate(options: GaOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for a layout of which nothing would change, and for the length of a start without others."""
-        need_weights(layout, "ga")
-        validate_starts(options)
+        """Raise InputError for a layout that has no weights to search, and settings without effect."""
+        contract.need_weights(layout, "ga")
+        options.check_combinations()
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         T = min(self._num_parents, len(state))
@@ -169,10 +285,10 @@ class Ga(Elitist):
 class UmdaOptions(Options):
     """Settings of `[strategy]` for umda.
 
-    mask_noise: the standard deviation of what is added to the probability of a connection.
+    mask_noise: the standard deviation of the noise that is added to the probability of a connection.
     min_probability: the least probability of a connection, and of its absence.
-    weight_noise: the standard deviation of what is added to a weight.
-    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
+    weight_noise: the standard deviation of the noise that is added to a weight.
+    prior_evaluations: the evaluations with the mean fitness of its first generation that a new genome is credited with.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
@@ -183,15 +299,14 @@ class UmdaOptions(Options):
     prior_evaluations: int = Field(0, ge=0, le=1000)
 
 
-class Umda(Elitist):
+class Umda(EliteOnly):
     """The estimation of distribution for P = `population` candidates of a layout."""
 
     def __init__(self, options: UmdaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
         K = -(-population // 8)
-        shared = ElitistOptions(survivors=K, prior_evaluations=options.prior_evaluations)
-        super().__init__(shared, layout, population, seed, size=K)
+        super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
-        self._probability_of = Newest(self._probability)
+        self._probability_of = contract.Newest(self._probability)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         probability = self._probability_of(state, generation)

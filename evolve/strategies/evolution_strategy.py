@@ -1,102 +1,134 @@
-"""What cma-es, sep-cma-es, openai-es and pgpe share: they search around one genome, an initial one."""
+"""The base of cma-es, sep-cma-es, openai-es and pgpe: these strategies search around one genome, an initial one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError, pluralize
-from evolve.genome import GenomeLayout, Genomes
+from evolve.genome import GenomeLayout, Genomes, pruned
 from evolve.numerics.perturbation import StreamsKey
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32, Float64, Int64
-from evolve.strategies.strategy import State, Strategy, initial_genomes, other_weights
+from evolve.strategies.strategy import Arrays, NamedNumbers, State, Strategy, initial_genomes, stored_array
 
-_FEWEST = 4  # candidates of a strategy that adapts a covariance: with fewer, one parent only
-
-
-@dataclass(frozen=True)
-class SearchedConnections:
-    """The n connections of an initial genome, of W weights.
-
-    initial: The genome (P = 1). places: [n], where its connections are, in rising order.
-    """
-
-    initial: Genomes
-    places: Int64
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def weights(self, genome: Genomes) -> Float64:
-        """Return [n]: those of a genome (P = 1)."""
-        weights: Float64 = genome.weights[0, self.places].astype(np.float64)
-        return weights
-
-    def within(self, columns: slice) -> tuple[Int64, slice]:
-        """Return where in some columns of W there are connections, [k], and which of the n these are."""
-        first, last = np.searchsorted(self.places, [columns.start, columns.stop])
-        return self.places[first:last] - columns.start, slice(int(first), int(last))
-
-    def genomes(self, x: Float32) -> Genomes:
-        """Return the genomes of connections [N, n]."""
-        W = self.initial.weights.shape[1]
-        if len(self) == W:
-            weights = x
-        else:
-            weights = np.zeros((len(x), W), np.float32)
-            weights[:, self.places] = x
-        return Genomes(weights, np.repeat(self.initial.mask, len(x), axis=0))
+_FEWEST = 4  # candidates of a strategy that adapts a covariance: with fewer, it would have one parent only
 
 
-def searched_connections(layout: GenomeLayout, population: int, seed: int, strategy: str) -> SearchedConnections:
-    """Return what a strategy of that name, which adapts a covariance, searches.
-
-    Raises InputError where the connections or the P candidates are too few.
-    """
-    if population < _FEWEST:
-        raise InputError("population", f"at least {_FEWEST} for {strategy}", population)
-    initial = initial_genomes(layout, seed, 0, range(1))
-    connections = SearchedConnections(initial, np.flatnonzero(initial.mask[0]))
-    if len(connections) < 2:
-        expected = f"genomes of at least 2 connections with {strategy}"
-        raise InputError("strategy.name", expected, pluralize(len(connections), "connection"))
-    return connections
+def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any:
+    """Return a field of a state: an array, whose shape is spelled as in `check_shape`, or named numbers."""
+    return field(metadata={"kind": kind, "dtype": dtype})
 
 
 class EvolutionStrategy(Strategy[State]):
-    """A strategy for P = `population` candidates of a layout, all of which have the connections of an initial genome.
+    """A strategy for P = `population` candidates of a layout that all have the connections of an initial genome.
 
-    The state is a dataclass of arrays. A subclass says in `_started` which one the search begins with.
+    A subclass names its `state_type`, a dataclass whose fields are declared by `stored`, and implements `_started`. The
+    shapes of the fields may use the letters in `_sizes`.
     """
 
     portable = True
     shared_mask = True
+    state_type: type[Any]
 
-    def __init__(self, layout: GenomeLayout, population: int, seed: int, initial: Genomes) -> None:
+    def __init__(self, layout: GenomeLayout, population: int, seed: int) -> None:
         self._layout = layout
         self._W = layout.num_weights
         self._P = population
         self._seed = seed
-        self._initial = initial
+        self._initial = initial_genomes(layout, seed, 0, range(1))
+        self._sizes = {"W": self._W}
 
     def start(self) -> State:
         """Return the state before generation 0: the search begins at an initial genome."""
         return self._started(self._initial)
 
     def start_anew(self, generation: int) -> State:
-        """Return a state like that of `start`, with the initial weights of a generation's key."""
-        return self._started(other_weights(self._layout, self._seed, generation, self._initial))
+        """Return an initial state whose weights are drawn with a generation's key, above 0.
+
+        The connections stay: a connection that the newly drawn genome lacks has weight 0.
+        """
+        other = initial_genomes(self._layout, self._seed, generation, range(1))
+        return self._started(pruned(other.weights, self._initial.mask))
 
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return dict(vars(state))
+        parts = vars(state).items()
+        return {name: part.to_array() if isinstance(part, NamedNumbers) else part for name, part in parts}
+
+    def from_arrays(self, arrays: Arrays) -> State:
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
+        found = {}
+        for part in fields(self.state_type):
+            kind = part.metadata["kind"]
+            if isinstance(kind, str):
+                found[part.name] = stored_array(arrays, part.name, kind, part.metadata["dtype"], **self._sizes)
+            else:
+                found[part.name] = kind.from_arrays(arrays, part.name)
+        state: State = self.state_type(**found)
+        return state
 
     def _started(self, initial: Genomes) -> State:
         """Return the state of a search that begins at a genome (P = 1)."""
         raise NotImplementedError
 
     def _key(self, generation: int) -> StreamsKey:
-        """Return the key of the streams of a generation's deviates, numbered as candidates are, or as their pairs."""
+        """Return the key of a generation's noise streams; the number of a stream is a candidate's, or a pair's."""
         return self._seed, Purpose.WEIGHT_NOISE, generation
+
+
+@dataclass(frozen=True)
+class CmaProgress(NamedNumbers):
+    """sigma: σ. generations: The number of completed generations."""
+
+    sigma: float
+    generations: int
+
+
+@dataclass(frozen=True)
+class SearchedConnections:
+    """The n connections of an initial genome of W weights, which a strategy with a covariance searches.
+
+    initial: The genome (P = 1). places: [n], the columns of the connections, in ascending order.
+    """
+
+    initial: Genomes
+    places: Int64
+
+    @classmethod
+    def of(cls, initial: Genomes, population: int, strategy: str) -> "SearchedConnections":
+        """Return the connections that the strategy of that name searches.
+
+        Raises InputError if there are too few connections, or too few candidates in the population.
+        """
+        if population < _FEWEST:
+            raise InputError("population", f"at least {_FEWEST} for {strategy}", population)
+        connections = cls(initial, np.flatnonzero(initial.mask[0]))
+        if len(connections) < 2:
+            expected = f"genomes of at least 2 connections with {strategy}"
+            raise InputError("strategy.name", expected, pluralize(len(connections), "connection"))
+        return connections
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def weights(self, genome: Genomes) -> Float64:
+        """Return [n]: the weights of the connections in a genome (P = 1)."""
+        weights: Float64 = genome.weights[0, self.places].astype(np.float64)
+        return weights
+
+    def within(self, columns: slice) -> tuple[Int64, slice]:
+        """Return the k connections in a slice of the W columns: their places in the slice, [k], and among the n."""
+        first, last = np.searchsorted(self.places, [columns.start, columns.stop])
+        return self.places[first:last] - columns.start, slice(int(first), int(last))
+
+    def genomes(self, x: Float32) -> Genomes:
+        """Return N genomes whose connections weigh x [N, n]."""
+        W = self.initial.num_weights
+        if len(self) == W:
+            weights = x
+        else:
+            weights = np.zeros((len(x), W), np.float32)
+            weights[:, self.places] = x
+        return Genomes(weights, np.repeat(self.initial.mask, len(x), axis=0))

@@ -1,17 +1,17 @@
 """pgpe: policy gradients with parameter-based exploration, symmetric sampling, and ClipUp.
 
 Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling; Toklu, Liskowski & Srivastava,
-"ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer (`clip_up`),
+"ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer (`ClipUp`),
 the centred ranks, the limit on what σ may change, and the usual settings. Every weight has a σ of its own. θ is an
-initial genome at first, and its mask is everybody's; σ is r/sqrt(C) at first, for C connections and the radius r. With
-n = floor(P/2) pairs and ε_i ~ N(0, σ²):
+initial genome at first, and all candidates share its mask; σ is r/sqrt(C) at first, for C connections and the radius
+r. With n = floor(P/2) pairs and ε_i ~ N(0, σ²):
 
-    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; where P is odd, the last is θ itself, to be seen in the log
+    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, to be seen in the log
     u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others
     ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i
     ∇σ           1/n Σ_i (u_2i + u_{2i+1})/2 (ε_i² - σ²)/σ; the mean of u, which is the baseline, is 0
     θ            θ + v, v the velocity that ClipUp makes of ∇θ
-    σ            σ + α_σ ∇σ, α_σ the learning rate of σ; but no σ changes by more than a share of itself at once
+    σ            σ + α_σ ∇σ, α_σ the learning rate of σ; but no σ changes by more than a share of itself in a generation
 
 Both gradients are added up over candidates, from the weights w_c as they were evaluated: ∇θ is 1/2n Σ_c u_c (w_c - θ),
 and ∇σ is 1/2n Σ_c u_c (w_c - θ)²/σ, as Σ u = 0. θ, v and σ are float64. The champion is θ, so no candidate's lucky
@@ -29,18 +29,10 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import around, moments_around
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy
-from evolve.strategies.optimizers import centred_ranks, clip_up
-from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
-from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import (
-    Arrays,
-    Results,
-    check_population,
-    everyone,
-    initial_genomes,
-    need_weights,
-)
+from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
+from evolve.strategies.optimizers import ClipUp, centred_ranks
+from evolve.strategies.pruning_schedules import PruningOptions
+from evolve.strategies.strategy import Results, check_population, everyone, need_weights
 
 _LARGEST = 1e6  # of a σ
 
@@ -48,13 +40,13 @@ _LARGEST = 1e6  # of a σ
 class PgpeOptions(PruningOptions):
     """Settings of `[strategy]` for pgpe.
 
-    max_speed: v_max, how far the centre moves in a generation at most.
-    learning_rate: α, how long the step of a gradient is; by default half of max_speed.
-    momentum: μ, which share of the velocity stays from one generation to the next.
-    initial_radius: r, how far candidates are from the first centre, about; by default 15 times max_speed.
-    sigma_learning_rate: α_σ, of the standard deviations; with 0 they stay as they are.
-    max_sigma_change: the share of itself that a standard deviation changes by at most in a generation.
-    smallest_sigma: where standard deviations stop to fall.
+    max_speed: v_max, the largest distance that the centre moves in a generation.
+    learning_rate: α, the length of a gradient's step; by default half of max_speed.
+    momentum: μ, the share of the velocity that stays from one generation to the next.
+    initial_radius: r, the distance of candidates from the first centre, about; by default 15 times max_speed.
+    sigma_learning_rate: α_σ, the learning rate of the standard deviations; with 0 they do not change.
+    max_sigma_change: the largest change of a standard deviation in a generation, as a share of itself.
+    smallest_sigma: the smallest standard deviation.
     """
 
     max_speed: float = Field(0.15, gt=0, le=1e6)
@@ -70,14 +62,14 @@ class PgpeOptions(PruningOptions):
 class PgpeState:
     """θ, v and σ: [W] float64; θ and v are zero where the mask [W] is False."""
 
-    centre: Float64
-    velocity: Float64
-    sigma: Float64
-    mask: Bool
+    centre: Float64 = stored("W")
+    velocity: Float64 = stored("W")
+    sigma: Float64 = stored("W")
+    mask: Bool = stored("W", np.bool_)
 
 
 def _first_sigma(options: PgpeOptions, connections: int) -> float:
-    """Return the σ that C connections have at first."""
+    """Return the first σ of each of C = `connections` connections."""
     radius = options.initial_radius or 15 * options.max_speed
     return min(radius / math.sqrt(max(connections, 1)), _LARGEST)
 
@@ -88,10 +80,12 @@ class Pgpe(EvolutionStrategy[PgpeState]):
     grows = True
     traces = "none"
     sum_shape = (2,)
+    state_type = PgpeState
 
     def __init__(self, options: PgpeOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        super().__init__(layout, population, seed, initial_genomes(layout, seed, 0, range(1)))
+        super().__init__(layout, population, seed)
         self._options = options
+        self._optimizer = ClipUp(options.momentum, options.max_speed)
         self._learning_rate = options.learning_rate or options.max_speed / 2
         self._pairs = population // 2
 
@@ -99,7 +93,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, or a σ below its limit."""
         need_weights(layout, "pgpe")
-        validate_rounds(options)
+        options.check_combinations()
         first = _first_sigma(options, layout.num_weights)
         if options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
@@ -112,17 +106,14 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         return PgpeState(centre, np.zeros(self._W), np.full(self._W, sigma), mask)
 
     def ask(self, state: PgpeState, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: pairs on both sides of the centre, and the centre where P is odd."""
+        """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = everyone(self._P, candidates)
         key = self._key(generation)
         weights = around(state.centre, state.mask, self._steps(candidates), key, candidates // 2, state.sigma)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in some columns, which depend on no others.
-
-        fitness: [P]. columns: a slice of range(W).
-        """
+        """Return [n, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in n columns; fitness is [P]."""
         centre, sigma = state.centre[columns], state.sigma[columns]
         paired = np.arange(len(fitness) // 2 * 2)
         u, key = self._shaped(fitness), self._key(generation)
@@ -135,7 +126,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         check_population(genomes, results, self._P, self._W, grows=True)
         total = self._added_up(state, genomes, results.fitness) if results.sums is None else results.sums
         total = total / (len(results.fitness) // 2 * 2)
-        velocity = clip_up(state.velocity, total[:, 0], self._learning_rate, o.momentum, o.max_speed)
+        velocity = self._optimizer.velocity(state.velocity, total[:, 0], self._learning_rate)
         most = o.max_sigma_change * state.sigma
         change = np.clip(o.sigma_learning_rate * (total[:, 1] / state.sigma), -most, most)
         sigma = np.clip(state.sigma + change, o.smallest_sigma, _LARGEST)
@@ -146,26 +137,19 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         return pruned(state.centre[None].astype(np.float32), state.mask[None])
 
     def distribution(self, state: PgpeState) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation of weights, each [W]."""
+        """Return mean and standard deviation of each weight, both [W]."""
         return state.centre, state.sigma
 
-    def from_arrays(self, arrays: Arrays) -> PgpeState:
-        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        found = {
-            name: stored_array(arrays, name, "W", np.float64, W=self._W) for name in ("centre", "velocity", "sigma")
-        }
-        return PgpeState(**found, mask=stored_array(arrays, "mask", "W", np.bool_, W=self._W))
-
     def _steps(self, candidates: Int64) -> Float64:
-        """Return [n]: on which side of the centre candidates are, 1 or -1; or 0, where the centre itself is."""
+        """Return [n]: the side of the centre that each candidate is on, 1 or -1; or 0 for the centre itself."""
         return np.where(candidates == 2 * self._pairs, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
     def _shaped(self, fitness: Float64) -> Float64:
-        """Return u [2n], for the fitness [P]."""
+        """Return u [2n] from the fitness [P]."""
         return centred_ranks(fitness[: len(fitness) // 2 * 2])
 
     def _added_up(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
-        """Return what `sums` returns, of genomes at hand."""
+        """Return the value of `sums` for all columns, computed from the genomes."""
         total = np.zeros((self._W, 2))
         for candidate, u in enumerate(self._shaped(fitness)):
             d = genomes.take(np.array([candidate])).weights[0].astype(np.float64) - state.centre

@@ -1,4 +1,4 @@
-"""prune: selection from an elite, block swaps, and trace-guided pruning of what the episodes left unused.
+"""prune: selection from an elite, block swaps, and trace-guided pruning of connections that episodes did not use.
 
 This is the strategy of the 2020 script. With K = ceil(P/8), the pool is the champion, the leaderboard (the K best ever)
 and the K best of the last generation, sorted by score. A generation is the first `survivors` of the leaderboard,
@@ -7,17 +7,16 @@ unchanged, and children:
     parent     drawn from the pool with probability proportional to (pool size - rank)
     K swaps    two children exchange all matrices into one layer, or one matrix, each half the time
     trace      P(prune w) = min(1, q·c·softmax(-|H̄|)(w)) in each matrix, over its c connections left; H̄ is the parent's
-               trace averaged over its episodes, carried along by the swaps; without traces this step prunes nothing
+               trace averaged over its episodes, which the swaps exchange, too; without traces this step prunes nothing
     uniform    half the time, each connection is pruned with probability `uniform_pruning`; "adaptive" takes the rate of
                the binary-mask perceptron of 2020: sqrt(mean over the pool of (C̄ - C)²)/C̄ of the connections C of its
                members, in [0.001, 0.0125]
     regrowth   each absent connection returns with probability `regrowth`, its weight N(0, 1)
     noise      every connection left moves by `weight_noise` · N(0, 1)
 
-A leaderboard score is the mean over all evaluations of that genome, and of `prior_evaluations` more that stood at the
-mean of the generation it was new in: a single high score is shrunk towards that mean until it is confirmed. Survivors
-are evaluated again in every generation, so a lucky score does not last. With one survivor, as in the 2020 script, the
-others on the leaderboard keep their first score until they lead.
+See `elitist` for scores and prior evaluations. Survivors are evaluated again in every generation, so a lucky score does
+not last. With one survivor, as in the 2020 script, the other genomes on the leaderboard keep their first score until
+they lead.
 """
 
 import math
@@ -35,25 +34,8 @@ from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Bool, Float32, Float64, Int64, check_shape
-from evolve.strategies.scored_genomes import (
-    ScoredGenomes,
-    evaluated,
-    from_arrays,
-    join,
-    no_scored_genomes,
-    survivors_and_children,
-    to_arrays,
-)
-from evolve.strategies.strategy import (
-    Arrays,
-    Newest,
-    Results,
-    Strategy,
-    check_population,
-    everyone,
-    initial_genomes,
-    ranking,
-)
+from evolve.strategies import strategy as contract
+from evolve.strategies.elitist import Elitist, ScoredGenomes
 
 
 def _rate(value: float | str) -> float | str:
@@ -68,10 +50,10 @@ class PruneOptions(Options):
     trace_pruning: q, the share of a matrix's connections that is pruned by weak traces, about.
     uniform_pruning: the probability that a connection is pruned by chance; "adaptive" follows the spread of the pool.
     uniform_pruning_chance: the share of children that are pruned by chance.
-    survivors: how many are kept unchanged and evaluated again; at most K, all there are.
-    prior_evaluations: how many evaluations with the mean fitness of its first generation a new genome is credited with.
+    survivors: the number of genomes that are kept unchanged and evaluated again; at most K, the whole leaderboard.
+    prior_evaluations: the evaluations with the mean fitness of its first generation that a new genome is credited with.
     regrowth: the probability that an absent connection returns.
-    weight_noise: the standard deviation of what is added to a weight.
+    weight_noise: the standard deviation of the noise that is added to a weight.
     """
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
@@ -85,7 +67,7 @@ class PruneOptions(Options):
 
 @dataclass(frozen=True)
 class PruneState:
-    """What the strategy remembers: the best ever, best first, and the best of the last generation."""
+    """The best genomes of all generations, best first, and the best of the last generation."""
 
     leaderboard: ScoredGenomes
     recent: ScoredGenomes
@@ -95,7 +77,7 @@ _ADAPTIVE = 0.001, 0.0125  # the least and the greatest rate
 
 
 def _adaptive_rate(state: PruneState) -> float:
-    """Return the relative standard deviation of the connections of the pool, inside the limits."""
+    """Return the relative standard deviation of the pool's numbers of connections, inside the limits."""
     best, recent = state.leaderboard.genomes.connections(), state.recent.genomes.connections()
     connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
     mean = float(ordered_sum(connections)) / len(connections)
@@ -105,12 +87,12 @@ def _adaptive_rate(state: PruneState) -> float:
 
 
 def _below(bound: int, uniform: Float64) -> Int64:
-    """Return whole numbers below a bound from uniform ones [n], as `Stream.below` does."""
+    """Return whole numbers [n] below a bound from uniform numbers [n], as `Stream.below` does."""
     return np.floor(uniform * bound).astype(np.int64)
 
 
 def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
-    """Return [N, n] float64: softmax(-size) of each row of size [N, n], over what is left [N, n]; 0 elsewhere."""
+    """Return [N, n] float64: softmax(-size) of each row of size [N, n], over the connections left; 0 elsewhere."""
     size = np.where(left, size, np.float32(np.inf))
     smallest = size.min(axis=1, keepdims=True)
     smallest[np.isinf(smallest)] = 0
@@ -120,25 +102,20 @@ def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
     return share
 
 
-class Prune(Strategy[PruneState]):
-    """The pruning strategy for P = `population` candidates of a layout."""
-
-    portable = True
-    compares_generations = True
+class Prune(Elitist[PruneState]):
+    """The pruning strategy for P = `population` candidates of a layout; its elite is the leaderboard."""
 
     def __init__(self, options: PruneOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        self._options = options
-        self._layout = layout
-        self._P = population
-        self._seed = seed
         self._K = -(-population // 8)
-        self._plan_of = Newest(self._plan)
+        super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
+        self._options = options
+        self._plan_of = contract.Newest(self._plan)
         self.capacity = 2 * self._K
         self.traces = "each" if layout.num_traces else "none"
 
     @staticmethod
     def validate(options: PruneOptions, layout: GenomeLayout) -> None:
-        """Raise InputError for trace pruning that is asked for where episodes leave no traces."""
+        """Raise InputError for a rate of trace pruning if episodes leave no traces."""
         usual = PruneOptions().trace_pruning
         if not layout.num_traces and options.trace_pruning not in (0.0, usual):
             expected = "a network that leaves Hebbian traces, such as hebbian-dag, or 0"
@@ -146,58 +123,42 @@ class Prune(Strategy[PruneState]):
 
     def start(self) -> PruneState:
         """Return the state before generation 0: nothing has been evaluated."""
-        none = no_scored_genomes(self._layout.num_weights, self._layout.num_weights)
+        none = ScoredGenomes.none(self._layout.num_weights, self._layout.num_weights)
         return PruneState(leaderboard=none, recent=none)
 
-    def ask(self, state: PruneState, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
-        candidates = everyone(self._P, candidates)
-        if not len(state.leaderboard):
-            return initial_genomes(self._layout, self._seed, generation, candidates)
-        return survivors_and_children(
-            candidates,
-            self.survivors(state),
-            state.leaderboard.genomes.take,
-            lambda children: self._children(state, generation, children),
-        )
-
-    def tell(self, state: PruneState, genomes: GenomeSource, results: Results) -> PruneState:
+    def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
         """Score the survivors again, rank the new candidates, and keep the K best of each."""
         P, T = self._P, self._layout.num_traces
-        check_population(genomes, results, P, self._layout.num_weights)
+        contract.check_population(genomes, results, P, self._layout.num_weights)
         check_shape(results.traces, "traces", "P T", np.float32, P=P, T=T)
         known = self.survivors(state)
         fitness = results.fitness
-        best, best_new = ranking(fitness)[: self._K], known + ranking(fitness[known:])[: self._K]
-        new = self._evaluated(genomes, results, best_new).with_prior(self._options.prior_evaluations, fitness)
+        best = contract.ranking(fitness)[: self._K]
+        best_new = known + contract.ranking(fitness[known:])[: self._K]
+        new = self._evaluated(genomes, results, best_new).with_prior(self._prior, fitness)
         again = state.leaderboard.with_evaluation(fitness[:known], results.traces[:known] if T else None)
-        return PruneState(join(again, new).best(self._K), recent=self._evaluated(genomes, results, best))
-
-    def champion(self, state: PruneState) -> Genomes:
-        """Return the leader of the leaderboard."""
-        return state.leaderboard.genomes.take(np.zeros(1, np.int64))
+        return PruneState(again.joined(new).best(self._K), recent=self._evaluated(genomes, results, best))
 
     def to_arrays(self, state: PruneState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
-        return to_arrays("leaderboard", state.leaderboard) | to_arrays("recent", state.recent)
+        return state.leaderboard.to_arrays("leaderboard") | state.recent.to_arrays("recent")
 
-    def from_arrays(self, arrays: Arrays) -> PruneState:
-        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
+    def from_arrays(self, arrays: contract.Arrays) -> PruneState:
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         W = self._layout.num_weights
-        return PruneState(*(from_arrays(arrays, name, W, W) for name in ("leaderboard", "recent")))
+        return PruneState(*(ScoredGenomes.from_arrays(arrays, name, W, W) for name in ("leaderboard", "recent")))
 
-    def survivors(self, state: PruneState) -> int:
-        """Return how many candidates of the next generation, its first ones, have been evaluated before."""
-        return min(self._options.survivors, len(state.leaderboard), self._P - 1)
+    def _elite(self, state: PruneState) -> ScoredGenomes:
+        return state.leaderboard
 
-    def _evaluated(self, genomes: GenomeSource, results: Results, candidates: Int64) -> ScoredGenomes:
-        """Return the given candidates [n] with what is known of them; without traces these are zeros [n, W]."""
+    def _evaluated(self, genomes: GenomeSource, results: contract.Results, candidates: Int64) -> ScoredGenomes:
+        """Return the given candidates [n] with fitness and traces; a network without traces has zeros [n, W]."""
         taken = genomes.take(candidates)
         traces = results.traces[candidates] if self._layout.num_traces else np.zeros(taken.weights.shape, np.float32)
-        return evaluated(taken, results.fitness[candidates], traces)
+        return ScoredGenomes.evaluated(taken, results.fitness[candidates], traces)
 
     def _draw_parents(self, pool_size: int, children: int, generation: int) -> NDArray[np.intp]:
-        """Return [children]: the pool rank of each child's parent, by linear rank selection in whole numbers."""
+        """Return [children]: the rank in the pool of each child's parent, by linear rank selection in whole numbers."""
         shares = np.cumsum(np.arange(pool_size, 0, -1))
         draws = Stream(self._seed, Purpose.PARENTS, generation).below(int(shares[-1]), children)
         return np.searchsorted(shares, draws, side="right")
@@ -219,19 +180,20 @@ class Prune(Strategy[PruneState]):
         return pruned(weights, mask)
 
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
-        """Return which member of the pool each child [children] has each block [blocks] from, and the rate of pruning.
+        """Return the source of every child's blocks, [children, blocks], and the rate of uniform pruning.
 
-        The pool is the leader, the leaderboard and the recent ones, in this order.
+        A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this
+        order.
         """
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
         parents = self._draw_parents(len(scores), self._P - self.survivors(state), generation)
-        sources = np.repeat(ranking(scores)[parents][:, None], len(self._layout.blocks), axis=1)
+        sources = np.repeat(contract.ranking(scores)[parents][:, None], len(self._layout.blocks), axis=1)
         self._swap_blocks(sources, generation)
         setting = self._options.uniform_pruning
         return sources, _adaptive_rate(state) if isinstance(setting, str) else setting
 
     def _assembled(self, state: PruneState, sources: Int64) -> tuple[Float32, Bool, Float32]:
-        """Return weights, mask and traces [n, W] of children, each block from its member of the pool [n, blocks]."""
+        """Return weights, mask and traces [n, W] of children whose blocks come from the sources [n, blocks]."""
         n, W, leaders = len(sources), self._layout.num_weights, 1 + len(state.leaderboard)
         made = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.empty((n, W), np.float32)
         for column, block in enumerate(self._layout.blocks):
@@ -247,7 +209,7 @@ class Prune(Strategy[PruneState]):
         return made
 
     def _swap_blocks(self, sources: Int64, generation: int) -> None:
-        """Let pairs of children exchange matrices, K times, in sources [children, blocks]."""
+        """Exchange blocks between pairs of children, K times, in sources [children, blocks]."""
         children = len(sources)
         if children < 2:
             return
@@ -255,14 +217,14 @@ class Prune(Strategy[PruneState]):
         one, other = _below(children, draws[:, 0]), _below(children - 1, draws[:, 1])
         other += other >= one
         places = self._draw_blocks(draws[:, 2:])
-        columns = sources.T.tolist()  # swapping entries of lists is faster than those of arrays
+        columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
         for a, b, place in zip(one.tolist(), other.tolist(), places, strict=True):
             for column in columns[place]:
                 column[a], column[b] = column[b], column[a]
         sources[:] = np.array(columns).T
 
     def _draw_blocks(self, draws: Float64) -> list[slice]:
-        """Return [K] from draws [K, 3]: the number of a matrix, or half the time those of all matrices into a layer."""
+        """Return K slices of blocks from uniform draws [K, 3]: one matrix, or half the time all matrices of a layer."""
         blocks = self._layout.blocks
         alone = [slice(block, block + 1) for block in range(len(blocks))]
         of = [block.layer for block in blocks]
@@ -293,7 +255,7 @@ class Prune(Strategy[PruneState]):
         mask[hit] &= streams.take(hit).at_least(uniform_pruning, W)
 
     def _regrow(self, weights: Float32, mask: Bool, candidates: Int64, generation: int) -> None:
-        """Let absent connections of children return; weights and mask are [n, W]."""
+        """Add absent connections to children; weights and mask are [n, W]."""
         if self._options.regrowth:
             W = mask.shape[1]
             streams = Streams(self._seed, Purpose.REGROWTH, generation, candidates)

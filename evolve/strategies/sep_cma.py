@@ -12,7 +12,7 @@ the i-th best candidate, NaN last, and all operations elementwise:
     p_σ          (1 - c_σ) p_σ + sqrt(c_σ (2 - c_σ) mu_eff) y/sqrt(C), c_σ = (mu_eff + 2)/(n + mu_eff + 3)
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
-    h            1 where ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
+    h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
                  the tutorial's exponent is 2t, this one is that of the library cmaes
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
@@ -36,10 +36,9 @@ from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import around, moments_around
 from evolve.numerics.portable import length, log
 from evolve.shapes import Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy, searched_connections
-from evolve.strategies.pruning_rounds import PruningOptions, validate_rounds
-from evolve.strategies.scored_genomes import stored_array
-from evolve.strategies.strategy import Arrays, Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
+from evolve.strategies.pruning_schedules import PruningOptions
+from evolve.strategies.strategy import Results, check_population, everyone, need_weights, ranking
 
 _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -56,48 +55,31 @@ class SepCmaOptions(PruningOptions):
 
 @dataclass(frozen=True)
 class SepCmaState:
-    """m, p_σ, p_c and C: [n] float64; progress: [2] float64, σ and t, the number of completed generations."""
+    """m, p_σ, p_c and C: [n] float64; and σ and t."""
 
-    mean: Float64
-    p_sigma: Float64
-    p_c: Float64
-    covariance: Float64
-    progress: Float64
+    mean: Float64 = stored("n")
+    p_sigma: Float64 = stored("n")
+    p_c: Float64 = stored("n")
+    covariance: Float64 = stored("n")
+    progress: CmaProgress = stored(CmaProgress)
 
 
-@dataclass(frozen=True)
 class _Rates:
-    """The parameters of the docstring above; weights: [mu]."""
+    """The parameters of the docstring above, by their names there; weights: [mu]."""
 
-    weights: Float64
-    mu_eff: float
-    c_sigma: float
-    d_sigma: float
-    c_c: float
-    c_1: float
-    c_mu: float
-    chi: float
-
-
-def _rates(n: int, population: int) -> _Rates:
-    mu = population // 2
-    falling = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
-    weights = falling / ordered_sum(falling)
-    mu_eff = 1 / float(ordered_sum(weights * weights))
-    c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
-    c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
-    far = n + math.sqrt(2)
-    c_mu = 2 / mu_eff / (far * far) + (1 - 1 / mu_eff) * min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
-    return _Rates(
-        weights,
-        mu_eff,
-        c_sigma,
-        d_sigma=1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + c_sigma,
-        c_c=4 / (n + 4),
-        c_1=c_1,
-        c_mu=min((n + 2) / 3 * c_mu, 1 - c_1),
-        chi=math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n)),
-    )
+    def __init__(self, n: int, population: int) -> None:
+        mu = population // 2
+        falling = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
+        self.weights: Float64 = falling / ordered_sum(falling)
+        self.mu_eff = mu_eff = 1 / float(ordered_sum(self.weights * self.weights))
+        self.c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
+        self.d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + self.c_sigma
+        self.c_c = 4 / (n + 4)
+        self.c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
+        far = n + math.sqrt(2)
+        c_mu = 2 / mu_eff / (far * far) + (1 - 1 / mu_eff) * min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
+        self.c_mu = min((n + 2) / 3 * c_mu, 1 - self.c_1)
+        self.chi = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
 
 
 class SepCma(EvolutionStrategy[SepCmaState]):
@@ -105,47 +87,42 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
     traces = "none"
     sum_shape = (2,)
+    state_type = SepCmaState
 
     def __init__(self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
-        self._connections = searched_connections(layout, population, seed, "sep-cma-es")
-        super().__init__(layout, population, seed, self._connections.initial)
-        self._n = len(self._connections)
-        self._rates = _rates(self._n, population)
+        super().__init__(layout, population, seed)
+        self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
+        self._n = self._sizes["n"] = len(self._connections)
+        self._rates = _Rates(self._n, population)
         self._options = options
 
     @staticmethod
     def validate(options: SepCmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
         need_weights(layout, "sep-cma-es")
-        validate_rounds(options)
+        options.check_combinations()
 
     def _started(self, initial: Genomes) -> SepCmaState:
         mean, zeros = self._connections.weights(initial), np.zeros(self._n)
-        progress = np.array([self._options.sigma, 0.0])
-        return _bounded(SepCmaState(mean, zeros, zeros, np.ones(self._n), progress))
+        return _bounded(mean, zeros, zeros, np.ones(self._n), CmaProgress(self._options.sigma, generations=0))
 
     def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
         candidates = everyone(self._P, candidates)
-        steps = np.full(len(candidates), state.progress[0])
-        every = np.ones(self._n, np.bool_)
-        deviations = np.sqrt(state.covariance)
-        return self._connections.genomes(
-            around(state.mean, every, steps, self._key(generation), candidates, deviations)
-        )
+        steps = np.full(len(candidates), state.progress.sigma)
+        every, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
+        x = around(state.mean, every, steps, self._key(generation), candidates, deviations)
+        return self._connections.genomes(x)
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in some columns, which depend on no others.
-
-        fitness: [P]. columns: a slice of range(W); those without a connection have 0.
-        """
+        """Return [n, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in n columns, 0 without a connection; fitness is [P]."""
         there, which = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
         total[there] = moments_around(
             state.mean[which],
             np.sqrt(state.covariance[which]),
-            np.full(len(best), state.progress[0]),
+            np.full(len(best), state.progress.sigma),
             self._key(generation),
             best,
             self._rates.weights,
@@ -161,7 +138,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         else:
             moved, squares = results.sums[self._connections.places].T
         r = self._rates
-        sigma, generations = float(state.progress[0]), int(state.progress[1]) + 1
+        sigma, generations = state.progress.sigma, state.progress.generations + 1
         y = moved / sigma
         towards = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
         p_sigma = (1 - r.c_sigma) * state.p_sigma + towards
@@ -172,31 +149,26 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
         covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
         factor = exp(np.array([r.c_sigma / r.d_sigma * (ratio - 1)], np.float32))[0]
-        progress = np.array([sigma * float(factor), generations], np.float64)
-        return _bounded(SepCmaState(state.mean + moved, p_sigma, p_c, covariance, progress))
+        progress = CmaProgress(sigma * float(factor), generations)
+        return _bounded(state.mean + moved, p_sigma, p_c, covariance, progress)
 
     def champion(self, state: SepCmaState) -> Genomes:
         """Return the mean."""
         return self._connections.genomes(state.mean[None].astype(np.float32))
 
     def distribution(self, state: SepCmaState) -> tuple[Float64, Float64]:
-        """Return mean and standard deviation of weights, each [W]; 0 and 1 where there is no connection."""
+        """Return mean and standard deviation of each weight, both [W]; 0 and 1 if there is no connection."""
         mean, deviation = np.zeros(self._W), np.ones(self._W)
         mean[self._connections.places] = state.mean
-        deviation[self._connections.places] = state.progress[0] * np.sqrt(state.covariance)
+        deviation[self._connections.places] = state.progress.sigma * np.sqrt(state.covariance)
         return mean, deviation
-
-    def from_arrays(self, arrays: Arrays) -> SepCmaState:
-        """Return the state of those arrays. Raises ValueError when one is missing or has another shape."""
-        spelled = {"mean": "n", "p_sigma": "n", "p_c": "n", "covariance": "n", "progress": "2"}
-        return SepCmaState(*(stored_array(arrays, name, spelled[name], np.float64, n=self._n) for name in spelled))
 
     def _best(self, fitness: Float64) -> Int64:
         """Return [mu]: the best candidates, best first."""
         return ranking(fitness)[: len(self._rates.weights)]
 
     def _added_up(self, state: SepCmaState, genomes: GenomeSource, fitness: Float64) -> Float64:
-        """Return [n, 2]: what `sums` returns where there are connections, of genomes at hand."""
+        """Return [n, 2]: the value of `sums` for all connections, computed from the genomes."""
         total = np.zeros((self._n, 2))
         for candidate, weight in zip(self._best(fitness), self._rates.weights, strict=True):
             d = genomes.take(candidate[None]).weights[0, self._connections.places].astype(np.float64) - state.mean
@@ -205,18 +177,18 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         return total
 
 
-def _bounded(state: SepCmaState) -> SepCmaState:
-    """Return a state, its standard deviations above the resolution of float32, and all candidates finite."""
-    mean = np.clip(state.mean, -_LARGEST, _LARGEST)
-    sigma = min(max(float(state.progress[0]), _SMALLEST), _LARGEST)
+def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
+    """Return a state with standard deviations above the resolution of float32, and all candidates finite."""
+    mean = np.clip(mean, -_LARGEST, _LARGEST)
+    sigma = min(max(progress.sigma, _SMALLEST), _LARGEST)
     least = np.spacing(np.abs(mean).astype(np.float32)) / sigma
     most = _LARGEST / sigma
-    covariance = np.clip(state.covariance, least * least, most * most)
-    return SepCmaState(mean, state.p_sigma, state.p_c, covariance, np.array([sigma, state.progress[1]]))
+    covariance = np.clip(covariance, least * least, most * most)
+    return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
 
 
 def _power(x: float, exponent: int) -> float:
-    """Return x^exponent by squaring; `**` is libm's."""
+    """Return x^exponent by squaring, for `**` is libm's."""
     power = 1.0
     while exponent:
         if exponent & 1:

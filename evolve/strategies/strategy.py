@@ -1,20 +1,21 @@
-"""What a search strategy is to the rest of the engine: a pure ask and a pure tell over an explicit state.
+"""The contract of a search strategy, and the helpers that strategies share.
 
-`ask` returns the genomes of a generation; `tell` takes in how they did, and returns the state before the next one.
-All randomness comes from streams keyed by (seed, purpose, generation, candidate), so the state is nothing but arrays,
-and a strategy whose state was stored and restored asks for the same genomes.
+A strategy is a pure `ask` and a pure `tell` over an explicit state. `ask` returns the genomes of a generation. `tell`
+takes their results and returns the next state. All randomness comes from streams keyed by (seed, purpose, generation,
+candidate). The state therefore consists of arrays alone, and a strategy whose state was stored and restored asks for
+the same genomes.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate, pruned
+from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, Float64, Int64, check_shape
@@ -26,12 +27,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Results:
-    """What a strategy learns about the P candidates of a generation.
+    """The results of the P candidates of a generation.
 
-    fitness: [P] float64, higher is better, NaN is worst.
+    fitness: [P] float64. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
-    mean_traces: [T], the same averaged over all candidates, for strategies that need no more; by default not known.
-    sums: [W, *sum_shape], what the strategy's `sums` returned, its columns computed anywhere; by default not known.
+    mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
+    sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
 
     Raises ValueError for other shapes or types.
     """
@@ -48,18 +49,25 @@ class Results:
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
         check_shape(self.traces, "traces", "P T", np.float32, P=P)
 
+    def average_traces(self, T: int) -> Float64:
+        """Return [T]: the traces averaged over all candidates. Raises ValueError if there are no T traces."""
+        if self.mean_traces is not None:
+            return self.mean_traces
+        check_shape(self.traces, "traces", "P T", np.float32, T=T)
+        return ordered_sum(self.traces.T.astype(np.float64)) / len(self.traces)
+
 
 class Strategy(Generic[State]):
-    """A strategy for P candidates of one genome layout: the base class of all of them.
+    """Base class of strategies: a search with P candidates of one genome layout.
 
     A subclass implements `start`, `ask`, `tell`, `champion`, `to_arrays` and `from_arrays`, and overrides attributes
     whose defaults do not fit. An instance may override an attribute, too.
 
     Attributes:
-        portable: True if ask and tell give the same bits on every machine. Then every rank holds the state and makes
-            the candidates that it plays. False: the bits repeat only on machines of the same kind.
+        portable: True if ask and tell give the same bits on every machine. Every rank then holds the state and
+            computes the candidates that it plays. If False, the bits repeat only on machines of the same kind.
         shared_mask: True if all candidates have the same connections.
-        traces: The traces that `tell` reads: those of "each" candidate, their "mean", or "none".
+        traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
         grows: True if `tell` accepts the results of only the first n candidates, for even n and even P.
         compares_generations: True if the strategy compares returns of different generations.
         sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
@@ -89,7 +97,10 @@ class Strategy(Generic[State]):
 
     @abstractmethod
     def ask(self, state: State, generation: int, candidates: Int64 | None = None) -> Genomes:
-        """Return the P candidates of a generation; or some [n] of at least one, equal to those rows of the whole."""
+        """Return the P candidates of a generation, or the given candidates [n], n ≥ 1.
+
+        A candidate has the same bits whichever other candidates are asked for with it.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -97,15 +108,16 @@ class Strategy(Generic[State]):
         """Return the state after a generation.
 
         Args:
-            state: That the genomes were asked for with.
-            genomes: The P candidates that `ask` returned, unchanged, or what makes them once more: take few.
-            results: What their evaluation gave.
+            state: The state that `ask` was called with.
+            genomes: The P candidates that `ask` returned, unchanged, or a lazy source that computes them again. Take
+                as few as possible.
+            results: The results of their evaluation.
         """
         raise NotImplementedError
 
     @abstractmethod
     def champion(self, state: State) -> Genomes:
-        """Return the genome (P = 1) the strategy believes to be best. Needs one tell."""
+        """Return the genome (P = 1) that the strategy estimates to be best. Needs one tell."""
         raise NotImplementedError
 
     @abstractmethod
@@ -115,11 +127,11 @@ class Strategy(Generic[State]):
 
     @abstractmethod
     def from_arrays(self, arrays: Arrays) -> State:
-        """Return the state those arrays stand for. Raises ValueError when a shape does not fit."""
+        """Return the state that `to_arrays` stored. Raises ValueError if an array is missing or has another shape."""
         raise NotImplementedError
 
     def start_anew(self, _generation: int) -> State:
-        """Return a state like that of `start`, with the initial genomes of a generation's key."""
+        """Return an initial state whose genomes are drawn with a generation's key instead of generation 0's."""
         return self.start()
 
     def survivors(self, _state: State) -> int:
@@ -127,15 +139,15 @@ class Strategy(Generic[State]):
         return 0
 
     def sums(self, state: State, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n, *sum_shape]: sums over all candidates, for some columns of the genome.
+        """Return [n, *sum_shape]: sums over all candidates, for n columns of the genome.
 
-        Ranks share the columns among them, and `tell` reads all sums from `results.sums`. A column must not depend on
-        other columns, so that the bits do not depend on how columns are shared.
+        Each rank sums a part of the columns, and `tell` reads all sums from `results.sums`. A column must not depend on
+        other columns, so that the bits do not depend on the division among ranks.
 
         Args:
             state: The state before the generation.
-            generation: Its number.
-            fitness: [P].
+            generation: The number of the generation.
+            fitness: [P], the fitness of all candidates.
             columns: A slice of range(W).
         """
         raise NotImplementedError
@@ -150,7 +162,7 @@ class Strategy(Generic[State]):
 
 @dataclass(frozen=True)
 class AskedGenomes(Generic[State]):
-    """The P candidates of a generation, made by the strategy whenever they are needed."""
+    """Lazy source of the P candidates of a generation: the strategy computes them when they are taken."""
 
     strategy: Strategy[State]
     state: State
@@ -162,12 +174,15 @@ class AskedGenomes(Generic[State]):
         return self.population
 
     def take(self, candidates: Int64) -> Genomes:
-        """Return the given candidates, in that order."""
+        """Return the given candidates, in the given order."""
         return self.strategy.ask(self.state, self.generation, candidates)
 
 
 class Newest(Generic[State, Value]):
-    """A function of state and generation that remembers its newest value: candidates are asked for a few at a time."""
+    """Cache of the newest value of a function of state and generation.
+
+    Ranks ask for a few candidates at a time; the function is then computed once for each generation.
+    """
 
     def __init__(self, function: Callable[[State, int], Value]) -> None:
         self._function = function
@@ -182,17 +197,21 @@ class Newest(Generic[State, Value]):
 
 
 def everyone(population: int, candidates: Int64 | None) -> Int64:
-    """Return candidates [n], which are all of a population by default."""
+    """Return the given candidates [n], or all P of the population if `candidates` is None."""
     return np.arange(population) if candidates is None else candidates
 
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
-    """Return whose traces a strategy needs in `tell`, where an episode leaves T of them."""
+    """Return which traces a strategy needs in `tell`, if an episode leaves T = `num_traces` of them."""
     return strategy.traces if num_traces else "none"
 
 
 def is_made_anywhere(strategy: Strategy[Any], num_traces: int) -> bool:
-    """Return whether every rank can make a strategy's candidates from its state, where an episode leaves T traces."""
+    """Return whether every rank can compute a strategy's candidates from its state.
+
+    num_traces: T, the traces that an episode leaves. If a strategy needs each candidate's traces, rank 0 computes its
+    candidates, because only rank 0 receives the traces.
+    """
     return strategy.portable and wanted_traces(strategy, num_traces) != "each"
 
 
@@ -201,13 +220,13 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
 
     Args:
         genomes: The candidates.
-        results: Those of the candidates.
-        P: How many candidates there must be.
-        W: How many weights each must have.
-        grows: Whether the results may be those of the first candidates, in whole pairs.
+        results: The results of the candidates.
+        P: The required number of candidates.
+        W: The required number of weights.
+        grows: Whether results of the first candidates alone are accepted, in whole pairs.
 
     Raises:
-        ValueError: There are more or fewer, of genomes or of results.
+        ValueError: The number of genomes or of results is wrong.
     """
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
@@ -217,13 +236,13 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
 
 
 def ranking(fitness: Float64) -> NDArray[np.intp]:
-    """Return [P]: candidates from best to worst; equals keep their order, NaN comes last."""
+    """Return [P]: candidates from best to worst. Candidates of equal fitness keep their order; NaN comes last."""
     missing = np.isnan(fitness)
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
 
 
 def need_weights(layout: GenomeLayout, strategy: str) -> None:
-    """Raise InputError where weights have no effect, for a strategy that changes nothing else."""
+    """Raise InputError if the layout's weights have no effect, for a strategy that changes nothing but weights."""
     if not getattr(layout, "evolves_weights", True):
         cure = "Others change masks: prune, umda, random."
         expected = "one that changes masks, for weights have no effect on the network"
@@ -231,13 +250,13 @@ def need_weights(layout: GenomeLayout, strategy: str) -> None:
 
 
 def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates: Iterable[int]) -> Genomes:
-    """Return new genomes, one for each of the candidates, drawn from the streams of their keys.
+    """Return an initial genome for each of the candidates, drawn from the candidate's own stream.
 
     Args:
-        layout: That of the genomes.
-        seed: That of the experiment.
-        generation: In which the candidates are.
-        candidates: Their numbers in the population.
+        layout: The layout of the genomes.
+        seed: The seed of the experiment.
+        generation: The generation in the keys of the streams.
+        candidates: The numbers of the candidates in the population.
     """
     if getattr(layout, "inits_many", False):
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
@@ -245,22 +264,46 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
     return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))
 
 
-def other_weights(layout: GenomeLayout, seed: int, generation: int, initial: Genomes) -> Genomes:
-    """Return another initial genome (P = 1) with the connections of a first one; one that it lacks has the weight 0.
+@dataclass(frozen=True)
+class NamedNumbers:
+    """Base of a few numbers of a state that have names. A checkpoint stores them as one array, in the order of fields.
 
-    generation: That of the key of its stream; above 0, for the first one is that of generation 0.
+    A subclass is a frozen dataclass whose fields are float or int.
     """
-    other = initial_genomes(layout, seed, generation, range(1))
-    return pruned(other.weights, initial.mask)
+
+    dtype: ClassVar[DTypeLike] = np.float64
+
+    def to_array(self) -> NDArray[Any]:
+        """Return the numbers as one array."""
+        return np.array(astuple(self), self.dtype)
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, name: str) -> Self:
+        """Return the numbers in an array of a checkpoint. Raises ValueError if it is missing or damaged."""
+        numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
+        for place, part in enumerate(fields(cls)):
+            if part.type is int:
+                if numbers[place] % 1 != 0:  # NaN and infinity, too, have no remainder of 0
+                    raise ValueError(f"{name}: expected a whole number of {part.name}, got {numbers[place]}")
+                numbers[place] = int(numbers[place])
+        return cls(*numbers)
 
 
-def mean_fitness(fitness: Float64, first: int | None = None) -> float:
-    """Return the mean fitness of the first candidates, by default of all P; -∞ where nothing is finite.
+def stored_array(arrays: Arrays, name: str, symbols: str, dtype: DTypeLike, **sizes: int) -> NDArray[Any]:
+    """Return an array of a checkpoint.
 
-    fitness: [P]; the smallest finite one of all takes the place of what is not finite.
+    Args:
+        arrays: The checkpoint.
+        name: The name of the array.
+        symbols: The shape of the array, spelled as in `check_shape`: "P W".
+        dtype: The type of the array.
+        **sizes: The lengths that letters of the shape stand for.
+
+    Raises:
+        ValueError: The array is missing, or has another shape or type.
     """
-    finite = np.isfinite(fitness)
-    if not finite.any():
-        return -np.inf
-    of = np.where(finite, fitness, fitness[finite].min())[:first]
-    return float(ordered_sum(of)) / len(of)
+    if name not in arrays:
+        raise ValueError(f"checkpoint: {name} is missing")
+    array = np.asarray(arrays[name])
+    check_shape(array, name, symbols, dtype, **sizes)
+    return array

@@ -47,7 +47,7 @@ def test_candidates_of_cma_es_have_its_covariance():
     cma = made("cma-es", P)
     _, state = play(cma, cma.start(), 0, np.arange(P))
     asked = cma.ask(state, 1)
-    x = (asked.weights[:, asked.mask[0]] - state.mean) / state.progress[0]
+    x = (asked.weights[:, asked.mask[0]] - state.mean) / state.progress.sigma
     n = x.shape[1]
     C = np.zeros((n, n))
     C[np.triu_indices(n)] = state.covariance

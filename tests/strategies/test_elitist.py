@@ -7,8 +7,7 @@ from evolve import networks
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.elitist import Random, RandomOptions
-from evolve.strategies.scored_genomes import evaluated, from_arrays, no_scored_genomes, to_arrays
+from evolve.strategies.elitist import Random, RandomOptions, ScoredGenomes
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 W = NETWORK.num_weights
@@ -72,9 +71,9 @@ def test_a_survivor_that_fails_once_is_gone():
 
 def test_traces_are_stored_only_where_there_are_any():
     genomes = Genomes(np.ones((2, W), np.float32), np.ones((2, W), np.bool_))
-    without = evaluated(genomes, np.zeros(2))
-    with_traces = evaluated(genomes, np.zeros(2), np.ones((2, W), np.float32))
-    assert "e_traces" not in to_arrays("e", without)
-    assert from_arrays(to_arrays("e", without), "e", W).traces.shape == (2, 0)
-    assert (from_arrays(to_arrays("e", with_traces), "e", W, W).traces == 1).all()
-    assert len(from_arrays(to_arrays("e", no_scored_genomes(W, W)), "e", W, W).count) == 0
+    without = ScoredGenomes.evaluated(genomes, np.zeros(2))
+    with_traces = ScoredGenomes.evaluated(genomes, np.zeros(2), np.ones((2, W), np.float32))
+    assert "e_traces" not in without.to_arrays("e")
+    assert ScoredGenomes.from_arrays(without.to_arrays("e"), "e", W).traces.shape == (2, 0)
+    assert (ScoredGenomes.from_arrays(with_traces.to_arrays("e"), "e", W, W).traces == 1).all()
+    assert len(ScoredGenomes.from_arrays(ScoredGenomes.none(W, W).to_arrays("e"), "e", W, W)) == 0

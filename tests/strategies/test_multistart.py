@@ -12,7 +12,7 @@ from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
-from evolve.strategies.wrapper import Multistart
+from evolve.strategies.wrapper import Multistart, StartRecord
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
@@ -51,7 +51,7 @@ def test_the_best_start_goes_on_from_where_it_ended(name):
     first, other = (NETWORK.init(Stream(5, Purpose.INIT, generation, 0)) for generation in (0, 2))
     began = inner.champion(states[2].now)
     assert np.array_equal(began.weights, np.where(first.mask, other.weights, 0))  # the second start, of the same mask
-    assert [state.record.tolist() for state in states[2:7:2]] == [[1.0, 2], [3.0, 4], [3.0, 6]]
+    assert [state.record for state in states[2:7:2]] == [StartRecord(1.0, 2), StartRecord(3.0, 4), StartRecord(3.0, 6)]
     second = inner.tell(states[3].now, strategy.ask(states[3], 3), Results(np.arange(P) - (P - 1) / 2 + 3.0))
     assert same(inner, states[6].now, second)
     assert not same(inner, states[7].now, second)  # it has gone on
@@ -76,7 +76,7 @@ def test_the_first_of_the_best_is_chosen_by_its_last_generations(data, starts, e
     states = states_after(made(starts=starts, start_generations=each), scores)
     k = math.ceil(each / 4)
     wanted = [sum(scores[(n + 1) * each - k : (n + 1) * each]) / k for n in range(starts)]
-    assert states[-1].record[0] == pytest.approx(max(wanted))
+    assert states[-1].record.best_score == pytest.approx(max(wanted))
     best = int(np.argmax(wanted))
     ends = [states[each * (n + 1)].best for n in range(starts)]
     assert all(same(made(), ends[n], ends[best]) for n in range(best, starts))
@@ -93,7 +93,7 @@ def test_starts_of_ga_begin_with_other_genomes_and_are_scored_by_their_survivors
     assert np.array_equal(second.weights, inner.ask(inner.start(), 2).weights)
     assert not np.array_equal(second.weights, strategy.ask(states[0], 0).weights)
     assert not np.array_equal(second.mask, strategy.ask(states[0], 0).mask)
-    assert states[-1].record.tolist() == [2.0, 5]
+    assert states[-1].record == StartRecord(best_score=2.0, generations=5)
     assert same(inner, states[4].now, states[2].best)
 
 
@@ -102,7 +102,7 @@ def test_survivors_without_a_finite_fitness_have_the_smallest_one_of_their_gener
     state = strategy.start()
     for generation, fitness in enumerate([np.arange(P), np.append(np.nan, 3.0 + np.arange(P - 1)), np.zeros(P)]):
         state = strategy.tell(state, strategy.ask(state, generation), Results(fitness * 1.0))
-    assert state.record.tolist() == [3.0, 3]
+    assert state.record == StartRecord(best_score=3.0, generations=3)
 
 
 @pytest.mark.parametrize("fitness", [np.nan, -np.inf])
@@ -110,7 +110,7 @@ def test_a_start_without_a_finite_fitness_is_chosen_only_if_all_are(fitness):
     strategy = made(starts=2, start_generations=1)
     state = strategy.start()
     state = strategy.tell(state, strategy.ask(state, 0), Results(np.full(P, fitness)))
-    assert np.isfinite(state.record[0])
+    assert np.isfinite(state.record.best_score)
     better = strategy.tell(state, strategy.ask(state, 1), Results(np.arange(P) - 1e9))
     worse = strategy.tell(state, strategy.ask(state, 1), Results(np.full(P, fitness)))
     assert not same(made(), better.best, state.best)

@@ -8,8 +8,8 @@ from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
+from evolve.strategies.elitist import ScoredGenomes
 from evolve.strategies.prune import Prune, PruneOptions, PruneState, _adaptive_rate
-from evolve.strategies.scored_genomes import evaluated
 
 QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
 
@@ -96,7 +96,7 @@ def swapped(made, generation=1):
     """Return weights and traces of the children of two parents, one of zeros and one of ones."""
     W = made._layout.num_weights
     weights = np.repeat(np.arange(2, dtype=np.float32)[:, None], W, axis=1)
-    pool = evaluated(Genomes(weights, np.ones((2, W), np.bool_)), np.zeros(2), weights)
+    pool = ScoredGenomes.evaluated(Genomes(weights, np.ones((2, W), np.bool_)), np.zeros(2), weights)
     state = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(1, 2)))
     sources = np.repeat(np.array([[1], [2]]), len(made._layout.blocks), axis=1)
     made._swap_blocks(sources, generation)
@@ -189,7 +189,7 @@ def test_pruning_rates():
 )
 def test_adaptive_rate_is_the_relative_deviation_of_the_connections_inside_limits(connections, rate):
     mask = np.arange(200) < np.array(connections)[:, None]
-    pool = evaluated(Genomes(mask.astype(np.float32), mask), np.zeros(len(mask)))
+    pool = ScoredGenomes.evaluated(Genomes(mask.astype(np.float32), mask), np.zeros(len(mask)))
     after_the_leader = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(2, len(mask))))
     assert _adaptive_rate(after_the_leader) == pytest.approx(rate, rel=1e-12)
 

@@ -12,7 +12,7 @@ from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
-from evolve.strategies.wrapper import Restarting
+from evolve.strategies.wrapper import Restarting, RestartRecord
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
@@ -29,8 +29,9 @@ def tell(strategy, state, generation, score):
     return strategy.tell(state, strategy.ask(state, generation), Results(fitness))
 
 
-def equal(one, other):
-    return all(np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(other).values(), strict=True))
+def equal(strategy, one, other):
+    arrays, others = strategy.to_arrays(one), strategy.to_arrays(other)
+    return all(np.array_equal(arrays[name], others[name]) for name in arrays | others)
 
 
 @pytest.mark.parametrize("name", ES)
@@ -46,8 +47,8 @@ def test_after_a_stall_it_goes_back_to_before_the_best_generation(name):
     for generation, score in enumerate([1.0, 2.0, 1.5, 2.0, 0.0]):
         states.append(state)
         state = tell(strategy, state, generation, score)
-    assert state.record.tolist() == [2.0, 2.0, 0.0, 1.0, 5.0]
-    assert equal(state.now, states[1].now)
+    assert state.record == RestartRecord(best_score=2.0, since_restart=2.0, stalled=0, restarts=1, generations=5)
+    assert equal(made(name), state.now, states[1].now)
     there = NETWORK.init(Stream(5, Purpose.INIT, 0, 0)).mask[0]
     asked, before = (strategy.ask(state, generation).weights[:, there] for generation in (5, 1))
     assert not (asked == before).any(axis=0).all()  # other candidates around it
@@ -61,7 +62,7 @@ def test_after_a_stall_it_begins_anew(name):
     for generation, score in enumerate([5.0, 4.0, 3.0]):
         states.append(state)
         state = tell(strategy, state, generation, score)
-    assert state.record.tolist() == [5.0, -np.inf, 0.0, 1.0, 3.0]
+    assert state.record == RestartRecord(best_score=5.0, since_restart=-np.inf, stalled=0, restarts=1, generations=3)
     first, other = (NETWORK.init(Stream(5, Purpose.INIT, generation, 0)) for generation in (0, 3))
     began = inner.champion(state.now)  # the centre
     assert not np.array_equal(first.mask, other.mask)
@@ -71,10 +72,10 @@ def test_after_a_stall_it_begins_anew(name):
     same = [array for array in arrays if array not in ("centre", "average", "mean")]
     assert all(np.array_equal(arrays[array], fresh[array]) for array in same)
     state = tell(strategy, state, 3, 1.0)  # a new search is compared with itself alone
-    assert state.record.tolist() == [5.0, 1.0, 0.0, 1.0, 4.0]
+    assert state.record == RestartRecord(best_score=5.0, since_restart=1.0, stalled=0, restarts=1, generations=4)
     assert np.array_equal(strategy.champion(state).weights, inner.champion(states[0].now).weights)
     better = tell(strategy, state, 4, 6.0)
-    assert better.record.tolist() == [6.0, 6.0, 0.0, 1.0, 5.0]
+    assert better.record == RestartRecord(best_score=6.0, since_restart=6.0, stalled=0, restarts=1, generations=5)
     assert np.array_equal(strategy.champion(better).weights, inner.champion(state.now).weights)
 
 
@@ -100,7 +101,7 @@ def test_it_restarts_whenever_there_was_no_progress_for_so_long(scores, after, w
     state = strategy.start()
     for generation, score in enumerate(scores):
         state = tell(strategy, state, generation, score)
-    assert state.record == pytest.approx(by_hand(scores, after, where == "anew"))
+    assert strategy.to_arrays(state)["restarts"] == pytest.approx(by_hand(scores, after, where == "anew"))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,17 @@ def test_the_score_is_the_mean_of_what_is_finite(fitness, score):
     strategy = strategies.from_table({"name": "pgpe", "restart_after": 3}, NETWORK, 4, 5)
     state = strategy.start()
     state = strategy.tell(state, strategy.ask(state, 0), Results(np.array(fitness)))
-    assert state.record[0] == score
+    assert state.record.best_score == score
+
+
+def test_a_stored_record_has_whole_counts():
+    strategy = made(restart_after=3)
+    arrays = strategy.to_arrays(strategy.start())
+    assert arrays["restarts"].tolist() == [-np.inf, -np.inf, 0, 0, 0]
+    assert arrays["restarts"].dtype == np.float64
+    for count in (0.5, np.nan, np.inf):
+        with pytest.raises(ValueError, match="restarts: expected a whole number of generations"):
+            strategy.from_arrays(arrays | {"restarts": np.array([0.0, 0.0, 0.0, 0.0, count])})
 
 
 @pytest.mark.parametrize("name", ES)

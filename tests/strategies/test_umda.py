@@ -8,8 +8,7 @@ from evolve.genome import Genomes
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results
-from evolve.strategies.elitist import Umda, UmdaOptions
-from evolve.strategies.scored_genomes import evaluated
+from evolve.strategies.elitist import ScoredGenomes, Umda, UmdaOptions
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
 W = NETWORK.num_weights
@@ -23,7 +22,7 @@ def elite(*masks):
     """Members whose weights are all 10, 20, …, of the given masks."""
     mask = np.array(masks, np.bool_)
     values = 10 * np.arange(1, len(masks) + 1, dtype=np.float32)
-    return evaluated(Genomes(np.where(mask, values[:, None], np.float32(0)), mask), np.zeros(len(masks)))
+    return ScoredGenomes.evaluated(Genomes(np.where(mask, values[:, None], np.float32(0)), mask), np.zeros(len(masks)))
 
 
 def test_probabilities_are_the_mean_mask_with_noise_inside_the_limits():

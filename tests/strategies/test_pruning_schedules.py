@@ -10,7 +10,7 @@ from evolve import networks, store, strategies
 from evolve.errors import InputError
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import STRATEGIES, Results
-from evolve.strategies.pruning_rounds import PruningRounds
+from evolve.strategies.pruning_schedules import PruningRounds
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 P = 8
@@ -37,7 +37,7 @@ def moments(name, now):
     """Return mean and standard deviation of the weights of a strategy's first state, by its arrays."""
     if name == "pgpe":
         return now.centre[START.mask[0]], now.sigma[START.mask[0]]
-    return now.mean, now.progress[0] * np.sqrt(now.covariance)
+    return now.mean, now.progress.sigma * np.sqrt(now.covariance)
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -111,7 +111,7 @@ def test_two_connections_are_left_in_any_case():
 
 @pytest.mark.parametrize("name", BOTH)
 def test_settings_without_effect_are_refused(name):
-    with pytest.raises(InputError, match=r"strategy\.pruning_every: expected 1 or more, where there is a pruning_by"):
+    with pytest.raises(InputError, match=r"strategy\.pruning_every: expected 1 or more, if there is a pruning_by"):
         STRATEGIES.validate({"name": name, "pruning_by": "magnitude"}, NETWORK)
     with pytest.raises(InputError, match=r"strategy\.restart_after: expected below pruning_every, 3, or no search"):
         STRATEGIES.validate({"name": name, "pruning_every": 3, "restart_after": 3}, NETWORK)

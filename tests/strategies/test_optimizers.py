@@ -1,0 +1,94 @@
+"""Centred ranks, Adam, ClipUp and the length of vectors: the formulas of their docstrings."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolve.numerics.portable import length, squared_length
+from evolve.strategies.optimizers import Adam, ClipUp, OptimizerMemory, centred_ranks
+
+numbers = st.lists(st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-100 else x), min_size=1, max_size=40)
+
+
+def same_size(*vectors):
+    n = min(map(len, vectors))
+    return [np.array(vector[:n]) for vector in vectors]
+
+
+@pytest.mark.parametrize(
+    ("fitness", "expected"),
+    [
+        ([7.0, -1.0, 100.0], [0.0, -0.5, 0.5]),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], [-0.5, -0.25, 0.0, 0.25, 0.5]),
+        ([3.0, 3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]),
+        ([500.0, 9.0, 500.0, 8.0, 500.0], [0.25, -0.25, 0.25, -0.5, 0.25]),
+        ([np.nan, -np.inf, 0.0, np.inf, np.nan], [-0.375, 0.0, 0.25, 0.5, -0.375]),
+        ([2.0, 1.0], [0.5, -0.5]),
+    ],
+)
+def test_centred_ranks(fitness, expected):
+    assert centred_ranks(np.array(fitness)).tolist() == expected
+
+
+@given(numbers, numbers, st.floats(1e-3, 1e3))
+def test_adam_takes_a_gradient_or_a_multiple_of_it(m, gradient, divisor):
+    m, gradient = same_size(m, gradient)
+    v = np.abs(m)
+    memory = OptimizerMemory(m, v, beta1_power=0.5, beta2_power=0.75)
+    step, new_m, new_v = Adam(beta1=0.8, beta2=0.9).step(memory, gradient, divisor, 0.1)
+    g = gradient / divisor
+    assert new_m == pytest.approx(0.8 * m + (1 - 0.8) * g, rel=1e-12)
+    assert new_v == pytest.approx(0.9 * v + (1 - 0.9) * g * g, rel=1e-12)
+    assert step == pytest.approx(2 * new_m / (np.sqrt(4 * new_v) + 1e-8), rel=1e-9)
+
+
+@given(numbers, numbers, st.floats(1e-3, 1e3))
+def test_the_step_of_clip_up_is_its_velocity_in_units_of_the_learning_rate(velocity, gradient, divisor):
+    velocity, gradient = same_size(velocity, gradient)
+    clip_up, v = ClipUp(momentum=0.9), np.ones(len(velocity))
+    step, new_velocity, new_v = clip_up.step(OptimizerMemory(velocity, v, 0.5, 0.5), gradient, divisor, 0.25)
+    assert np.array_equal(new_velocity, clip_up.velocity(velocity, gradient, 0.25))
+    assert step == pytest.approx(4 * new_velocity)
+    assert np.array_equal(new_v, v)
+    assert length(new_velocity) <= 2 * 0.25 * (1 + 1e-12)  # twice the learning rate
+
+
+@given(numbers, numbers, st.floats(1e-6, 10), st.floats(0, 0.99), st.floats(1e-6, 10))
+def test_a_velocity_is_a_step_added_to_the_old_one_and_clipped(old, gradient, rate, momentum, most):
+    old, gradient = same_size(old, gradient)
+    size = math.sqrt(math.fsum(gradient**2))
+    expected = momentum * old + (rate * gradient / size if size else 0.0)
+    speed = math.sqrt(math.fsum(expected**2))
+    expected = expected * min(1.0, most / speed) if speed else expected
+    found = ClipUp(momentum, most).velocity(old, gradient, rate)
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 * (1 + np.abs(expected).max()))
+    assert length(found) <= most * (1 + 1e-12)
+
+
+@given(numbers, st.floats(1e-3, 1e3))
+def test_only_the_direction_of_a_gradient_counts(gradient, factor):
+    gradient = np.array(gradient)
+    still = np.zeros(len(gradient))
+    found = [ClipUp(0.9, 0.5).velocity(still, g, 0.25) for g in (gradient, factor * gradient)]
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert length(found[0]) == pytest.approx(0.25 if gradient.any() else 0.0)
+
+
+def test_without_a_gradient_the_velocity_decays():
+    assert ClipUp(0.5, 10.0).velocity(np.array([3.0, -4.0]), np.zeros(2), 0.1).tolist() == [1.5, -2.0]
+
+
+def test_its_arguments_stay_as_they_are():
+    old, gradient = np.array([3.0, 4.0]), np.array([1.0, 0.0])
+    ClipUp(0.5, 0.01).velocity(old, gradient, 0.1)
+    assert (old.tolist(), gradient.tolist()) == ([3.0, 4.0], [1.0, 0.0])
+
+
+@given(st.integers(0, 3), st.integers(0, 5))
+def test_lengths_of_vectors_larger_than_one_part(parts, more):
+    x = np.random.Generator(np.random.Philox(3)).normal(size=parts * 2**16 + more)
+    assert squared_length(x) == pytest.approx(math.fsum(x * x), rel=1e-13)
+    assert length(x) == math.sqrt(squared_length(x))
