@@ -1,13 +1,13 @@
-"""The letters that array shapes are written in, and the check that is made where an array comes in.
+"""The letters of array shapes, and the check of an array's shape and type.
 
 | letter | means |
 |---|---|
 | G, P, E | generations, candidates in the population, episodes per candidate |
 | O, A | observation size, action size |
 | W, T | weights of one genome, traces of one episode (W or 0) |
-| B, k | slots in a batch, some of these |
+| B, k | slots in a batch, some of these slots |
 | L | steps of an episode, or all logged steps of several |
-| N, n | all of something, some of these (episodes of a batch, members of an elite) |
+| N, n | all items, some of these items (episodes of a batch, members of an elite) |
 | C | different genomes in a batch of episodes |
 | K | genomes that have a row of traces |
 | R | MPI ranks |
@@ -34,10 +34,10 @@ def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLi
 
     Args:
         array: The array.
-        argument: What the error calls it.
+        argument: The name of the array in the error.
         symbols: The shape, one letter or number for each axis: "P W", "N 4".
         dtype: The type.
-        **sizes: The length that a letter stands for. A letter that is left out may have any length.
+        **sizes: The lengths that letters stand for. A letter that is not given may have any length.
     """
     names = symbols.split()
     wanted = [int(name) if name.isdigit() else sizes.get(name) for name in names]

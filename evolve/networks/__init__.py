@@ -1,7 +1,7 @@
 """Networks: from an observation to an action, with a genome of weights and a mask.
 
-`NETWORKS` is the registry. Each entry is one Python file that keeps the protocol `Network` (see `network`), together
-with one C header in `kernels/` where it has a native step, and every entry passes the same conformance suite.
+`NETWORKS` is the registry. Every entry keeps the protocol `Network` (see `network`) and passes the same conformance
+suite. The native step of a network is a C header in `kernels/`.
 """
 
 import numpy as np
@@ -9,20 +9,8 @@ import numpy as np
 from evolve.config import Registry, Section
 from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
-from evolve.networks.hebbian_dag import HebbianDag, HebbianDagOptions
-from evolve.networks.hebbian_lstm import HebbianLstm, HebbianLstmOptions
-from evolve.networks.layered import (
-    BinaryMaskMlp,
-    BinaryMaskMlpOptions,
-    Dag,
-    DagOptions,
-    Elman,
-    ElmanOptions,
-    Mlp,
-    MlpOptions,
-)
+from evolve.networks import hebbian_dag, hebbian_lstm, layered, plastic_mlp
 from evolve.networks.network import Activity, Batch, Network
-from evolve.networks.plastic_mlp import PlasticMlp, PlasticMlpOptions
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import check_shape
 
@@ -31,13 +19,13 @@ __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 NETWORKS = Registry(
     "network",
     {
-        "hebbian-dag": (HebbianDagOptions, HebbianDag),
-        "dag": (DagOptions, Dag),
-        "mlp": (MlpOptions, Mlp),
-        "binary-mask-mlp": (BinaryMaskMlpOptions, BinaryMaskMlp),
-        "elman": (ElmanOptions, Elman),
-        "hebbian-lstm": (HebbianLstmOptions, HebbianLstm),
-        "plastic-mlp": (PlasticMlpOptions, PlasticMlp),
+        "hebbian-dag": (hebbian_dag.HebbianDagOptions, hebbian_dag.HebbianDag),
+        "dag": (layered.DagOptions, layered.Dag),
+        "mlp": (layered.MlpOptions, layered.Mlp),
+        "binary-mask-mlp": (layered.BinaryMaskMlpOptions, layered.BinaryMaskMlp),
+        "elman": (layered.ElmanOptions, layered.Elman),
+        "hebbian-lstm": (hebbian_lstm.HebbianLstmOptions, hebbian_lstm.HebbianLstm),
+        "plastic-mlp": (plastic_mlp.PlasticMlpOptions, plastic_mlp.PlasticMlp),
     },
     Network,
     aliases={"prunable-mlp": "binary-mask-mlp"},  # its name in runs of earlier versions
@@ -49,8 +37,8 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 
     Args:
         table: The name of the network and its options, validated or not; or the name alone.
-        observation_size: O, the numbers that it reads in each step.
-        action_size: A, the numbers that it answers with.
+        observation_size: O, the inputs of the network in each step.
+        action_size: A, the outputs of the network in each step.
 
     Raises:
         InputError: The table has a wrong name or option, or a size is wrong.
@@ -67,11 +55,11 @@ def check(section: Section, network: Network, action_size: int) -> None:
 
     Args:
         section: The section of the experiment that names the network.
-        network: What it describes.
+        network: The network that the section describes.
         action_size: A.
 
     Raises:
-        InputError: The network does not return what its contract says.
+        InputError: The network does not keep its contract.
     """
     slots = np.arange(1)
     with NETWORKS.as_input_error(section, "init"):

@@ -21,24 +21,23 @@ import numpy as np
 from pydantic import Field
 
 from evolve.errors import InputError
-from evolve.genome import Block, Genomes, pruned
-from evolve.networks.network import Activity, Hidden, NetworkOptions, Scale, Share, all_earlier
+from evolve.genome import Block
+from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share, all_earlier
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
-_FAINTEST = 0.001  # of traces
-_HISTORY = 8  # steps whose updates of traces wait; LONGEST_HISTORY of kernels/hebbian_dag.h
+_FAINTEST = 0.001  # the smallest rate and limit of traces
+_HISTORY = 8  # steps whose updates of traces may be pending; LONGEST_HISTORY of kernels/hebbian_dag.h
 
 
 class HebbianDagOptions(NetworkOptions):
     """Settings of `[network]` for hebbian-dag.
 
     hidden: the sizes of the hidden layers.
-    plasticity: m, how strongly traces act on the network; with 0 they only steer pruning.
-    trace_rate: ρ, how fast traces grow.
+    plasticity: m, the strength with which traces act on the network; with 0 they only steer pruning.
+    trace_rate: ρ, the rate at which traces grow.
     trace_limit: the largest absolute value of a trace.
     neuromodulated: whether output 0 of the network takes the place of ρ.
     init_scale: the standard deviation of initial weights.
@@ -54,17 +53,12 @@ class HebbianDagOptions(NetworkOptions):
     init_sparsity: Share = 0.025
 
 
-@dataclass(frozen=True)
-class HebbianDag:
-    """The description of a hebbian-dag with O = observation_size inputs and A = action_size outputs."""
-
-    options: HebbianDagOptions
-    observation_size: int
-    action_size: int
+class HebbianDag(BaseNetwork[HebbianDagOptions]):
+    """The description of a hebbian-dag."""
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
-        """Raise InputError for traces so small that the strategy, which gets them in units of 2^-20, sees zeros."""
+        """Raise InputError for traces so small that they are zero for the strategy, which gets units of 2^-20."""
         if 0 < abs(options.trace_rate) < _FAINTEST:
             raise InputError("network.trace_rate", f"0, or at least {_FAINTEST} away from it", options.trace_rate)
         if options.trace_limit < _FAINTEST:
@@ -82,13 +76,8 @@ class HebbianDag:
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """Output 0, where it is the rate of the traces."""
+        """Output 0, if it is the rate of the traces."""
         return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
-
-    @property
-    def num_weights(self) -> int:
-        """W, the weights of one genome."""
-        return self.blocks[-1].stop
 
     @property
     def num_traces(self) -> int:
@@ -99,13 +88,6 @@ class HebbianDag:
     def slot_size(self) -> int:
         """Weights, traces and gains."""
         return 3 * self.num_weights
-
-    inits_many = True
-
-    def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams."""
-        weights = np.float32(self.options.init_scale) * stream.normal_rows(self.num_weights)
-        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
         """Return an empty batch of B = `slots` slots."""
@@ -120,7 +102,7 @@ class HebbianDagBatch(SlotArrays):
         self._network = network
         self._weights = self._hold(network.num_weights)
         self._traces = self.kept_traces = self._hold(network.num_weights)
-        # m where a connection is left, 0 where it is not
+        # m at a connection that is left, 0 at a pruned one
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
@@ -141,7 +123,10 @@ class _Structure(ctypes.Structure):
 
 
 class _CompiledBatch(HebbianDagBatch):
-    """Steps by the kernel, which lets updates of traces wait: they are settled before traces are read or replaced."""
+    """Steps by the kernel.
+
+    The kernel may leave updates of traces pending. They are applied before traces are read or replaced.
+    """
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
         super().__init__(network, slots, backend)
@@ -208,7 +193,7 @@ class _ArrayBatch(HebbianDagBatch):
         return outputs[1:].T.copy()
 
     def activity(self, slot: int) -> Activity:
-        """Return what the network of a slot has done in its last step."""
+        """Return the last step of a slot's network."""
         edges = np.cumsum([0, *self._network.sizes]).tolist()
         nodes = tuple(self._nodes[a:b, slot].copy() for a, b in pairwise(edges))
         weights = self._weights.array[0, :, slot].copy()
@@ -243,7 +228,7 @@ class _ArrayBatch(HebbianDagBatch):
         np.minimum(layer.traces, limit, out=layer.traces)
 
     def _focus(self, live: int) -> None:
-        """Make the views of the first `live` slots, unless they stand already."""
+        """Make the views of the first `live` slots, unless they exist already."""
         if live == self._live:
             return
         self._live = live

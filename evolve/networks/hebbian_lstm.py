@@ -17,18 +17,16 @@ and Schmidhuber (1997) and of Gers and others (2000); their traces are those of 
 """
 
 import ctypes
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from pydantic import Field
 
-from evolve.genome import Block, Genomes, pruned
-from evolve.networks.network import Activity, NetworkOptions, Share, TwoOrMore
+from evolve.genome import Block
+from evolve.networks.network import Activity, BaseNetwork, NetworkOptions, Share, TwoOrMore
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
 
@@ -36,7 +34,7 @@ class HebbianLstmOptions(NetworkOptions):
     """Settings of `[network]` for hebbian-lstm.
 
     hidden: H, the size of the one hidden layer.
-    update_limit: the most that a trace may change in a step.
+    update_limit: the largest change of a trace in a step.
     init_sparsity: the share of connections pruned at first.
     """
 
@@ -45,23 +43,12 @@ class HebbianLstmOptions(NetworkOptions):
     init_sparsity: Share = 0.025
 
 
-@dataclass(frozen=True)
-class HebbianLstm:
-    """The description of a hebbian-lstm with O = observation_size inputs and A = action_size outputs."""
-
-    options: HebbianLstmOptions
-    observation_size: int
-    action_size: int
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """O, H, A."""
-        (H,) = self.options.hidden
-        return self.observation_size, H, self.action_size
+class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
+    """The description of a hebbian-lstm."""
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Of each gate what reads obs and what reads c, which are one matrix W_k; then W_a."""
+        """Two blocks of each gate, from obs and from c, which together are the matrix W_k; then W_a."""
         O, H, A = self.sizes
         blocks: list[Block] = []
         start = 0
@@ -73,13 +60,8 @@ class HebbianLstm:
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The cells by which traces act, and change."""
+        """The cells that scale how traces act and how they change."""
         return (1, 0), (1, 1)
-
-    @property
-    def num_weights(self) -> int:
-        """W, the weights of one genome."""
-        return self.blocks[-1].stop
 
     @property
     def num_traces(self) -> int:
@@ -88,21 +70,19 @@ class HebbianLstm:
 
     @property
     def nodes(self) -> int:
-        """How many numbers a step computes: obs, c, four gates, c', c' o, action."""
+        """The numbers that a step computes: obs, c, four gates, c', c' o, action."""
         O, H, A = self.sizes
         return O + 7 * H + A
 
     @property
     def slot_size(self) -> int:
-        """Weights, traces, which connections are left, and nodes."""
+        """Weights, traces, the mask, and nodes."""
         return 3 * self.num_weights + self.nodes
 
-    inits_many = True
-
-    def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams."""
-        weights = stream.normal_rows(self.num_weights)
-        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
+    @property
+    def weight_scale(self) -> np.float32:
+        """1."""
+        return np.float32(1)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
         """Return an empty batch of B = `slots` slots."""
@@ -127,11 +107,11 @@ class HebbianLstmBatch(SlotArrays):
         self._seen: tuple[Float32, ...] = ()  # observations and actions of the reference's last step
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return weights, what is left, traces and cells of slots at the start of an episode."""
+        """Return weights, mask, traces and cells of slots at the start of an episode."""
         return weights, mask.astype(np.float32), None, None
 
     def activity(self, slot: int) -> Activity:
-        """Return what the network of a slot has done in its last step."""
+        """Return the last step of a slot's network."""
         O, H, _ = self._sizes
         slots = np.array([slot])
         observations, actions = self._seen

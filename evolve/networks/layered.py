@@ -1,24 +1,183 @@
 """The layered networks without plasticity: mlp, binary-mask-mlp, dag and elman.
 
 `mlp` is the multilayer perceptron (Rosenblatt, 1962): each layer reads the one before and a bias. `binary-mask-mlp` has
-connections that are there or not, and all weigh one. In `dag` every layer reads all earlier layers. `elman` is the
+connections that are present or absent, and all weigh one. In `dag` every layer reads all earlier layers. `elman` is the
 simple recurrent network (Elman, "Finding Structure in Time", 1990).
+
+The nodes of a network lie end to end: the observation, the outputs of each layer, and bias units, which are always 1. A
+layer reads a contiguous slice x of earlier nodes; its sums run over the rows of W in ascending order:
+
+    y_k = tanh(((x_0 W_0k + x_1 W_1k) + x_2 W_2k) + …)
+
+After a step, `feedback` copies nodes to where the next step reads them; these are 0 when an episode starts. All of it
+is float32.
 """
 
+import ctypes
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from evolve.genome import Block, Genomes, pruned
-from evolve.networks.layers import Layer, LayeredBatch, LayeredNetwork, Wiring, chain, chain_blocks, scaled
-from evolve.networks.network import Hidden, NetworkOptions, OneHidden, Scale, Share, all_earlier
-from evolve.numerics import Backend
+from evolve.networks import network
+from evolve.networks.slot_arrays import SlotArrays
+from evolve.numerics import Backend, sequential_sum, tanh
+from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64
 
 
-class MlpOptions(NetworkOptions):
+@dataclass(frozen=True)
+class Layer:
+    """One layer: it reads `fan_in` nodes from `first_input` on, and writes `fan_out` nodes from `first_output` on."""
+
+    first_input: int
+    fan_in: int
+    first_output: int
+    fan_out: int
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The nodes of a network and the layers that read and write them.
+
+    nodes: The number of nodes.
+    layers: The layers, in genome order.
+    ones: The nodes that are bias units.
+    feedback: (source, target, n): after each step nodes[source : source + n] are copied to nodes[target : target + n],
+        the context units of an Elman network.
+    """
+
+    nodes: int
+    layers: tuple[Layer, ...]
+    ones: tuple[int, ...] = ()
+    feedback: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def num_weights(self) -> int:
+        """W, the weights of all layers."""
+        return sum(layer.fan_in * layer.fan_out for layer in self.layers)
+
+
+def chain(sizes: tuple[int, ...], biased: bool) -> Wiring:
+    """Return the feed-forward wiring of layers of these sizes, each with a bias unit beside its inputs if `biased`."""
+    layers = []
+    at = 0
+    for inputs, outputs in pairwise(sizes):
+        fan_in = inputs + int(biased)
+        layers.append(Layer(at, fan_in, at + fan_in, outputs))
+        at += fan_in
+    ones = tuple(layer.first_output - 1 for layer in layers) if biased else ()
+    return Wiring(at + sizes[-1], tuple(layers), ones)
+
+
+def scale_by_fan_in(wiring: Wiring, scale: float) -> Float32:
+    """Return scale/sqrt(fan-in) of each weight, [W]. Bias units count as fan-in."""
+    fan_in = np.array([layer.fan_in for layer in wiring.layers], np.float32)
+    return np.repeat(np.float32(scale) / np.sqrt(fan_in), [layer.fan_in * layer.fan_out for layer in wiring.layers])
+
+
+class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
+    """The description of a layered network."""
+
+    @property
+    def wiring(self) -> Wiring:
+        """The layers, in genome order."""
+        raise NotImplementedError
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """W_0, W_1, …: the matrix of each layer. If the layer reads a bias unit, the last row is the biases."""
+        blocks: list[Block] = []
+        start = 0
+        for number, layer in enumerate(self.wiring.layers):
+            blocks.append(Block(number, number, start, layer.fan_in, layer.fan_out))
+            start = blocks[-1].stop
+        return tuple(blocks)
+
+    @property
+    def slot_size(self) -> int:
+        """The float32 values of a slot: weights and nodes."""
+        return self.num_weights + self.wiring.nodes
+
+    def batch(self, slots: int, backend: Backend) -> "LayeredBatch":
+        """Return an empty batch of B = `slots` slots."""
+        return LayeredBatch(self.observation_size, self.wiring, slots, backend)
+
+
+class LayeredBatch(SlotArrays):
+    """The weights and nodes of B slots."""
+
+    def __init__(self, observation_size: int, wiring: Wiring, slots: int, backend: Backend) -> None:
+        super().__init__(slots, backend)
+        self._O = observation_size
+        self._wiring = wiring
+        self._weights = self._hold(wiring.num_weights)
+        self._nodes = self._hold(wiring.nodes)
+        if self._compiled:
+            widest = max(layer.fan_out for layer in wiring.layers)
+            sizes = observation_size, wiring.layers[-1].fan_out, widest
+            self.kernel = self._arrays.kernel("layered", self._structure(), sizes)
+
+    def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
+        """Return weights and nodes of slots at the start of an episode; nodes are 0, bias units 1."""
+        nodes = np.zeros((len(weights), self._wiring.nodes), np.float32)
+        nodes[:, self._wiring.ones] = 1
+        return weights, nodes
+
+    def activity(self, slot: int) -> network.Activity:
+        """Return the last step of a slot's network."""
+        slots = np.array([slot])
+        edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
+        nodes = self._nodes.take(slots)[0]
+        return network.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self._weights.take(slots)[0])
+
+    def _structure(self) -> ctypes.Structure:
+        wiring = self._wiring
+        layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
+        return _Structure(
+            layers=len(wiring.layers),
+            weight_rows=wiring.num_weights,
+            node_rows=wiring.nodes,
+            observations=self._O,
+            wiring=self._arrays.constant(layers),
+            feedback=(INT64 * 3)(*wiring.feedback),
+            weights=self._weights.address,
+            nodes=self._nodes.address,
+        )
+
+    def _reference(self, observations: Float32) -> Float32:
+        n = len(observations)
+        weights = self._weights.array[0, :, :n]  # the array back end has one tile
+        nodes = self._nodes.array[0, :, :n]
+        nodes[: self._O] = observations.T
+        first = 0
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+            for layer in self._wiring.layers:
+                last = first + layer.fan_in * layer.fan_out
+                matrix = weights[first:last].reshape(layer.fan_in, layer.fan_out, n)
+                products = nodes[layer.first_input : layer.first_input + layer.fan_in, None] * matrix
+                nodes[layer.first_output : layer.first_output + layer.fan_out] = tanh(sequential_sum(products))
+                first = last
+        source, target, copied = self._wiring.feedback
+        nodes[target : target + copied] = nodes[source : source + copied]
+        output = self._wiring.layers[-1]
+        outputs: Float32 = nodes[output.first_output : output.first_output + output.fan_out].T.copy()
+        return outputs
+
+
+class _Structure(ctypes.Structure):
+    """`layered` of kernels/layered.h."""
+
+    _fields_ = (
+        ("layers", INT64), ("weight_rows", INT64), ("node_rows", INT64), ("observations", INT64),
+        ("wiring", ADDRESS), ("feedback", INT64 * 3), ("weights", ADDRESS), ("nodes", ADDRESS),
+    )  # fmt: skip
+
+
+class MlpOptions(network.NetworkOptions):
     """Settings of `[network]` for mlp.
 
     hidden: the sizes of the hidden layers.
@@ -26,9 +185,9 @@ class MlpOptions(NetworkOptions):
     init_sparsity: the share of connections pruned at first.
     """
 
-    hidden: Hidden = (16, 16)
-    init_scale: Scale = 1.0
-    init_sparsity: Share = 0.0
+    hidden: network.Hidden = (16, 16)
+    init_scale: network.Scale = 1.0
+    init_sparsity: network.Share = 0.0
 
 
 class Mlp(LayeredNetwork[MlpOptions]):
@@ -37,31 +196,23 @@ class Mlp(LayeredNetwork[MlpOptions]):
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads the one before, and a one."""
-        return chain((self.observation_size, *self.options.hidden, self.action_size), biased=True)
+        return chain(self.sizes, biased=True)
 
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """W_0, W_1, …; the last row of each is the biases."""
-        return chain_blocks(self.wiring)
-
-    inits_many = True
-
-    def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams."""
-        weights = stream.normal_rows(self.num_weights)
-        mask = stream.at_least(self.options.init_sparsity, self.num_weights)
-        return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)
+    @property
+    def weight_scale(self) -> Float32:
+        """[W]."""
+        return scale_by_fan_in(self.wiring, self.options.init_scale)
 
 
-class BinaryMaskMlpOptions(NetworkOptions):
+class BinaryMaskMlpOptions(network.NetworkOptions):
     """Settings of `[network]` for binary-mask-mlp.
 
     hidden: the sizes of the hidden layers.
     init_sparsity: the share of connections pruned at first.
     """
 
-    hidden: Hidden = (8, 8)
-    init_sparsity: Share = 0.25
+    hidden: network.Hidden = (8, 8)
+    init_sparsity: network.Share = 0.25
 
 
 class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
@@ -72,14 +223,7 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
     @cached_property
     def wiring(self) -> Wiring:
         """Each layer reads the one before."""
-        return chain((self.observation_size, *self.options.hidden, self.action_size), biased=False)
-
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """M_0, M_1, …"""
-        return chain_blocks(self.wiring)
-
-    inits_many = True
+        return chain(self.sizes, biased=False)
 
     def init(self, stream: AnyStream) -> Genomes:
         """Return one genome (P = 1), or one for each of many streams: ones, a share of them pruned."""
@@ -92,13 +236,13 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
 
 
 class _MaskBatch(LayeredBatch):
-    """Takes the mask for the weights."""
+    """A batch whose weights are the masks of its genomes."""
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         return super().initial(mask.astype(np.float32), mask, seeds)
 
 
-class DagOptions(NetworkOptions):
+class DagOptions(network.NetworkOptions):
     """Settings of `[network]` for dag.
 
     hidden: the sizes of the hidden layers.
@@ -106,23 +250,18 @@ class DagOptions(NetworkOptions):
     init_sparsity: the share of connections pruned at first.
     """
 
-    hidden: Hidden = (8, 8)
-    init_scale: Scale = 1.0
-    init_sparsity: Share = 0.025
+    hidden: network.Hidden = (8, 8)
+    init_scale: network.Scale = 1.0
+    init_sparsity: network.Share = 0.025
 
 
 class Dag(LayeredNetwork[DagOptions]):
     """The description of a dag."""
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """D, the layer sizes from observation to action."""
-        return (self.observation_size, *self.options.hidden, self.action_size)
-
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W_00, W_10, W_11, W_20, …: layer by layer, so that all inputs of a layer form one matrix."""
-        return all_earlier(self.sizes)
+        return network.all_earlier(self.sizes)
 
     @cached_property
     def wiring(self) -> Wiring:
@@ -134,15 +273,8 @@ class Dag(LayeredNetwork[DagOptions]):
             layers.append(Layer(first_input=0, fan_in=rows, first_output=rows, fan_out=columns))
         return Wiring(rows + self.sizes[-1], tuple(layers))
 
-    inits_many = True
 
-    def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams."""
-        weights = np.float32(self.options.init_scale) * stream.normal_rows(self.num_weights)
-        return pruned(weights, stream.at_least(self.options.init_sparsity, self.num_weights))
-
-
-class ElmanOptions(NetworkOptions):
+class ElmanOptions(network.NetworkOptions):
     """Settings of `[network]` for elman.
 
     hidden: H, the size of the one hidden layer.
@@ -150,9 +282,9 @@ class ElmanOptions(NetworkOptions):
     init_sparsity: the share of connections pruned at first.
     """
 
-    hidden: OneHidden = (16,)
-    init_scale: Scale = 1.0
-    init_sparsity: Share = 0.0
+    hidden: network.OneHidden = (16,)
+    init_scale: network.Scale = 1.0
+    init_sparsity: network.Share = 0.0
 
 
 class Elman(LayeredNetwork[ElmanOptions]):
@@ -161,7 +293,7 @@ class Elman(LayeredNetwork[ElmanOptions]):
     @cached_property
     def wiring(self) -> Wiring:
         """Nodes: x_t, h_{t-1}, 1; h_t, 1; action."""
-        O, H, A = self._sizes
+        O, H, A = self.sizes
         into_hidden = O + H + 1
         into_action = H + 1
         h = into_hidden
@@ -172,21 +304,12 @@ class Elman(LayeredNetwork[ElmanOptions]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W, then U with b as its last row, then V with c: the hidden layer reads itself and a one."""
-        O, H, A = self._sizes
+        O, H, A = self.sizes
         from_input = Block(0, 0, 0, O, H)
         from_itself = Block(0, 1, from_input.stop, H + 1, H)
         return from_input, from_itself, Block(1, 1, from_itself.stop, H + 1, A)
 
-    inits_many = True
-
-    def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams."""
-        weights = stream.normal_rows(self.num_weights)
-        mask = stream.at_least(self.options.init_sparsity, self.num_weights)
-        return pruned(scaled(weights, self.wiring, self.options.init_scale), mask)
-
     @property
-    def _sizes(self) -> tuple[int, int, int]:
-        """O, H and A."""
-        (H,) = self.options.hidden
-        return self.observation_size, H, self.action_size
+    def weight_scale(self) -> Float32:
+        """[W]."""
+        return scale_by_fan_in(self.wiring, self.options.init_scale)

@@ -1,14 +1,16 @@
-"""What a network is to the rest of the engine, and the types of its options."""
+"""The contract of a network, the base of the built-in networks, and the types of their options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.genome import Block, GenomeLayout
+from evolve.genome import Block, GenomeLayout, Genomes, pruned
 from evolve.numerics import Backend
+from evolve.numerics.streams import AnyStream
 from evolve.shapes import Bool, Float32, Int64, Slots
 
 _Size = Annotated[int, Field(ge=1, le=65536)]
@@ -27,6 +29,9 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 Scale = Annotated[float, Field(gt=0, le=1e6)]
 """A factor of weights."""
+
+
+OptionsT = TypeVar("OptionsT")
 
 
 class NetworkOptions(Options):
@@ -48,11 +53,11 @@ def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
 
 @dataclass(frozen=True)
 class Activity:
-    """What the network of one slot has done in its last step, to be looked at.
+    """The last step of the network of one slot, for drawings.
 
     Attributes:
-        nodes: What the neurons of each layer passed on, from the observation on; biases, which are 1, come last.
-        weights: [W], with which each connection passes it on now, in genome order; of a genome of learning rules
+        nodes: The outputs of each layer's neurons, from the observation on; biases, which are 1, come last.
+        weights: [W], the present weight of each connection, in genome order; with a genome of learning rules
             [connections], in the order of its blocks' spans.
     """
 
@@ -61,10 +66,10 @@ class Activity:
 
 
 class Batch(Protocol):
-    """The running state of B slots; k of them are named by their numbers [k], all different.
+    """The running state of B slots. A method for k of the slots takes their numbers [k], all different.
 
     A batch of the back end numpy may also have a method `activity(slot)` that returns the `Activity` of a slot. Films
-    show the network at work then.
+    then show the network at work.
     """
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -74,17 +79,17 @@ class Batch(Protocol):
             slots: [k].
             weights: [k, W] of the genomes.
             mask: [k, W] of the genomes.
-            seeds: [k], those of the episodes' environments, for what a network draws at the start of an episode.
+            seeds: [k], the seeds of the episodes' environments. A network may draw its initial state from them.
         """
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy the genomes and the state of slots onto as many others."""
+        """Copy the genomes and the state of the source slots to the target slots."""
 
     def step(self, observations: Float32) -> Float32:
         """Advance the first n slots by one step: observations [n, O] -> new actions [n, A] in [-1, 1]."""
 
     def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: what the slots' episodes leave for the strategy; ignore the values of pruned connections."""
+        """Return [k, T]: the traces of the slots' episodes; ignore the values of pruned connections."""
 
 
 class Network(GenomeLayout, Protocol):
@@ -93,8 +98,8 @@ class Network(GenomeLayout, Protocol):
     A class may also have a static method `validate(options)`, which raises InputError for options that make no sense in
     a new run. Runs that were begun with such options can still be resumed and examined.
 
-    It may have an attribute `modulators`: the neurons (layer, number) that act on the network itself. The outputs
-    before the last A of its last layer act on nothing then, unless they are among them.
+    It may have an attribute `modulators`: the neurons (layer, number) that act on the network itself. Other outputs
+    before the last A of its last layer then act on nothing.
     """
 
     @property
@@ -103,7 +108,55 @@ class Network(GenomeLayout, Protocol):
 
     @property
     def slot_size(self) -> int:
-        """How many float32 numbers one slot of a batch holds, about."""
+        """The float32 numbers of one slot of a batch, about."""
 
     def batch(self, slots: int, backend: Backend) -> Batch:
         """Return an empty batch of B = `slots` slots; every back end gives the same bits."""
+
+
+@dataclass(frozen=True)
+class BaseNetwork(Generic[OptionsT]):
+    """The description of a network with O = observation_size inputs and A = action_size outputs.
+
+    All built-in networks have this base. A subclass defines at least `blocks`, `slot_size` and `batch`. If it does not
+    define `init`, its options must have `init_sparsity`.
+    """
+
+    options: OptionsT
+    observation_size: int
+    action_size: int
+
+    inits_many = True
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """D, the layer sizes from observation to action."""
+        options: Any = self.options
+        return (self.observation_size, *options.hidden, self.action_size)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The matrices, in genome order."""
+        raise NotImplementedError
+
+    @property
+    def num_weights(self) -> int:
+        """W, the numbers of one genome."""
+        return self.blocks[-1].stop
+
+    @property
+    def num_traces(self) -> int:
+        """T, the traces of one episode: 0 unless a network overrides it."""
+        return 0
+
+    @property
+    def weight_scale(self) -> Float32 | np.float32:
+        """The standard deviation of initial weights, one number or [W]: the option `init_scale`."""
+        options: Any = self.options
+        return np.float32(options.init_scale)
+
+    def init(self, stream: AnyStream) -> Genomes:
+        """Return one genome (P = 1), or one for each of many streams: normal weights, a share of them pruned."""
+        options: Any = self.options
+        weights = self.weight_scale * stream.normal_rows(self.num_weights)
+        return pruned(weights, stream.at_least(options.init_sparsity, self.num_weights))

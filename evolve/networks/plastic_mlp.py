@@ -15,7 +15,6 @@ Initial coefficients are init_scale · N(0, 1), a share of `init_sparsity` of th
 """
 
 import ctypes
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -23,12 +22,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from evolve.genome import Block, Genomes, pruned
-from evolve.networks.network import Activity, Hidden, NetworkOptions, Scale, Share
+from evolve.genome import Block
+from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.numerics.streams import AnyStream, Purpose, Streams
+from evolve.numerics.streams import Purpose, Streams
 from evolve.shapes import Bool, Float32, Int64
 
 _COEFFICIENTS = 5  # A, B, C, D and η
@@ -40,8 +39,8 @@ class PlasticMlpOptions(NetworkOptions):
     hidden: the sizes of the hidden layers.
     rules: whether each connection has a rule of its own, all connections into a neuron share one, or all of a layer.
     max_norm: whether a layer's weights are divided by the largest of them after each update.
-    update_every: after how many steps weights are updated.
-    initial_scale: the largest weight that an episode may start with.
+    update_every: the number of steps between updates of weights.
+    initial_scale: the largest weight at the start of an episode.
     init_scale: the standard deviation of initial coefficients.
     init_sparsity: the share of coefficients pruned at first.
     """
@@ -55,27 +54,17 @@ class PlasticMlpOptions(NetworkOptions):
     init_sparsity: Share = 0.0
 
 
-@dataclass(frozen=True)
-class PlasticMlp:
-    """The description of a plastic-mlp with O = observation_size inputs and A = action_size outputs."""
-
-    options: PlasticMlpOptions
-    observation_size: int
-    action_size: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """D, the layer sizes from observation to action."""
-        return (self.observation_size, *self.options.hidden, self.action_size)
+class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
+    """The description of a plastic-mlp."""
 
     @property
     def connections(self) -> int:
-        """How many connections a network has, each with a weight."""
+        """The number of connections of a network, each with a weight."""
         return sum(rows * columns for rows, columns in pairwise(self.sizes))
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Of each layer A, B, C, D and η."""
+        """A, B, C, D and η of each layer."""
         rules = self.options.rules
         blocks: list[Block] = []
         start = 0
@@ -88,35 +77,18 @@ class PlasticMlp:
         return tuple(blocks)
 
     @property
-    def num_weights(self) -> int:
-        """W, the coefficients of one genome."""
-        return self.blocks[-1].stop
-
-    @property
-    def num_traces(self) -> int:
-        """T = 0: episodes leave no traces."""
-        return 0
-
-    @property
     def slot_size(self) -> int:
         """Coefficients, weights, nodes and age."""
         return self.num_weights + self.connections + sum(self.sizes) + 1
 
-    inits_many = True
-
-    def init(self, stream: AnyStream) -> Genomes:
-        """Return one genome (P = 1), or one for each of many streams."""
-        coefficients = np.float32(self.options.init_scale) * stream.normal_rows(self.num_weights)
-        return pruned(coefficients, stream.at_least(self.options.init_sparsity, self.num_weights))
-
     def first_weights(self, seeds: Int64) -> Float32:
-        """Return the weights [k, connections] with which the episodes of environment seeds [k] start."""
+        """Return the weights [k, connections] at the start of the episodes of environment seeds [k]."""
         streams = Streams(seeds, Purpose.INITIAL_WEIGHTS, 0, np.zeros(len(seeds), np.int64))
         uniform = streams.uniform(self.connections)
         return ((2 * uniform - 1) * self.options.initial_scale).astype(np.float32)
 
     def left(self, mask: Bool) -> Bool:
-        """Return [k, connections]: which connections masks [k, W] leave, those with any coefficient."""
+        """Return [k, connections]: True for connections with any coefficient left in the masks [k, W]."""
         parts = []
         for block in self.blocks[::_COEFFICIENTS]:
             size = block.rows * block.columns
@@ -132,7 +104,7 @@ class PlasticMlp:
 
 
 class PlasticMlpBatch(SlotArrays):
-    """The rules of B slots, their weights, and how many steps ago these were updated."""
+    """The rules of B slots, their weights, and the steps since these were updated."""
 
     def __init__(self, network: PlasticMlp, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
@@ -151,7 +123,7 @@ class PlasticMlpBatch(SlotArrays):
         return weights, np.where(self._network.left(mask), self._network.first_weights(seeds), np.float32(0)), None
 
     def activity(self, slot: int) -> Activity:
-        """Return what the network of a slot has done in its last step."""
+        """Return the last step of a slot's network."""
         nodes = []
         start = 0
         for size in self._network.sizes:

@@ -1,7 +1,7 @@
-"""What the batches of all networks share: arrays that hold a column of numbers for each of B slots.
+"""The arrays of a batch of any network: each holds a column of numbers for each of B slots.
 
-They lie where the back end computes: on the host, or on a device (`evolve.numerics.device`). With the native
-back end a tile is what the kernel works on at a time; with NumPy there is only one, as wide as the batch.
+The arrays are where the back end computes: on the host, or on a device (`evolve.numerics.device`). The native kernel
+processes a tile of slots at a time. With NumPy there is one tile, as wide as the batch.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ from evolve.numerics import Backend, aligned, native
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int64, Slots
 
-_LARGE = 2**12  # numbers: fewer are sooner written by an array operation
+_LARGE = 2**12  # numbers; an array operation writes fewer numbers faster than the native function
 
 
 class Columns(Protocol):
-    """A column of n numbers for each slot; k slots are named by their numbers [k], all different."""
+    """A column of n numbers for each slot. A method for k slots takes their numbers [k], all different."""
 
     address: int
     rows: int
@@ -34,7 +34,7 @@ class Columns(Protocol):
         """Return [k, n]: the columns of slots."""
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy columns onto others."""
+        """Copy the columns of the source slots to the target slots."""
 
 
 class Kernel(Protocol):
@@ -44,7 +44,7 @@ class Kernel(Protocol):
         """Advance the first n slots by one step: observations [n, O] -> actions [n, A]."""
 
     def settle(self, slots: Slots) -> None:
-        """Make the updates of traces that wait, in the tiles of slots."""
+        """Apply the pending updates of traces in the tiles of slots."""
 
 
 class Arrays(Protocol):
@@ -57,7 +57,7 @@ class Arrays(Protocol):
         """Return the address of n float32 for each slot, at first zeros."""
 
     def counters(self) -> int:
-        """Return the address of an int64 for each tile, or for each slot of it, at first zero."""
+        """Return the address of an int64 for each tile, or for each slot of the tile, at first zero."""
 
     def constant(self, array: NDArray[Any]) -> int:
         """Return the address of a copy of an array."""
@@ -96,7 +96,7 @@ class HostColumns:
         return self.array[self._at(slots)]
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy columns onto others."""
+        """Copy the columns of the source slots to the target slots."""
         self.array[self._at(targets)] = self.array[self._at(sources)]
 
     def _at(self, slots: Slots) -> tuple[Slots, slice, Slots]:
@@ -139,12 +139,13 @@ class HostArrays:
 
 
 class SlotArrays:
-    """The arrays of B slots, where the back end computes. Whatever is made by `_hold` moves with its slots.
+    """Base of the batches of networks: the arrays of B slots. Columns that `_hold` returns move with their slots.
 
     Attributes:
-        held: What moves with its slots.
-        kept_traces: The columns of them that an episode leaves for the strategy, None where there are none.
-        kernel: The compiled step, None where array operations make it: they are the reference, and the definition.
+        held: The columns that move with their slots.
+        kept_traces: The column of traces that an episode leaves for the strategy; None if it leaves no traces.
+        kernel: The compiled step. None with the back end numpy: there array operations are the step. They are the
+            reference, and the definition.
     """
 
     def __init__(self, slots: int, backend: Backend) -> None:
@@ -160,7 +161,7 @@ class SlotArrays:
         return self.held[-1]
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return what slots hold at the start of an episode, [k, n] for each of the columns held; None for zeros.
+        """Return the contents of slots at the start of an episode, [k, n] for each of the columns held; None for zeros.
 
         Args:
             weights: [k, W] of the genomes, as in `load`.
@@ -170,13 +171,13 @@ class SlotArrays:
         raise NotImplementedError
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
-        """Put genomes [k, W] into slots, and clear all else that these hold."""
+        """Put genomes [k, W] into slots, and clear all other state of these slots."""
         self._settle(slots)
         for columns, values in zip(self.held, self.initial(weights, mask, seeds), strict=True):
             columns.clear(slots) if values is None else columns.put(slots, values)
 
     def traces(self, slots: Slots) -> Float32:
-        """Return [k, T]: the traces of slots; T = 0 where the network has none."""
+        """Return [k, T]: the traces of slots; T = 0 if the network has no traces."""
         if self.kept_traces is None:
             return np.zeros((len(slots), 0), np.float32)
         self._settle(slots)
@@ -184,7 +185,7 @@ class SlotArrays:
         return taken
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        """Copy all that slots hold onto others."""
+        """Copy the genomes and the state of the source slots to the target slots."""
         self._settle(np.concatenate([sources, targets]))
         for columns in self.held:
             columns.move(sources, targets)
@@ -197,7 +198,7 @@ class SlotArrays:
         raise NotImplementedError
 
     def _settle(self, slots: Slots) -> None:
-        """Bring the traces of slots up to date, with those of the other slots in their tiles."""
+        """Apply the pending updates of traces in the tiles of slots."""
         if self.kernel is not None and self.kept_traces is not None:
             self.kernel.settle(slots)
 
