@@ -5,13 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evolve.environments.physics import frames
 from evolve.environments.physics.frames import (
-    ANGULAR_SLOP,
-    MOST_ANGULAR_CORRECTION,
-    MOST_CORRECTION,
-    SKIN,
-    SLOP,
-    TIME_STEP,
     Frame,
     Number,
     choose,
@@ -76,7 +71,7 @@ class Joint:
         self.impulse = joints["impulse"].T.copy()
         self.limit_impulse, self.motor_impulse = joints["limit_impulse"].copy(), joints["motor_impulse"].copy()
         self.limit = joints["limit"].copy()
-        self._speed, self._most = joints["speed"].copy(), TIME_STEP * joints["torque"]
+        self._speed, self._most = joints["speed"].copy(), frames.TIME_STEP * joints["torque"]
         self._reference, self._lower, self._upper = (hinge[name] for name in ("reference", "lower", "upper"))
         self._motor_mass = np.full(len(joints), hinge["motor_mass"])
         self._both = a, b = [int(hinge["a"]), int(hinge["b"])]
@@ -159,8 +154,8 @@ class Joint:
         aa, ab = bodies.a[a], bodies.a[b]
         angle = ab - aa - self._reference
         under, over = angle - self._lower, angle - self._upper
-        low = within(under + ANGULAR_SLOP, -MOST_ANGULAR_CORRECTION, _ZERO)
-        high = within(over - ANGULAR_SLOP, _ZERO, MOST_ANGULAR_CORRECTION)
+        low = within(under + frames.ANGULAR_SLOP, -frames.MOST_ANGULAR_CORRECTION, _ZERO)
+        high = within(over - frames.ANGULAR_SLOP, _ZERO, frames.MOST_ANGULAR_CORRECTION)
         limited, lower = self.limit != 0, self.limit < 0
         impulse = -self._motor_mass * np.where(limited, np.where(lower, low, high), _ZERO)
         angular_error = np.where(limited, np.where(lower, -under, over), _ZERO)
@@ -177,7 +172,7 @@ class Joint:
         bodies.c[:, b] = np.where(moving, bodies.c[:, b] + mb * p, bodies.c[:, b])
         bodies.a[a] = np.where(moving, aa - ia * turn_a, bodies.a[a])
         bodies.a[b] = np.where(moving, ab + ib * turn_b, bodies.a[b])
-        near: Bool = (length(apart) <= SLOP) & (angular_error <= ANGULAR_SLOP)
+        near: Bool = (length(apart) <= frames.SLOP) & (angular_error <= frames.ANGULAR_SLOP)
         return near
 
 
@@ -214,7 +209,7 @@ def prepare(contacts: Any, hulls: Any, c: Float32, a: Float32, friction: Float32
     turns = []
     for i, there in enumerate((plane.count > 0, plane.count > 1)):
         at = plane.point(i, frame)
-        on_plane, on_point = at + (SKIN - dot(at - origin, face)) * face, at - SKIN * face
+        on_plane, on_point = at + (frames.SKIN - dot(at - origin, face)) * face, at - frames.SKIN * face
         arm = _HALF * (on_plane + on_point) - c
         turn, side = cross(arm, normal), cross(arm, tangent)
         turns.append(turn)
@@ -376,9 +371,9 @@ def push_out(
     frame = frame_around(c, a, center)
     face, origin = plane.face(frame)
     at = plane.point(point, frame)
-    separation = dot(at - origin, face) - SKIN - SKIN
+    separation = dot(at - origin, face) - frames.SKIN - frames.SKIN
     normal, arm = choose(plane.by_body, -face, face), at - c
-    error = within(share * (separation + SLOP), -MOST_CORRECTION, _ZERO)
+    error = within(share * (separation + frames.SLOP), -frames.MOST_CORRECTION, _ZERO)
     turn = cross(arm, normal)
     p = (-error / (mass + inertia * turn * turn)) * normal
     return c + mass * p, a + inertia * cross(arm, p), separation

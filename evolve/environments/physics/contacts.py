@@ -5,15 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.frames import (
-    ANGULAR_SLOP,
-    CONTACT,
-    LARGEST,
-    MAX_BLOCKS,
-    MAX_CONTACTS,
-    MAX_CORNERS,
-    POINT,
-    SKIN,
     Frame,
     Number,
     Rotation,
@@ -26,20 +19,10 @@ from evolve.environments.physics.frames import (
     turned_back,
     unit,
 )
-from evolve.environments.physics.polygons import (
-    Boxes,
-    Polygons,
-    boxes,
-    first_vertices,
-    ground_polygons,
-    hull_polygons,
-    overlap,
-    vectors,
-    widened,
-)
+from evolve.environments.physics.polygons import Boxes, Polygons, vectors
 from evolve.shapes import Bool, Float32, Int64
 
-RADIUS = np.float32(2.0) * SKIN
+RADIUS = np.float32(2.0) * frames.SKIN
 """Polygons touch if they are nearer than this: then their skins do."""
 # The ground's face is the reference unless the body's is better by this much, so that it changes seldom.
 _SHARE, _MORE = np.float32(0.98), np.float32(0.001)
@@ -87,8 +70,8 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     of_edge = dot(normal[:, None], corner - v1[:, None]).min(axis=0)
     of_faces = np.minimum(dot(inward, corner - v1[:, None]), dot(inward, corner - v2[:, None]))
     near = (of_edge <= RADIUS) & (of_faces <= RADIUS).all(axis=0)
-    usable = dot(inward + normal[:, None], normal[:, None]) >= -ANGULAR_SLOP
-    of_faces = np.where(usable, of_faces, -LARGEST)
+    usable = dot(inward + normal[:, None], normal[:, None]) >= -frames.ANGULAR_SLOP
+    of_faces = np.where(usable, of_faces, -frames.LARGEST)
     face = of_faces.argmax(axis=0)
     by_body = usable.any(axis=0) & (_at(of_faces, face) > _SHARE * of_edge + _MORE)
 
@@ -163,7 +146,7 @@ def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int
     backwards = (back > here) & (back > forth)
     climbing = backwards | (forth > here)
     best = here
-    for _ in range(MAX_CORNERS + 1):
+    for _ in range(frames.MAX_CORNERS + 1):
         following = np.where(backwards, _before(face, one.size), _after(face, one.size))
         found = _at(separation, following)
         climbing &= found > best
@@ -187,7 +170,7 @@ def _manifolds(
     ends: list[_End], kept: list[Bool], by_body: Bool, normal: Float32, local: Float32, frame: Frame
 ) -> Manifolds:
     """Return manifolds whose points are the ends that are kept."""
-    points = np.zeros((2, len(by_body)), POINT)
+    points = np.zeros((2, len(by_body)), frames.POINT)
     for point, end in zip(points, ends, strict=True):
         point["local"] = np.where(by_body, end.v, placed_back(frame, end.v)).T
         # An identity names the feature of the ground first.
@@ -198,10 +181,10 @@ def _manifolds(
     return Manifolds(kept[0] + 0 + kept[1], by_body, normal, local, points)
 
 
-def _padded(polygons: Polygons) -> Polygons:
+def _padded(shapes: Polygons) -> Polygons:
     """Return polygons with as many places for corners as bodies have."""
-    place = [*range(polygons.corner.shape[1]), *[0] * (MAX_CORNERS - polygons.corner.shape[1])]
-    return polygons._replace(corner=polygons.corner[:, place], normal=polygons.normal[:, place])
+    place = [*range(shapes.corner.shape[1]), *[0] * (frames.MAX_CORNERS - shapes.corner.shape[1])]
+    return shapes._replace(corner=shapes.corner[:, place], normal=shapes.normal[:, place])
 
 
 def _choose(condition: Bool, one: Polygons, other: Polygons) -> Polygons:
@@ -231,7 +214,7 @@ def _before(corner: Int64, count: Int64) -> Int64:
 
 def contact_list(states: Any) -> tuple[Int64, Int64]:
     """Return the worlds and the places of all N contacts, [N] each, oldest first in each world."""
-    worlds, places = np.nonzero(np.arange(MAX_CONTACTS) < states["num_contacts"][:, None])
+    worlds, places = np.nonzero(np.arange(frames.MAX_CONTACTS) < states["num_contacts"][:, None])
     return worlds, places
 
 
@@ -243,8 +226,8 @@ def update_contacts(states: Any, model: Any) -> None:
     contacts = states["contact"][worlds, places]
     bodies = states["body"][worlds, contacts["body"]]
     around = Boxes(vectors(bodies["low"]), vectors(bodies["high"]))
-    ground = ground_polygons(states, model, worlds, contacts["piece"])
-    together = overlap(around, widened(boxes(ground.corner)))
+    ground = polygons.ground_polygons(states, model, worlds, contacts["piece"])
+    together = polygons.overlap(around, polygons.widened(polygons.boxes(ground.corner)))
     found = contacts.copy()
     found["touching"] = 0
     found[together] = look_again(states, model, worlds[together], contacts[together])
@@ -253,7 +236,7 @@ def update_contacts(states: Any, model: Any) -> None:
     for i in np.flatnonzero(found["touching"] != contacts["touching"])[::-1]:
         note_change(states, worlds[i], found[i])
     for world in np.unique(worlds[~together]):
-        ended = np.zeros(MAX_CONTACTS, np.bool_)
+        ended = np.zeros(frames.MAX_CONTACTS, np.bool_)
         ended[places[(worlds == world) & ~together]] = True
         states["contact"][world] = states["contact"][world][np.argsort(ended, kind="stable")]
         states["num_contacts"][world] -= np.count_nonzero(ended)
@@ -266,8 +249,8 @@ def look_again(states: Any, model: Any, worlds: Int64, contacts: Any) -> Any:
     """
     bodies = states["body"][worlds, contacts["body"]]
     frame = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"]))
-    hulls = hull_polygons(model["hull"][contacts["body"]])
-    ground = ground_polygons(states, model, worlds, contacts["piece"])
+    hulls = polygons.hull_polygons(model["hull"][contacts["body"]])
+    ground = polygons.ground_polygons(states, model, worlds, contacts["piece"])
     found = contacts.copy()
     found["enabled"] = 1
     for touch, these in ((touch_edges, ground.size == 2), (touch_blocks, ground.size == 4)):
@@ -310,18 +293,18 @@ def seek_contacts(states: Any, model: Any) -> None:
     bodies = states["body"][moving, :B]
     low, high = (vectors(bodies[name])[:, :, None] for name in ("low", "high"))
     ground = _all_boxes(states, model, moving)
-    found = overlap(Boxes(low, high), Boxes(ground.low[..., None], ground.high[..., None]))
+    found = polygons.overlap(Boxes(low, high), Boxes(ground.low[..., None], ground.high[..., None]))
     found &= (bodies["moved"] != 0)[:, None]
     blocks = states["num_blocks"][moving]
-    found[:, :MAX_BLOCKS] &= (np.arange(MAX_BLOCKS) < blocks[:, None])[..., None]
+    found[:, : frames.MAX_BLOCKS] &= (np.arange(frames.MAX_BLOCKS) < blocks[:, None])[..., None]
     for row, column, body in np.argwhere(found):
         world = moving[row]
         count = states["num_contacts"][world]
-        piece = column if column < MAX_BLOCKS else column - MAX_BLOCKS + blocks[row]
+        piece = column if column < frames.MAX_BLOCKS else column - frames.MAX_BLOCKS + blocks[row]
         there = states["contact"][world, :count]
-        if count == MAX_CONTACTS or ((there["piece"] == piece) & (there["body"] == body)).any():
+        if count == frames.MAX_CONTACTS or ((there["piece"] == piece) & (there["body"] == body)).any():
             continue
-        contact = np.zeros((), CONTACT)
+        contact = np.zeros((), frames.CONTACT)
         contact["piece"], contact["body"], contact["enabled"] = piece, body, 1
         states["contact"][world, count] = contact
         states["num_contacts"][world] += 1
@@ -331,12 +314,12 @@ def seek_contacts(states: Any, model: Any) -> None:
 
 def _all_boxes(states: Any, model: Any, worlds: Int64) -> Boxes:
     """Return the boxes [2, n, P] of all ground of worlds [n]: first MAX_BLOCKS blocks, then the edges."""
-    first = first_vertices(model, np.arange(model["num_edges"]))
+    first = polygons.first_vertices(model, np.arange(model["num_edges"]))
     height = states["height"][worlds]
     x = np.broadcast_to(model["x"], height.shape)
     edges = np.stack([np.array((x[:, i], height[:, i])) for i in (first, first + 1)], axis=1)
     blocks = np.moveaxis(states["block"]["corner"][worlds], (3, 2), (0, 1))
-    both = [widened(boxes(corners)) for corners in (blocks, edges)]
+    both = [polygons.widened(polygons.boxes(corners)) for corners in (blocks, edges)]
     low, high = (np.concatenate(parts, axis=2) for parts in zip(*both, strict=True))
     return Boxes(low, high)
 
@@ -345,15 +328,15 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     """Give new boxes to the bodies that have left theirs; `which` selects bodies."""
     hulls = model["hull"][: model["num_bodies"]][which]
     bodies = states["body"][:, : model["num_bodies"]][:, which]
-    corner = hull_polygons(hulls).corner[:, :, None]
+    corner = polygons.hull_polygons(hulls).corner[:, :, None]
     old = frame_around(vectors(bodies["c0"]), bodies["a0"], vectors(hulls["center"])[:, None])
     now = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"]))
-    before, after = (boxes(placed(frame.spread(), corner)) for frame in (old, now))
+    before, after = (polygons.boxes(placed(frame.spread(), corner)) for frame in (old, now))
     swept = Boxes(np.minimum(before.low, after.low), np.maximum(before.high, after.high))
     low, high = vectors(bodies["low"]), vectors(bodies["high"])
     inside = (low <= swept.low).all(axis=0) & (swept.high <= high).all(axis=0)
     ahead = np.float32(2.0) * (now.p - old.p)
-    wide = widened(swept)
+    wide = polygons.widened(swept)
     new = Boxes(np.where(ahead < 0, wide.low + ahead, wide.low), np.where(ahead < 0, wide.high, wide.high + ahead))
     bodies["low"], bodies["high"] = _kept(inside, low, new.low), _kept(inside, high, new.high)
     bodies["moved"] = np.where(inside, bodies["moved"], 1)

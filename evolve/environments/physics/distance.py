@@ -14,11 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evolve.environments.physics import frames
 from evolve.environments.physics.frames import (
-    PI,
-    SMALLEST,
-    TARGET,
-    TOLERANCE,
     Frame,
     Number,
     cross,
@@ -79,7 +76,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, begin: Simplex) -> tu
     simplex = [difference(corners) for corners in begin.corners]
     if len(simplex) > 1:
         metric = _metric(simplex)
-        if metric < _HALF * begin.metric or _TWO * begin.metric < metric or metric < SMALLEST:
+        if metric < _HALF * begin.metric or _TWO * begin.metric < metric or metric < frames.SMALLEST:
             simplex = []
     simplex = simplex or [difference((0, 0))]
     shares: list[_Share] = [(simplex[0], _ONE)]
@@ -90,7 +87,7 @@ def distance(ground: Float32, body: Float32, frame: Frame, begin: Simplex) -> tu
         if len(simplex) == 3:
             break  # the origin is inside
         d = _towards_origin(simplex)
-        if dot(d, d) < SMALLEST * SMALLEST:
+        if dot(d, d) < frames.SMALLEST * frames.SMALLEST:
             break
         new = support(ground, -d), support(body, turned_back(frame.q, d))
         if new in before:
@@ -237,7 +234,7 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
         body: [2, C], the corners of the body, in its frame.
         sweep: The motion of the body.
     """
-    whole = _TWO * PI * np.floor(sweep.a0 / (_TWO * PI))
+    whole = _TWO * frames.PI * np.floor(sweep.a0 / (_TWO * frames.PI))
     sweep = sweep._replace(a0=sweep.a0 - whole, a=sweep.a - whole)
     t1, simplex = _ZERO, Simplex()
     for _ in range(20):
@@ -245,7 +242,7 @@ def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
         apart, simplex = distance(ground, body, frame, simplex)
         if apart <= 0:
             return _ONE  # they overlap: that is left to the position solver
-        if apart < TARGET + TOLERANCE:
+        if apart < frames.TARGET + frames.TOLERANCE:
             return t1
         separator = _Separator(ground, body, frame, simplex)
         end = _advance(separator, sweep, t1)
@@ -269,14 +266,14 @@ def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> _Advance:
         frame = sweep.frame(t2)
         corners = separator.deepest(frame)
         s2 = separator.separation(frame, corners)
-        if s2 > TARGET + TOLERANCE:
+        if s2 > frames.TARGET + frames.TOLERANCE:
             return _Advance(_ONE, True)
-        if s2 > TARGET - TOLERANCE:
+        if s2 > frames.TARGET - frames.TOLERANCE:
             return _Advance(t2, False)
         s1 = separator.separation(sweep.frame(t1), corners)
-        if s1 < TARGET - TOLERANCE:
+        if s1 < frames.TARGET - frames.TOLERANCE:
             return _Advance(_ONE, True)  # the search has failed
-        if s1 <= TARGET + TOLERANCE:
+        if s1 <= frames.TARGET + frames.TOLERANCE:
             return _Advance(t1, True)
         t2 = _root(separator, sweep, corners, (t1, s1), (t2, s2))
     return _Advance(t1, False)
@@ -295,11 +292,11 @@ def _root(
     """
     (t1, s1), (t2, s2) = low, high
     for turn in range(50):
-        t = t1 + (TARGET - s1) * (t2 - t1) / (s2 - s1) if turn % 2 else _HALF * (t1 + t2)
+        t = t1 + (frames.TARGET - s1) * (t2 - t1) / (s2 - s1) if turn % 2 else _HALF * (t1 + t2)
         s = separator.separation(sweep.frame(t), corners)
-        if abs(s - TARGET) < TOLERANCE:
+        if abs(s - frames.TARGET) < frames.TOLERANCE:
             return t
-        if s > TARGET:
+        if s > frames.TARGET:
             t1, s1 = t, s
         else:
             t2, s2 = t, s
@@ -319,8 +316,8 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
         sweep: Their motions, [N].
         reach: [N], the largest distance of a corner from the center of mass.
     """
-    frames = [frame_around(c, a, sweep.center).spread() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
-    corner = np.concatenate([placed(frame, bodies.corner) for frame in frames], axis=1)
+    ends = [frame_around(c, a, sweep.center).spread() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
+    corner = np.concatenate([placed(frame, bodies.corner) for frame in ends], axis=1)
     turn, way = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
     bent = reach * turn * turn * _EIGHTH + _NEAR
     left, right = ground.corner[0].min(axis=0), ground.corner[0].max(axis=0)
@@ -339,7 +336,7 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
     far = (away[0] + away[1]).max(axis=0)
     bend = ((far + way) * turn * turn + _TWO * turn * way) * _EIGHTH + _NEAR
     apart = np.ones(bodies.normal.shape[1:], np.bool_)
-    for frame in frames:
+    for frame in ends:
         normal, origin = turned(frame.q, bodies.normal), placed(frame, bodies.corner)
         separation = dot(normal[:, :, None], ground.corner[:, None] - origin[:, :, None])
         apart &= (separation > bend).all(axis=1)

@@ -9,27 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from evolve.environments.physics import frames
 from evolve.environments.physics.constraints import CONSTRAINT, Joint, Motion, Plane, Row, prepare, push_out
 from evolve.environments.physics.contacts import contact_list
-from evolve.environments.physics.frames import (
-    CONTACT,
-    MAX_TOUCHING,
-    MOST_TURN,
-    POSITION_ITERATIONS,
-    SLOP,
-    TIME_STEP,
-    VELOCITY_ITERATIONS,
-    Number,
-    choose,
-    dot,
-    length,
-    lesser,
-)
+from evolve.environments.physics.frames import Number, choose, dot, length, lesser
 from evolve.environments.physics.polygons import vectors
 from evolve.shapes import Bool, Float32, Int64
 
 _F = np.float32
-_TWO, _ZERO, _SHARE, _DEEPEST = _F(2.0), _F(0.0), _F(0.2), _F(-3.0) * SLOP
+_TWO, _ZERO, _SHARE, _DEEPEST = _F(2.0), _F(0.0), _F(0.2), _F(-3.0) * frames.SLOP
 
 
 class _Contacts:
@@ -44,7 +32,7 @@ class _Contacts:
         friction = frictions(states, model, self._worlds, contacts)
         found = prepare(contacts, hulls, vectors(bodies["c"]), bodies["a"], friction, warm=True)
         shape = max(self._rows, default=-1) + 1, int(model["num_bodies"]), len(states)
-        constraints, planes = np.zeros(shape, CONSTRAINT), np.zeros(shape, CONTACT)
+        constraints, planes = np.zeros(shape, CONSTRAINT), np.zeros(shape, frames.CONTACT)
         place = self._rows, self._bodies, self._worlds
         constraints[place], planes[place] = found, contacts
         self._two = found["two"]
@@ -75,7 +63,7 @@ def _touching(states: Any) -> tuple[Int64, Int64, Int64]:
     counts: dict[tuple[int, int], int] = {}
     for i, key in enumerate(zip(worlds.tolist(), bodies.tolist(), strict=True)):
         rows[i] = counts[key] = counts.get(key, -1) + 1
-    seen = rows < MAX_TOUCHING
+    seen = rows < frames.MAX_TOUCHING
     return worlds[seen], places[seen], rows[seen]
 
 
@@ -93,7 +81,7 @@ def move(motion: Motion, seconds: np.float32) -> Motion:
     step = seconds * v
     v = choose(dot(step, step) > 4, (_TWO / length(step)) * v, v)
     turn = seconds * w
-    w = choose(turn * turn > MOST_TURN * MOST_TURN, w * (MOST_TURN / np.abs(turn)), w)
+    w = choose(turn * turn > frames.MOST_TURN * frames.MOST_TURN, w * (frames.MOST_TURN / np.abs(turn)), w)
     return Motion(c + seconds * v, v, a + seconds * w, w)
 
 
@@ -119,12 +107,12 @@ def solve_island(states: Any, model: Any) -> Bool:
         _set_velocities(motion, row.start(mass, inertia, (*motion.v, motion.w)))
     for joint in joints.values():
         joint.start(motion)
-    for _ in range(VELOCITY_ITERATIONS):
+    for _ in range(frames.VELOCITY_ITERATIONS):
         for joint in joints.values():
             joint.solve(motion)
         for row in contacts.rows:
             _set_velocities(motion, row.solve(mass, inertia, (*motion.v, motion.w)))
-    motion = move(motion, TIME_STEP)
+    motion = move(motion, frames.TIME_STEP)
     contacts.keep_impulses()
     solved = _solve_positions(
         motion, contacts.planes, list(joints.values()), mass, inertia, vectors(hulls["center"])[..., None]
@@ -147,7 +135,7 @@ def _solve_positions(
 ) -> Bool:
     """Correct the errors of contacts and joints until all are small; return whether they are, [k]."""
     moving = np.ones(motion.a.shape[-1], np.bool_)
-    for _ in range(POSITION_ITERATIONS):
+    for _ in range(frames.POSITION_ITERATIONS):
         deepest = np.zeros_like(motion.a)
         for plane in planes:
             for point in range(plane.count.max()):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evolve.environments.physics import frames
 from evolve.environments.physics.constraints import Motion, Plane, Row, prepare, push_out
 from evolve.environments.physics.contacts import (
     contact_list,
@@ -17,31 +18,15 @@ from evolve.environments.physics.contacts import (
     wake,
 )
 from evolve.environments.physics.distance import Sweep, stays_clear, time_of_impact
-from evolve.environments.physics.frames import (
-    LARGEST,
-    MAX_TOUCHING,
-    SECONDS_TO_SLEEP,
-    SLOP,
-    SLOWEST,
-    SLOWEST_TURN,
-    SMALLEST,
-    TIME_STEP,
-    VELOCITY_ITERATIONS,
-    Frame,
-    dot,
-    frame_around,
-    lesser,
-    placed,
-    rotation_of,
-)
+from evolve.environments.physics.frames import Frame, dot, frame_around, lesser, placed, rotation_of
 from evolve.environments.physics.island import frictions, move, solve_island
 from evolve.environments.physics.polygons import boxes, ground_polygons, hull_polygons, vectors, widened
 from evolve.shapes import Bool, Int64
 
 _F = np.float32
 _ZERO, _ONE, _SHARE = _F(0.0), _F(1.0), _F(0.75)
-_DEEPEST = _F(-1.5) * SLOP
-_LATEST = _ONE - _F(10.0) * SMALLEST
+_DEEPEST = _F(-1.5) * frames.SLOP
+_LATEST = _ONE - _F(10.0) * frames.SMALLEST
 _MOST_IMPACTS = 8
 
 
@@ -188,9 +173,9 @@ class _Impacts:
         for place in self._look_again([place for place in self._newest_first(body) if place != first]):
             self._ground_times[self._piece(place)] = when
             island.append(place)
-            if len(island) > MAX_TOUCHING:
+            if len(island) > frames.MAX_TOUCHING:
                 break
-        self._solve(body, np.array(island), (_ONE - when) * TIME_STEP)
+        self._solve(body, np.array(island), (_ONE - when) * frames.TIME_STEP)
         for place in self._newest_first(body):
             self._known.pop(place, None)
         seek_contacts(self._states, self._model)
@@ -230,7 +215,7 @@ class _Impacts:
         rows = [Row(constraint) for constraint in constraints]
         velocities = [*record["v"], record["w"]]
         state: list[Any] = []
-        for _ in range(VELOCITY_ITERATIONS):
+        for _ in range(frames.VELOCITY_ITERATIONS):
             for row in rows:
                 velocities = row.solve(mass, inertia, velocities)
             impulses = [impulse for row in rows for impulse in (*row.normal_impulse, *row.tangent_impulse)]
@@ -276,9 +261,9 @@ def step_worlds(states: Any, model: Any) -> None:
         update_contacts(states, model)
         bodies["c0"], bodies["a0"] = bodies["c"], bodies["a"]
         mass = hulls["inverse_mass"]
-        bodies["v"][..., 0] += TIME_STEP * (mass * bodies["force"][..., 0])
-        bodies["v"][..., 1] += TIME_STEP * (model["gravity"] + mass * bodies["force"][..., 1])
-        bodies["w"] += TIME_STEP * hulls["inverse_inertia"] * bodies["torque"]
+        bodies["v"][..., 0] += frames.TIME_STEP * (mass * bodies["force"][..., 0])
+        bodies["v"][..., 1] += frames.TIME_STEP * (model["gravity"] + mass * bodies["force"][..., 1])
+        bodies["w"] += frames.TIME_STEP * hulls["inverse_inertia"] * bodies["torque"]
         solved = solve_island(states, model)
         set_frames(states, model)
         _let_sleep(bodies, solved)
@@ -291,9 +276,11 @@ def step_worlds(states: Any, model: Any) -> None:
 def _let_sleep(bodies: Any, solved: Bool) -> None:
     """Put the bodies [k, B] of worlds to sleep if all of them have rested long enough."""
     v = vectors(bodies["v"])
-    moves = (bodies["w"] * bodies["w"] > SLOWEST_TURN * SLOWEST_TURN) | (dot(v, v) > SLOWEST * SLOWEST)
-    bodies["rested"] = np.where(moves, _ZERO, bodies["rested"] + TIME_STEP)
-    sleeping = solved & (bodies["rested"].min(axis=1, initial=LARGEST) >= SECONDS_TO_SLEEP)
+    moves = (bodies["w"] * bodies["w"] > frames.SLOWEST_TURN * frames.SLOWEST_TURN) | (
+        dot(v, v) > frames.SLOWEST * frames.SLOWEST
+    )
+    bodies["rested"] = np.where(moves, _ZERO, bodies["rested"] + frames.TIME_STEP)
+    sleeping = solved & (bodies["rested"].min(axis=1, initial=frames.LARGEST) >= frames.SECONDS_TO_SLEEP)
     for name in ("awake", "rested", "w"):
         bodies[name] = np.where(sleeping[:, None], 0, bodies[name])
     bodies["v"] = np.where(sleeping[:, None, None], _ZERO, bodies["v"])
