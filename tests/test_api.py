@@ -87,7 +87,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     env = {"id": "CartPole-v1", "engine": engine, "max_episode_steps": 9}
     policy = evolve.train(**sizes, env=env, seed=1, output=tmp_path).champion()
-    with pytest.raises(ValueError, match="expected an observation of CartPole-v1, 4 numbers, got another shape"):
+    with pytest.raises(ValueError, match="expected an observation of CartPole-v1, 4 numbers, got an invalid one"):
         policy(wrong)
     assert policy([0.0, 0.1, 0.0, -0.1]) in (0, 1)
 
@@ -96,7 +96,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
 def test_a_policy_refuses_values_that_a_discrete_space_lacks(wrong, tmp_path):
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     policy = evolve.train(**sizes, env="FrozenLake-v1", seed=1, output=tmp_path).champion()
-    with pytest.raises(ValueError, match="expected an observation of FrozenLake-v1, 16 numbers, got one of another"):
+    with pytest.raises(ValueError, match="expected an observation of FrozenLake-v1, 16 numbers, got an invalid one"):
         policy(wrong)
     assert policy(15) in range(4)
 

@@ -153,7 +153,7 @@ class Policy:
             self._observations[0] = self._engine.encode(observation)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             expected = f"an observation of {self.experiment.config.env.id}, {self._engine.observation_size} numbers"
-            raise ValueError(f"observation: expected {expected}, got another shape ({error})") from None
+            raise ValueError(f"observation: expected {expected}, got an invalid one ({error})") from None
         seen = self._observations if self._normalized is None else self._normalized.normalize(1)
         outputs: Float32 = self._batch.step(seen)[0]
         return outputs

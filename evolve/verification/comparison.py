@@ -245,20 +245,20 @@ def _cure_of_length(run: Stored, published: PublishedSeed) -> str:
 
 def _explain(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cause, str]:
     """Return the likeliest cause of another digest, as far as settings and versions tell."""
-    engine = config.env.engine
-    made = _made_with(run)
-    if engine != published.config.env.engine:
-        return "environment", f"{engine} and {published.config.env.engine} need not play the same episodes; {made}"
-    if engine != "exact":
-        theirs = f"the environments are those of another library ({engine}), whose results may differ between its "
-        return "environment", f"{theirs}versions and between processors; {made}"
-    if not is_portable(config):
-        return (
-            "strategy",
-            f"the strategy's linear algebra is not portable, so its genomes follow from the machine; {made}",
+    ours, theirs = config.env.engine, published.config.env.engine
+    cause: Cause = "environment"
+    if ours != theirs:
+        why = f"the engines {ours} and {theirs} need not play the same episodes"
+    elif ours != "exact":
+        why = f"the environments come from a library ({ours}), whose results may differ between versions and processors"
+    elif not is_portable(config):
+        cause, why = explain("algebra", None)
+    else:
+        cause = "log"
+        why = (
+            "exact environments and a portable strategy have one digest on every machine, so evolve or the file differs"
         )
-    always = "exact environments and a portable strategy have the same digest on every machine, so evolve differs, "
-    return "log", f"{always}or the file was changed: python -m evolve.verify --full finds out; {made}"
+    return cause, f"{why}; {_made_with(run)}"
 
 
 def _made_with(run: Stored) -> str:

@@ -128,14 +128,14 @@ def inconsistency(record: Record) -> str | None:
     """Return the first contradiction inside a record, in words; None if there is none."""
     best = record.champion_candidate
     if record.steps != int(record.lengths.sum(dtype=np.int64)):
-        return "the number of environment steps is not that of its episodes"
+        return "the number of environment steps differs from the lengths of its episodes"
     if not np.array_equal(record.champion_fitness, record.fitness[best], equal_nan=True):
-        return "the champion's fitness is not the one that it has among the candidates"
+        return "the champion's fitness differs from its fitness among the candidates"
     if record.connections[best] != np.count_nonzero(record.champion_mask):
-        return "the champion's connections are not those of its mask"
+        return "the champion's number of connections differs from its mask"
     log = log_of_record(record, int(best))
     if not all(log.episode_log(episode).matches_fingerprint() for episode in range(len(log.lengths))):
-        return "the champion's step hashes are not those of its fingerprints"
+        return "the champion's step hashes contradict its fingerprints"
     return None
 
 
@@ -223,50 +223,46 @@ def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
             summary = f"{at}: {name.replace('_', ' ')}: not equal, though every episode is"
             return FirstDifference("log", summary, generation)
     if ours.digest != theirs.digest:
-        summary = f"{at}: the digests differ, though all that is stored is equal: one of them was changed"
+        summary = f"{at}: the digests differ, though everything else is equal: one of them was changed"
         return FirstDifference("log", summary, generation)
     return None
 
 
-_WHY: dict[str, tuple[Cause, str]] = {
-    "observations": ("environment", "the observations differ in step {step}; before it they and the actions are equal"),
-    "reset": (
-        "environment",
-        "the observations of reset differ already: the environment, or the seed that it was given",
-    ),
-    "actions": ("network", "the actions differ in step {step}, though all observations so far are equal"),
-    "end": ("environment", "the episode ends after step {step} on one side only; all before it is equal"),
-    "late": ("environment", "they differ after step {step}, up to which step hashes are kept"),
-    "return": (
-        "environment",
-        "observations and actions are equal, but not the return: the rewards differ, or the log does",
-    ),
-    "traces": ("network", "observations and actions are equal, but not the traces that they left"),
-    "somewhere": (
-        "environment",
-        "observations and actions differ in a step that is not known: no step hashes of this candidate were kept",
-    ),
-    "last action": ("network", "the observations are equal, but not the actions"),
-    "genome": ("random stream", "the genomes that were asked for are not the same"),
-    "algebra": (
-        "strategy",
-        "the strategy's linear algebra is not portable: the genomes that it asks for follow from the machine as well",
-    ),
-    "init": ("random stream", "these are not the initial genomes of seed {seed}"),
-    "weights": ("network", "the stored genome is not the one that was evaluated: a weight or a connection was changed"),
-    "shape": ("configuration", "the numbers of candidates or episodes differ"),
-    "held-out": ("environment", "held-out episodes have other returns, or what was logged of them was changed"),
-    "digest": ("environment", "the run was another one; its run file, if it was kept, tells where they differ first"),
-    "log": ("log", "what was evaluated is equal, so what was logged of it was changed afterwards"),
+_WHY: dict[Cause, dict[str, str]] = {
+    "configuration": {"shape": "the numbers of candidates or episodes differ"},
+    "random stream": {
+        "genome": "the strategy asked for other genomes",
+        "init": "these are not the initial genomes of seed {seed}",
+    },
+    "strategy": {
+        "algebra": "the strategy's linear algebra is not portable, so its genomes depend on the machine as well",
+    },
+    "environment": {
+        "reset": "the observations of reset differ already: the environment differs, or its seed",
+        "observations": "the observations differ in step {step}; all earlier observations and actions are equal",
+        "end": "the episode ends after step {step} on one side only; everything before is equal",
+        "late": "they differ after step {step}, the last one whose hashes are kept",
+        "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
+        "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
+        "held-out": "held-out episodes have other returns, or their log was changed",
+        "digest": "the run was another one; its run file, if it was kept, shows the first difference",
+    },
+    "network": {
+        "actions": "the actions differ in step {step}, though all observations so far are equal",
+        "last action": "the observations are equal, but not the actions",
+        "traces": "observations and actions are equal, but not the traces that they left",
+        "weights": "the stored genome is not the one that was evaluated: a weight or a connection was changed",
+    },
+    "log": {"log": "the evaluations are equal, so their log was changed afterwards"},
 }
+"""The kinds of differences, by cause, each with the reason to assume that cause."""
 
 
 def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
     """Return the cause of a kind of difference, and the reason to assume that cause."""
     if what == "observations" and step == 0:
         what = "reset"
-    cause, why = _WHY[what]
-    return cause, why.format(step=step, seed=seed)
+    return next((cause, kinds[what].format(step=step, seed=seed)) for cause, kinds in _WHY.items() if what in kinds)
 
 
 def genome_cause(generation: int, manifests: tuple[dict[str, str], ...]) -> str:

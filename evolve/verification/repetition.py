@@ -152,10 +152,10 @@ def _check_champion(
         what = what or "traces"
     if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
         what = what or "log"
-        error = error or "the champion's step hashes are not those of its episodes"
+        error = error or "the champion's step hashes contradict its episodes"
     if what is None and error is None:
         return None
-    summary = f"generation {generation}: {error or f'candidate {candidate}: not all that was logged of it is true'}"
+    summary = f"generation {generation}: {error or f'candidate {candidate}: its log contradicts its episodes'}"
     return replace(_different(run, here, summary, what or "log"), generation=generation, candidate=candidate)
 
 
@@ -175,7 +175,7 @@ def _check_rest(run: StoredRun, experiment: Experiment, coordinator: Coordinator
     made = training.held_out(experiment, coordinator, champion, run.header.seed, len(kept.returns), normalizer)
     if np.array_equal(made.returns, kept.returns, equal_nan=True) and np.array_equal(made.seeds, kept.seeds):
         return None
-    summary = f"the champion's returns on {pluralize(len(kept.returns), 'held-out episode')} are not those of {HERE}"
+    summary = f"the champion's returns on {pluralize(len(kept.returns), 'held-out episode')} are others on {HERE}"
     return Verdict(False, summary, *explain("held-out", None), what="held-out")
 
 
@@ -211,7 +211,7 @@ def reevaluate_champion(
     if not different.any() and np.array_equal(made.seeds, kept.seeds):
         return Verdict(True, f"the champion of {pluralize(champion.num_generations, 'generation')}, {episodes} again")
     if not different.any():
-        summary = "the environment seeds of its held-out episodes are not those of its seed"
+        summary = "the environment seeds of its held-out episodes do not follow from its seed"
         return _different(champion, here, summary, "log")
     episode = int(np.argmax(different))
     returns = float(kept.returns[episode]), float(made.returns[episode])
@@ -307,7 +307,7 @@ def rerun(
     except _DifferenceFound as found:
         return _explain_difference(run, experiment, log, found, here)
     if not logs.same_arrays(run.checkpoint, log.checkpoint):
-        summary = "the checkpoint is not the one that belongs to its generations"
+        summary = "the checkpoint does not belong to its generations"
         return Verdict(False, summary, *explain("log", None), what="log")
     equal = Verdict(True, f"{pluralize(run.num_generations, 'generation')}, digest {run.digest}")
     return _check_rest(run, experiment, coordinator) or equal

@@ -23,7 +23,7 @@ def test_a_difference_in_the_genomes_alone_is_named(call, runs):
     tamper(runs["b"], "generation/digest", 2, b"f" * 64)
     done = call("verify", runs["a"], runs["b"])
     assert done.code == 1
-    assert "generation 2: the digests differ, though all that is stored is equal" in done.out
+    assert "generation 2: the digests differ" in done.out
 
 
 def test_a_longer_run_is_not_equal(call, runs):

@@ -79,7 +79,7 @@ def test_a_changed_constant_of_the_environment_is_found_with_its_step(call, verd
     assert len(here["step_action"]) == 2
     assert found["manifests"][0]["packages.numpy"] == np.__version__
     text = call("verify", runs["e"]).out
-    assert "environment: the observations differ in step 6; before it they and the actions are equal" in text
+    assert "environment: the observations differ in step 6;" in text
     assert "cpu features" in text
 
 
