@@ -1,6 +1,6 @@
-"""What is made of finished runs: groups and comparisons of them, figures, films and pages.
+"""Analysis of finished runs: groups and comparisons, figures, films and reports; and the contest of machines.
 
-`runs` reads run files and gathers those of one configuration; `comparison` and `statistics` say which group is
-better, and how sure that is; `champion` picks the genome that stands for a run. `figures` is the door to matplotlib,
-`html` to Jinja2, `video` to imageio and Pillow, `statistics` to SciPy. Nothing here needs a terminal.
+`runs` has the objects of the Python interface, `comparison` gathers run files into groups and compares groups,
+`statistics` has means, intervals and tests, and `champion` finds the genome that represents a run. `figures` is the
+door to matplotlib, `html` to Jinja2, `video` to imageio and Pillow, `statistics` to SciPy. No module needs a terminal.
 """

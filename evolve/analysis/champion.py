@@ -71,7 +71,7 @@ def export_champion(run: StoredRun, path: Path) -> StoredChampion:
     champion, normalizer = training.final_champion(training.reload(run), run)
     kept = run.held_out
     if not (np.array_equal(champion.weights[0], kept.weights) and np.array_equal(champion.mask[0], kept.mask)):
-        raise InputError(str(run.path), "held-out returns of its champion", "those of another genome")
+        raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     work = run.digest, run.num_generations, run.steps, run.seconds
     stored = StoredChampion(path, run.header, kept, normalizer, *work)
     write_champion(stored)

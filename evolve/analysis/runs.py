@@ -275,28 +275,25 @@ class _Evolved:
 class ChampionFile(_Evolved):
     """The final champion of a run in a small file, as `Run.export` and `evolve export` write it."""
 
+    _stored: StoredChampion
+
     def __init__(self, stored: StoredChampion) -> None:
         self._stored = stored
 
     @property
     def digest(self) -> str:
         """The digest of the last generation of its run."""
-        return self._champion.digest
+        return self._stored.digest
 
     @property
     def num_generations(self) -> int:
         """The number of generations of its run."""
-        return self._champion.num_generations
+        return self._stored.num_generations
 
     @property
     def steps(self) -> int:
         """The number of environment steps of its run."""
-        return self._champion.steps
-
-    @property
-    def _champion(self) -> StoredChampion:
-        assert isinstance(self._stored, StoredChampion)
-        return self._stored
+        return self._stored.steps
 
     def champion(self) -> Policy:
         """Return the champion as a policy. Raises InputError if its environment cannot be made here."""

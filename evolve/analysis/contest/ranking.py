@@ -83,7 +83,7 @@ def rank(paths: Sequence[Path]) -> ContestRanking:
             expected = f"a file of contest {first.contest}, as {paths[0]} is"
             raise InputError(str(path), expected, f"one of contest {other.contest}", "Compare files of one version.")
         if other.size != first.size:
-            raise InputError(str(path), f"size {first.size}, that of {paths[0]}", other.size, "Compare one size.")
+            raise InputError(str(path), f"size {first.size}, as {paths[0]} has", other.size, "Compare one size.")
         found = results.leg_difference(first.legs, other.legs)
         if found:
             raise InputError(str(path), f"the work of {paths[0]}", f"different work ({found})")
@@ -248,7 +248,7 @@ def _draw_bars(panels: Sequence[Any], best: Sequence[RankedRow]) -> None:
     """Draw the ratio of each machine's shortest time to the first machine's, and the cost."""
     names = [textwrap.fill(f"{sanitize(row.machine)}, {sanitize(row.row.title)}", _NAME_CHARACTERS) for row in best]
     ratio, *more = panels
-    ratio.set(title="Shortest time, to that of the first", xlabel="ratio, with its 95 % interval")
+    ratio.set(title="Shortest time, relative to the first", xlabel="ratio, with its 95 % interval")
     ends = [max(row.ratio, row.interval[1] if row.interval else 0.0) for row in best]
     _bars(ratio, [row.ratio for row in best], [f"{row.ratio:.3f}" for row in best], ends, names)
     for y, row in enumerate(best):

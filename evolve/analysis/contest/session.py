@@ -166,7 +166,7 @@ def _where(expected: list[str], came: tuple[str, ...]) -> str:
                 half = TAG // 2
                 what = "another genome" if a[:half] != b[:half] else "other episodes of the same genome"
                 return f"generation {generation}, candidate {candidate}: {what}"
-    return "in what its candidates' short digests do not show"
+    return "not in the tags of its candidates"
 
 
 def make() -> dict[str, Any]:

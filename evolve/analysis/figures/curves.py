@@ -79,12 +79,12 @@ def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool =
     kinds = [_kinds(facet, load) for facet in facets]
     stacked = load or len(facets) == 1
     figure, panels, heights = _stacked(kinds) if stacked else _side_by_side(kinds)
-    for facet, shown, own_panels, own_heights in zip(facets, kinds, panels, heights, strict=True):
-        for kind, panel, inches in zip(shown, own_panels, own_heights, strict=True):
-            _draw_panel(figure, panel, kind, facet, inches, small=kind != "fitness" and not stacked)
+    for facet, shown, facet_panels in zip(facets, kinds, panels, strict=True):
+        for kind, panel in zip(shown, facet_panels, strict=True):
+            _draw_panel(figure, panel, kind, facet, heights[kind], small=kind != "fitness" and not stacked)
         if len(facets) > 1:
-            own_panels[0].set_title(facet.title)
-        _finish(own_panels, axis, stacked)
+            facet_panels[0].set_title(facet.title)
+        _finish(facet_panels, axis, stacked)
     if titled:
         style.set_title(figure, described(groups) + _constants(groups))
     return figure
@@ -117,18 +117,22 @@ def _constants(groups: list[RunGroup]) -> str:
     return "" if count is None else f"; {count:,} {unit} throughout"
 
 
-def _stacked(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]], list[list[float]]]:
-    """Return a figure with all panels below one another, and the panels of each facet with their heights."""
+Layout = tuple[Any, list[list[Any]], dict[str, float]]
+"""A figure, the panels of each facet, and the height of each kind of panel, in inches."""
+
+
+def _stacked(kinds: Sequence[Sequence[str]]) -> Layout:
+    """Return a figure with all panels below one another."""
     shrunk = 0.8 if len(kinds) > 1 else 1.0
-    heights = [[shrunk * _HEIGHTS[kind] for kind in facet] for facet in kinds]
-    flat = [height for facet in heights for height in facet]
+    heights = {kind: shrunk * height for kind, height in _HEIGHTS.items()}
+    flat = [heights[kind] for facet in kinds for kind in facet]
     figure = style.new_figure(sum(flat) + 0.3 * len(flat) + 0.6)
     panels = iter(figure.subplots(len(flat), 1, squeeze=False, height_ratios=flat)[:, 0])
     return figure, [[next(panels) for _ in facet] for facet in kinds], heights
 
 
-def _side_by_side(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]], list[list[float]]]:
-    """Return a figure with a row for each facet, fitness beside connections; and panels and heights as `_stacked`."""
+def _side_by_side(kinds: Sequence[Sequence[str]]) -> Layout:
+    """Return a figure with a row for each facet, fitness beside connections."""
     columns = max(map(len, kinds))
     figure = style.new_figure((_FACET_HEIGHT + 0.55) * len(kinds) + 0.6)
     grid = figure.subplots(len(kinds), columns, squeeze=False, width_ratios=_FACET_WIDTHS[:columns])
@@ -136,7 +140,7 @@ def _side_by_side(kinds: Sequence[Sequence[str]]) -> tuple[Any, list[list[Any]],
         for panel in row[len(facet) :]:
             panel.set_axis_off()
     panels = [list(row[: len(facet)]) for row, facet in zip(grid, kinds, strict=True)]
-    return figure, panels, [[_FACET_HEIGHT] * len(facet) for facet in kinds]
+    return figure, panels, dict.fromkeys(_HEIGHTS, _FACET_HEIGHT)
 
 
 def _finish(panels: Sequence[Any], axis: str, stacked: bool) -> None:

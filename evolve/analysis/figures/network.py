@@ -100,8 +100,8 @@ def draw_champion(
 def _traces_note(experiment: Experiment) -> str:
     """Return an explanation of traces in this experiment."""
     traces = (
-        "A Hebbian trace sums up over an episode what a connection reads times what it passes on: "
-        "large where both ends were often active together. Drawn is the mean over the champion's episodes."
+        "A Hebbian trace sums up a connection's input times its output over an episode: it is "
+        "large if both ends were often active together. Drawn is the mean over the champion's episodes."
     )
     plasticity = experiment.config.network.table().get("plasticity")
     if plasticity is None:

@@ -113,11 +113,11 @@ def alternating_dashes(lines: Sequence[Float64], from_zero: bool = False) -> lis
     near = 0.015 * float(finite.max() - (0.0 if from_zero else finite.min())) if len(finite) else 0.0
     groups: list[list[int]] = []
     for n, line in enumerate(lines):
-        covered = [group for group in groups if _hides(lines[group[0]], line, near)]
-        if covered:
-            covered[0].append(n)
-        else:
+        group = next((group for group in groups if _hides(lines[group[0]], line, near)), None)
+        if group is None:
             groups.append([n])
+        else:
+            group.append(n)
     styles: list[dict[str, Any]] = [{} for _ in lines]
     for group in groups:
         for turn, n in enumerate(group if len(group) > 1 else ()):

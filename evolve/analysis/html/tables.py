@@ -1,6 +1,5 @@
 """The tables and sentences of a report."""
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +114,11 @@ class ReportTable:
     rows: tuple[tuple[str, ...], ...]
 
 
+def _numbers(*names: str) -> tuple[TableColumn, ...]:
+    """Return columns of numbers."""
+    return tuple((name, "number") for name in names)
+
+
 def differing_settings(groups: Sequence[RunGroup]) -> ReportTable | None:
     """Return the settings in which groups differ, the longer side downwards; None if they do not differ."""
     first, *others = groups
@@ -190,13 +194,13 @@ def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
         seeds = ", ".join(str(run.header.seed) for run in group.runs)
         hidden = config.network.table().get("hidden")
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
-        texts = (group.label, config.env.id, network, config.strategy.name)
-        rows.append((*map(sanitize, texts), f"{config.population:,}", f"{config.episodes:,}", seeds))
+        names = (group.label, config.env.id, network, config.strategy.name)
+        rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
-    columns = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""),
-               ("candidates (P)", "number"), ("episodes each (E)", "number"), (title, "number"))  # fmt: skip
+    texts = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""))
+    columns = (*texts, *_numbers("candidates (P)", "episodes each (E)", title))
     alone = len(rows) == 1  # the name of the only experiment would repeat the other columns
-    return ReportTable("What was evolved", columns[alone:], tuple(row[alone:] for row in rows))
+    return ReportTable("Experiments", columns[alone:], tuple(row[alone:] for row in rows))
 
 
 def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTable:
@@ -210,13 +214,13 @@ def training_table(names: Sequence[str], runs: Sequence[StoredRun]) -> ReportTab
         rows.append((
             name,
             f"{run.num_generations:,} of {wanted:,}, {state}",
-            number(max((r.champion_fitness for r in run.records), key=lambda f: -math.inf if math.isnan(f) else f)),
+            number(float(np.fmax.reduce([record.champion_fitness for record in run.records]))),  # NaN does not count
             f"{run.steps:,}",
             duration(run.seconds),
             f"{_ranks(run)} on {words(run.header.manifest.get('host', 'unknown'))}",
         ))  # fmt: skip
-    columns = (("run", "run"), ("generations completed", "number"), ("best fitness in any generation", "number"),
-               ("environment steps", "number"), ("wall time", "number"), ("ranks", ""))  # fmt: skip
+    names_of_numbers = ("generations completed", "best fitness in any generation", "environment steps", "wall time")
+    columns = (("run", "run"), *_numbers(*names_of_numbers), ("ranks", ""))
     return ReportTable("Training", columns, tuple(rows))
 
 
@@ -238,8 +242,8 @@ def champion_table(names: Sequence[str], runs: Sequence[StoredRun], left: Sequen
         champion = champion_of(run)
         sample = held_out_sample(name, run) if champion.generation is None else None
         rows.append((name, champion.title, "not evaluated" if sample is None else _mean(sample), remains))
-    columns = (("run", "run"), ("champion", ""), ("its mean held-out return, 95 % interval", "number"),
-               ("what is left of it", ""))  # fmt: skip
+    mean = "its mean held-out return, 95 % interval"
+    columns = (("run", "run"), ("champion", ""), (mean, "number"), ("left after pruning", ""))
     return ReportTable("Champions", columns, tuple(rows))
 
 
@@ -252,8 +256,7 @@ def _mean(sample: HeldOutSample) -> str:
 
 def comparison_table(found: Ranking) -> ReportTable:
     """Return a comparison of groups as a table."""
-    columns = (("experiment", ""), ("seeds", "number"), ("mean", "number"), ("95 % interval", "number"),
-               ("against the best", "number"))  # fmt: skip
+    columns = (("experiment", ""), *_numbers("seeds", "mean", "95 % interval", "against the best"))
     tested = any(row.against_best for row in found.rows)
     texts = []
     for row in found.rows:
@@ -279,8 +282,7 @@ def held_out_table(samples: Sequence[HeldOutSample]) -> ReportTable:
         found = sample.interval
         row = (f"{len(known) + sample.failed:,}", values[0], between(found) if found else "none", *values[1:])
         rows.append((sample.name, *row, f"{sample.failed:,}"))
-    names = ("episodes", "mean", "95 % interval", "median", "worst", "best", "failed")
-    columns = (("run", "run"), *((name, "number") for name in names))
+    columns = (("run", "run"), *_numbers("episodes", "mean", "95 % interval", "median", "worst", "best", "failed"))
     return ReportTable("Returns of the held-out champion", columns, tuple(rows))
 
 
@@ -293,7 +295,7 @@ def verification_table(names: Sequence[str], summaries: Sequence[RunSummary]) ->
         answer = "not checked" if known is None else "equal" if known else "different"
         text = f"python -m evolve.verify {file_argument(summary.run)}" if found is None else words(found.message)
         rows.append((name, answer, text))
-    columns = (("run", "run"), ("result", ""), ("what was compared", "long"))
+    columns = (("run", "run"), ("result", ""), ("details", "long"))
     return ReportTable("Can it be repeated?", columns, tuple(rows))
 
 
