@@ -5,14 +5,7 @@
 """
 
 from evolve.training.champion import evaluate_champion, held_out
-from evolve.training.experiment import (
-    Experiment,
-    is_portable,
-    load_config,
-    prepare,
-    reload,
-    validate_new_run,
-)
+from evolve.training.experiment import Experiment, is_portable, load_config, prepare, reload, validate_new_run
 from evolve.training.fitness import connection_costs, evaluate_population, in_generation, limit_of, mean_return
 from evolve.training.loop import iterate
 from evolve.training.manifest import manifest

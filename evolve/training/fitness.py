@@ -12,22 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import environments
+from evolve import environments, rollouts
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions
 from evolve.genome import GenomeSource
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import (
-    EpisodeBatch,
-    EpisodeResults,
-    PopulationResults,
-    Traces,
-    by_candidate,
-    generation_keys,
-    join,
-    sum_traces,
-)
+from evolve.rollouts import EpisodeBatch, EpisodeResults, PopulationResults
 from evolve.shapes import Bool, Float32, Float64, Int32
 from evolve.store import Record
 from evolve.strategies import ranking
@@ -156,7 +147,7 @@ def evaluate_population(
     generation: int,
     genomes: GenomeSource,
     normalizer: Float32 | None = None,
-    traces: Traces = "each",
+    traces: rollouts.Traces = "each",
     meanwhile: Callable[[], None] | None = None,
 ) -> PopulationResults:
     """Play the episodes of a generation, in several rounds if candidates race or the population grows.
@@ -174,7 +165,7 @@ def evaluate_population(
     config = experiment.config
     P, E = len(genomes), config.episodes
     least = config.least_population
-    keys = generation_keys(generation, P, config.common_random_numbers)
+    keys = rollouts.generation_keys(generation, P, config.common_random_numbers)
     spec = experiment.rollout_spec
     played = first_round(config.racing, P, E) if least is None else Round(np.arange(least), range(E))
     parts: list[EpisodeResults] = []
@@ -196,7 +187,7 @@ def evaluate_population(
             if portion is not None:
                 played = portion
                 continue
-        results = by_candidate(sum_traces(join(parts)), P, E)
+        results = rollouts.by_candidate(rollouts.sum_traces(rollouts.join(parts)), P, E)
         if played.episodes.stop == E:
             return results
         costs = connection_costs(config, results.descriptions(genomes).connections, genomes.num_weights)

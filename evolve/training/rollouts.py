@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from evolve import environments, networks
+from evolve import environments, networks, rollouts
 from evolve.cluster import Watchdog
 from evolve.config import Config
 from evolve.errors import InputError, RunError
@@ -18,16 +18,7 @@ from evolve.numerics import Backend, backend, host_backend
 from evolve.numerics.device import MOST_STAGING, device, in_sight
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import (
-    AnyRollout,
-    EpisodeBatch,
-    EpisodeQueue,
-    ExactRollout,
-    Moments,
-    Rollout,
-    RolloutInHalves,
-    generation_keys,
-)
+from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
 from evolve.rollouts.device_play import DevicePlay
 from evolve.rollouts.exact_rollout import NativePlay, Play
 from evolve.rollouts.inference import device_step, make_inference
@@ -58,7 +49,7 @@ def rollout_of(config: Config) -> AnyRollout:
             return whole
         if chosen != "cupy" or slots == 1:
             return _rollout(config, slots)
-        return RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
+        return rollouts.RolloutInHalves(partial(_rollout, config, -(-slots // 2)))
     except DeviceMemoryError:
         came = device().free_memory()
     raise InputError("compute.slots", f"slots that fit into {came:,} bytes of {device().name}", f"{slots:,}")
@@ -128,7 +119,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     return ExactRollout(play, batch, waiting, config.env.max_episode_seconds)
 
 
-def _rollout(config: Config, slots: int, queue: EpisodeQueue | None = None) -> Rollout:
+def _rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> Rollout:
     chosen = backend(config.compute.backend)
     engine = environments.make(config.env, slots, compiled=chosen != "numpy")
     network = networks.make(config.network, engine.observation_size, engine.action_size)
@@ -229,12 +220,12 @@ def rollout_speed(experiment: Experiment, backend: str, seconds: float) -> Rollo
     rollout = rollout_of(config)
     at_once = min(config.compute.slots or 1, config.population * config.episodes)
     genomes = initial_genomes(experiment.network, 0, 0, range(min(at_once, _MOST_GENOMES)))
-    normalizer = Moments.none(experiment.network.observation_size).normalizer()
+    normalizer = rollouts.Moments.none(experiment.network.observation_size).normalizer()
     batch = EpisodeBatch.of(
         0,
         Purpose.CHECK,
         genomes,
-        generation_keys(0, len(genomes)),
+        rollouts.generation_keys(0, len(genomes)),
         range(-(-at_once // len(genomes))),
         normalizer if config.normalize_observations else None,
     )
