@@ -66,7 +66,7 @@ COLUMNS(16)
 COLUMNS(32)
 COLUMNS(64)
 
-/* y[i] = f(x[i]): what the checks compare with the array reference. */
+/* y[i] = f(x[i]). The checks compare it with the array reference. */
 #define OVER_NUMBERS(name)                                                                                             \
     ENTRY evolve_##name(const float *x, float *y, int64_t count)                                                       \
     {                                                                                                                  \

@@ -1,10 +1,10 @@
 /* Whole episodes on a device, for one network and one exact task. Their headers follow this text, and a line
  * PLAY(network, task): see numerics/cupy_device.py.
  *
- * A block plays a tile of slots, WIDTH lanes x PARTS column groups. Each lane takes the next episode of a feed that all
- * blocks share when its last one has ended, so which slot plays which is left to chance; results lie by the numbers of
- * episodes. The parts share the network; what is left is done by the first of them. rollouts/device_play.py says what the
- * arrays hold. Every argument has 64 bits. */
+ * A block plays a tile of slots, WIDTH lanes x PARTS column groups. All blocks share a feed. When the episode of a lane has
+ * ended, the lane takes the next episode, so the assignment of episodes to slots varies; results are stored by episode
+ * number. The parts share the work of the network, and the first part does all other work. rollouts/device_play.py
+ * describes the arrays. Every argument has 64 bits. */
 #include "rows.h"
 
 typedef struct {
@@ -20,13 +20,13 @@ typedef struct {
     uint64_t *begun, *over, *made; /* episodes, and steps of them */
 
     /* The slots. */
-    int64_t *episodes; /* the number in the feed, -1 for none */
+    int64_t *episodes; /* the number in the feed, -1 for no episode */
     double *returns;
     uint64_t *prints;        /* [tiles, 2, WIDTH] */
     float *slot_normalizers; /* [tiles, 2 O, WIDTH] */
     double *moments;         /* [tiles, 2 O, WIDTH] */
 
-    /* The results; those of n numbers as NUMBERs. */
+    /* The results; those with several numbers as NUMBERs. */
     int64_t num_traces;
     const float *traces; /* [tiles, T, WIDTH] */
     double *result_returns;
@@ -37,7 +37,7 @@ typedef struct {
     float *result_traces;    /* T */
 } device_play;
 
-/* Write down the result of an episode; its slot is the caller's. */
+/* Write the result of the episode in the caller's slot. */
 INLINE void end_episode(const device_play *p, const task *at, int64_t tile, int64_t episode)
 {
     const int64_t slot = tile * WIDTH + LANE, T = p->num_traces, numbers = p->normalize ? 2 * at->num_observations : 0;
@@ -57,14 +57,14 @@ INLINE void end_episode(const device_play *p, const task *at, int64_t tile, int6
     }
 }
 
-/* Take the next episode of the feed; return -1 for none. */
+/* Return the next episode of the feed, -1 if there is no more. */
 INLINE int64_t next_episode(const device_play *p)
 {
     const int64_t next = atomicAdd(p->begun, 1ull);
     return next < p->fed ? next : -1;
 }
 
-/* Begin an episode in the caller's slot, but for the task. */
+/* Begin an episode in the caller's slot, except for the task. */
 INLINE void begin_episode(const device_play *p, const task *at, int64_t tile, int64_t episode)
 {
     const int64_t slot = tile * WIDTH + LANE, numbers = p->normalize ? 2 * at->num_observations : 0;
@@ -83,7 +83,7 @@ INLINE void begin_episode(const device_play *p, const task *at, int64_t tile, in
     }
 }
 
-/* Let the network see what the slot sees. */
+/* Pass the observation of the slot to the network. */
 INLINE void see(const device_play *p, const task *at, int64_t tile, float *input)
 {
     const int64_t O = at->num_observations;
@@ -97,7 +97,7 @@ INLINE void see(const device_play *p, const task *at, int64_t tile, float *input
         fingerprint_rows(p->coefficients, rows, p->prints + TILE(tile, 2), O);
 }
 
-/* Let the task see what the network answers. */
+/* Pass the action of the network to the task. */
 INLINE void act(const device_play *p, const task *at, int64_t tile, int64_t episode, const float *output)
 {
     const int64_t A = at->num_actions, step = at->steps[tile * WIDTH + LANE];

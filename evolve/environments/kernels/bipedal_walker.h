@@ -127,7 +127,7 @@ ONE_WORLD void bipedal_walker_act(const task *at, int64_t slot, const float *out
     }
 }
 
-/* What a step was worth, and whether it was the last. */
+/* The reward of a step, and whether the episode is over. */
 ONE_WORLD void bipedal_walker_reward(const task *at, int64_t slot, const float *outputs)
 {
     world *w = WORLD(at, slot);
@@ -181,7 +181,7 @@ ONE_WORLD void look_at_blocks(const world *w, const double *rays, float *seen)
     }
 }
 
-/* What a walker feels of its bodies and joints. */
+/* The observations of a walker's bodies and joints. */
 ONE_WORLD void feel_walker(const world *w, const model *m, float *seen)
 {
     const body *b = w->bodies;
@@ -213,7 +213,7 @@ ONE_WORLD void take_ground(const world *w, const model *m, float_row *x, float_r
     }
 }
 
-/* What the slots from `first` on see that are active: their bodies and joints, and ten rays to the ground. */
+/* The observations of the active slots from `first` on: bodies and joints, and ten rays to the ground. */
 INLINE void bipedal_walker_observe(const task *at, int64_t first, const uint8_t *active)
 {
     const model *m = MODEL(at);

@@ -4,7 +4,7 @@
  * impulses with warm starting (Catto, 2006) and continuous collision by conservative advancement (Catto, 2013), so that
  * worlds move as Gymnasium's do, to the bit. Bodies collide with the ground only, which lies still in its own frame.
  *
- * What happens to one world alone is written for one world, without lanes. On a CPU such functions are built for the
+ * Work on a single world is written without lanes, as functions of ONE_WORLD. On a CPU such functions are built for the
  * baseline instruction set, and without gcc's vectorizer. In spite of -ffp-contract=off, the vectorizer turns rotations
  * into fused multiply-adds if the processor has them: vfmaddsub (gcc 12.2, x86-64), fcmla (gcc 12 to 14, ARM64).
  *
@@ -200,7 +200,7 @@ INLINE void wake(body *b)
     b->awake = 1;
 }
 
-/* The box around a body, and around a piece of ground; boxes overlap where they touch. */
+/* The box around a body, and around a piece of ground. Boxes that touch overlap. */
 typedef struct { vec low, high; } box;
 
 INLINE box box_of(const vec *corners, int32_t count, frame f)

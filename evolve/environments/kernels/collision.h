@@ -1,4 +1,4 @@
-/* What touches: manifolds of bodies and pieces of ground, and the contacts of those whose boxes overlap. */
+/* Collision: manifolds of bodies and pieces of ground, and contacts, which are pairs of these whose boxes overlap. */
 #pragma once
 #include "bodies.h"
 
@@ -10,7 +10,7 @@ typedef struct { vec v; uint32_t id; } clip_point;
 
 INLINE uint32_t features_swapped(uint32_t id) { return FEATURES(id >> 8 & 255, id & 255, id >> 24 & 255, id >> 16 & 255); }
 
-/* Keep of a line what lies behind another (Sutherland and Hodgman, 1974); return how many of its ends are left. */
+/* Clip a line to the part behind another line (Sutherland and Hodgman, 1974); return the number of its ends. */
 INLINE int clip_behind(clip_point *out, const clip_point *in, vec normal, float offset, int32_t corner)
 {
     int n = 0;
@@ -296,7 +296,7 @@ ONCE_ON_DEVICE void seek_contacts(world *w, const model *m)
         w->bodies[b].moved = 0;
 }
 
-/* Enlarge the box of a body where it has left it, ahead of its motion. */
+/* Enlarge the box of a body that has left it, ahead of its motion. */
 INLINE void follow_body(body *b, const hull *h)
 {
     const frame old = frame_around(b->c0, b->a0, h->center), now = frame_of(b);
@@ -326,7 +326,7 @@ INLINE void remove_contact(world *w, int32_t i)
         w->contacts[k] = w->contacts[k + 1];
 }
 
-/* Look again at all contacts, the newest first; those whose boxes have parted end. */
+/* Update all contacts, the newest first. A contact ends if its boxes no longer overlap. */
 INLINE void update_contacts(world *w, const model *m)
 {
     for (int32_t i = w->num_contacts - 1; i >= 0; i--) {

@@ -1,4 +1,4 @@
-/* Cues; environments/exact/cues.py is its definition. Rows: of each cue its right answer, and how often it is still to come;
+/* Cues; environments/exact/cues.py is its definition. Rows: the right answer to each cue; the presentations left of each cue;
  * the cue shown, the arm chosen (0 before), and whether it was right. Options: presentations of each cue. */
 #pragma once
 #include "tasks.h"
@@ -8,7 +8,7 @@
 #define ARM STATE(2 * CUES + 1)
 #define RIGHT STATE(2 * CUES + 2)
 
-/* Show one of the presentations that are left, each as likely as another; u is in (0, 1). */
+/* Show one of the presentations left, all with the same probability; u is in (0, 1). */
 INLINE void cues_show(const task *at, double *state, int64_t t, double u)
 {
     double left = 0.0;

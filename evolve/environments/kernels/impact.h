@@ -1,6 +1,6 @@
-/* Continuous collision: what moves fast does not fall through the ground. The distance of two convex shapes is found by
- * GJK (Gilbert, Johnson and Keerthi, 1988), the time at which they touch by conservative advancement along separating
- * axes (Catto, 2013): b2Distance, b2TimeOfImpact, and b2World::SolveTOI. */
+/* Continuous collision, so that fast bodies do not fall through the ground. GJK finds the distance of two convex shapes
+ * (Gilbert, Johnson and Keerthi, 1988). Conservative advancement along separating axes finds the time at which they touch
+ * (Catto, 2013): b2Distance, b2TimeOfImpact, and b2World::SolveTOI. */
 #pragma once
 #include "collision.h"
 #include "impulses.h"
@@ -46,7 +46,7 @@ INLINE void set_difference(difference *v, const ground *g, const hull *h, frame 
     v->w = minus(v->b, v->a);
 }
 
-/* Reduce a line to what is nearest to the origin; return how many corners that has. */
+/* Reduce a line to the feature nearest to the origin; return its number of corners. */
 INLINE int32_t nearest_of_2(difference *v)
 {
     const vec e = minus(v[1].w, v[0].w);
@@ -323,7 +323,7 @@ ONCE_ON_DEVICE int is_clear(const bound *s, const body *b, const hull *h, const 
     return 0;
 }
 
-/* Let a body be where it is at a time of the step. */
+/* Move a body to its position at a time of the step. */
 INLINE void advance_body(body *b, float alpha)
 {
     const float beta = (alpha - b->alpha0) / (1.0f - b->alpha0);
@@ -332,8 +332,8 @@ INLINE void advance_body(body *b, float alpha)
     b->alpha0 = alpha;
 }
 
-/* What continuous collision keeps in mind during a step. `alpha`: the time that each piece of ground has advanced to, which
- * the edges of one body share if there is a base. */
+/* The state of continuous collision during a step. `alpha`: the time to which each piece of ground has advanced. The edges
+ * of one body share it if there is a base. */
 typedef struct { float alpha[MAX_BLOCKS + MAX_HEIGHTS]; bound bounds[MAX_BODIES]; } impacts;
 
 INLINE float *time_of_ground(impacts *i, const model *m, int32_t piece) { return &i->alpha[m->base ? 0 : piece]; }
@@ -412,7 +412,7 @@ INLINE void solve_impact(world *w, const model *m, const int32_t *island, int32_
     follow_body(b, shape);
 }
 
-/* Take up the first impact of a step, that of a contact. */
+/* Solve the first impact of a step, by contact `first`. */
 INLINE void take_impact(world *w, const model *m, impacts *all, int32_t first)
 {
     contact *c = &w->contacts[first];

@@ -1,8 +1,9 @@
 /* The solver: velocities, then positions, of the bodies of WORLDS worlds side by side: b2Island::Solve.
  *
- * Numbers lie in rows of WORLDS while they are solved; two vectors of lanes, since one alone waits for itself. Contacts of one body share no other body, so their order matters
- * only among themselves, and row s of a body holds the s-th contact of each lane. What a lane lacks has no mass there,
- * and an iteration leaves its bits alone. */
+ * The solver works on rows of WORLDS numbers. These are two vectors of lanes, because one vector alone would wait for its
+ * own results. The ground is the only other side of a contact, so the order of contacts matters only within a body, and
+ * row s of a body holds the s-th contact of each lane. A lane without that contact has zero mass there, so an iteration
+ * does not change its bits. */
 #pragma once
 #include "impulses.h"
 
@@ -20,14 +21,14 @@ typedef ALIGNED int32_t int_row[WORLDS];
 typedef struct { float_row x, y, a, vx, vy, w; } body_rows;
 
 typedef struct {
-    float_row px, py, pz, motor, speed, most; /* impulses, and what the motor may give at most */
+    float_row px, py, pz, motor, speed, most; /* impulses; the speed and the largest impulse of the motor */
     float_row rax, ray, rbx, rby, k11, k12, k13, k22, k23, k33, det2, det3, cx, cy, cz;
     int_row limit;
     int limited; /* some lane is at a limit */
 } joint_rows;
 
 typedef struct {
-    int_row which; /* the contact of each lane, -1 for none */
+    int_row which; /* the contact of each lane, -1 for no contact */
     int_row two, by_body, count;
     int any_two, any_second; /* some lane has two points to solve at once; a second point to push out by */
     float_row nx, ny, friction, rx[2], ry[2], normal_mass[2], tangent_mass[2], n[2], t[2];
@@ -107,7 +108,7 @@ INLINE void gather_contacts(island *s, const world *w, const model *m, int t)
     }
 }
 
-/* Bring what was solved back to a lane's world. */
+/* Write the solution of a lane back to its world. */
 INLINE void scatter_world(const island *s, world *w, const model *m, int t)
 {
     for (int32_t b = 0; b < m->num_bodies; b++) {
@@ -195,7 +196,7 @@ INLINE void start_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows
     j->limited = limited;
 }
 
-/* One iteration of a joint: its motor, then its limit (where some lane is `limited`) and its point. */
+/* One iteration of a joint: its motor, then its limit (if some lane is `limited`) and its point. */
 INLINE void solve_joint(joint_rows *RESTRICT j, body_rows *RESTRICT A, body_rows *RESTRICT B, const model *m, const hinge *k,
                         const int limited, const int width)
 {
@@ -278,7 +279,7 @@ INLINE void solve_contacts(contact_rows *RESTRICT c, body_rows *RESTRICT B, cons
             const float v1 = (vx + -w * ry) * nx + (vy + w * rx) * ny, v2 = (vx + -w * sy) * nx + (vy + w * sx) * ny;
             float one = a1 + -mass1 * v1;
             one = one > 0.0f ? one : 0.0f;
-            /* Two points: the first of four cases that is a solution, or else what was. */
+            /* Two points: the first of four cases that is a solution, else no change. */
             const float k11 = c->k11[t], k12 = c->k12[t], k22 = c->k22[t], i11 = c->i11[t], i12 = c->i12[t], i22 = c->i22[t];
             const float b1 = v1 - (k11 * a1 + k12 * a2), b2 = v2 - (k12 * a1 + k22 * a2);
             const float x1 = -(i11 * b1 + i12 * b2), x2 = -(i12 * b1 + i22 * b2), y1 = -mass1 * b1, z2 = -mass2 * b2;
@@ -337,7 +338,7 @@ INLINE void push_out_rows(const contact_rows *RESTRICT c, body_rows *RESTRICT B,
         const float ux = c->face_x[t], uy = c->face_y[t], qx = c->local_x[point][t], qy = c->local_y[point][t];
         const float lx = c->plane_x[t], ly = c->plane_y[t];
         const int32_t by_body = c->by_body[t], there = open[t] & -(c->count[t] > point);
-        /* what lies on the body, placed in the world: the point, or the plane of the face */
+        /* the body's side of the contact, in world coordinates: the point, or the plane of the face */
         const float bx = by_body ? lx : qx, by = by_body ? ly : qy;
         const float gx = (k * bx - s * by) + fx, gy = (s * bx + k * by) + fy;
         const float nx = by_body ? k * ux - s * uy : ux, ny = by_body ? s * ux + k * uy : uy;
@@ -401,7 +402,7 @@ INLINE void pull_joint(const int32_t *RESTRICT limits, body_rows *RESTRICT A, bo
     }
 }
 
-/* One iteration over positions; return how many lanes are still open. */
+/* One iteration over positions; return the number of lanes that are not solved yet. */
 INLINE int position_iteration(island *s, const model *m, const int width)
 {
     float_row worst;

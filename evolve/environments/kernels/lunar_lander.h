@@ -24,7 +24,7 @@ INLINE double tanh_in_double(double x)
     return x < 0.0 ? -y : y;
 }
 
-/* What the engines do: power of the main one, power and direction of those at the sides. */
+/* The engines in a step: power of the main engine, power and direction of the side engines. */
 typedef struct { double main, side, direction; } engines;
 
 INLINE engines lander_engines(const model *m, const float *outputs)
@@ -117,7 +117,7 @@ ONE_WORLD void lunar_lander_begin(const task *at, int64_t slot)
     lander_forces(w, m, off);
 }
 
-/* The numbers that are seen, before they are rounded. */
+/* The observations, before they are rounded. */
 INLINE void lander_state(const world *w, double *s)
 {
     const body *b = w->bodies;

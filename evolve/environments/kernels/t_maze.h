@@ -35,7 +35,7 @@ INLINE void t_maze_observe(const task *at, const double *RESTRICT state, float *
     }
 }
 
-/* Go home for the next trial, with the better end where it is by then. */
+/* Go home for the next trial, and move the better end if a switch is due. */
 INLINE void t_maze_go_home(const task *at, int64_t slot, double *state, int64_t t)
 {
     const int64_t switches = (int64_t)at->options[1];

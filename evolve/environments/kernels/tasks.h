@@ -1,8 +1,8 @@
-/* Exact tasks: environments in IEEE arithmetic alone, whose episodes have the same bits on every processor.
+/* Exact tasks: environments in IEEE arithmetic, whose episodes have the same bits on every processor.
  *
- * A task is three functions, beside its definition in environments/exact/: NAME_begin sets the state of one slot,
- * NAME_observe writes what all lanes of a tile see, and NAME_step advances them. A lane without an episode is advanced as
- * well: that harms nobody. The numbers of a state, observation and so on are rows of WIDTH, and pointers begin at the
+ * Beside its definition in environments/exact/, a task has three functions. NAME_begin sets the state of one slot,
+ * NAME_observe writes the observations of all lanes of a tile, and NAME_step advances all lanes by one step, also lanes
+ * without an episode. The numbers of states, observations and outputs are rows of WIDTH, and pointers begin at the
  * caller's lane. */
 #pragma once
 #include "draws.h"
@@ -22,25 +22,25 @@ typedef struct {
     uint8_t *ended; /* [slots] */
     const double *options; /* numbers that the settings of the task give */
     void *worlds; /* [slots], of tasks with rigid bodies: bodies.h */
-    const uint8_t *active; /* [slots]: which a step has to advance; others may be advanced as well, but no worlds */
+    const uint8_t *active; /* [slots]: whether a step has to advance the slot. It may advance others, but not worlds */
 } task;
 
-/* Number `row` of the state of lane t, of the outputs, and of what is seen. */
+/* Number `row` of the state, the outputs and the observation of lane t. */
 #define STATE(row) state[(row) * WIDTH + t]
 #define OUTPUT(row) outputs[(row) * WIDTH + t]
 #define SEEN(row) rows[(row) * WIDTH + t]
 
-/* The random number that belongs to the step that a slot is in; the first FIRST_OF_STEPS are for its beginning. */
+/* The random number of the current step of a slot. The first FIRST_OF_STEPS numbers are for the beginning of an episode. */
 #define FIRST_OF_STEPS 64
 INLINE double draw_in_step(const task *at, int64_t slot) { return draw(at->seeds[slot], FIRST_OF_STEPS + at->steps[slot]); }
 
-/* Number `number` of those for the beginning, from low to high. */
+/* Random number `number` for the beginning of an episode, between low and high. */
 INLINE double draw_between(const task *at, int64_t slot, int64_t number, double low, double high)
 {
     return low + (high - low) * draw(at->seeds[slot], number);
 }
 
-/* The largest of n outputs of a lane, the first of equals; a NaN is none, unless it is the first. */
+/* The index of the largest of n outputs of a lane, the first of equals. A NaN is never the largest, except in output 0. */
 INLINE int64_t largest(const float *outputs, int64_t n, int t)
 {
     int64_t best = 0;
@@ -68,7 +68,7 @@ INLINE double bounded(float output)
 
 INLINE double clipped(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
 
-/* Sine and cosine of the angle in row `angle` of the state, for one lane; they are kept in the two rows that follow. */
+/* Write sine and cosine of the angle in row `angle` of the state into the next two rows, for one lane. */
 INLINE void keep_sincos(double *state, int64_t angle, int64_t t)
 {
     double x[LANES], sine[LANES], cosine[LANES];
@@ -79,8 +79,8 @@ INLINE void keep_sincos(double *state, int64_t angle, int64_t t)
     STATE(angle + 2) = cosine[0];
 }
 
-/* Both leave what is seen in the observations: begin the episode of a slot, whose seed is set; and advance a tile by one
- * step. */
+/* begin_slot begins the episode of a slot whose seed is set. step_tile advances a tile by one step. Both write the
+ * observations. */
 #define TASK_TILE(name)                                                                                                \
     INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
     {                                                                                                                  \

@@ -1,5 +1,5 @@
-/* A step of the worlds of a tile: what each world needs alone, around the solver of all; physics/world.py is the
- * definition. */
+/* A step of the worlds of a tile: the work on each world before and after the solver, which takes all worlds at once.
+ * physics/world.py is the definition. */
 #pragma once
 #include "impact.h"
 #include "island.h"
@@ -8,7 +8,7 @@
 #define WORLD(at, slot) ((world *)(at)->worlds + (slot))
 #define MODEL(at) ((const model *)(at)->options)
 
-/* Put the bodies of a world where its episode begins. */
+/* Place the bodies of a world for the beginning of its episode. */
 INLINE void reset_bodies(world *w, const model *m)
 {
     for (int32_t i = 0; i < m->num_bodies; i++) {
@@ -34,7 +34,7 @@ INLINE void reset_bodies(world *w, const model *m)
     w->crashed = w->num_contacts = 0;
 }
 
-/* Begin a step of one world: look what touches, apply forces, and take its numbers into row t. */
+/* Begin a step of one world: update its contacts, apply forces, and gather its numbers into lane t of the solver. */
 ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
 {
     for (int32_t i = 0; i < m->num_bodies; i++)
@@ -56,7 +56,7 @@ ONE_WORLD void open_world(world *w, const model *m, island *s, int t)
     gather_contacts(s, w, m, t);
 }
 
-/* Put bodies that have rested long enough to sleep. All bodies of a world hang together. */
+/* Put bodies that have rested long enough to sleep. Joints connect all bodies of a world, so all sleep or none. */
 INLINE void let_sleep(world *w, const model *m, int solved)
 {
     float rested = LARGEST;
@@ -74,7 +74,7 @@ INLINE void let_sleep(world *w, const model *m, int solved)
     }
 }
 
-/* End a step of one world: bring back what was solved in lane t, and look for impacts on the way. */
+/* End a step of one world: write back the solution in lane t, and solve impacts during the step. */
 ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
 {
     scatter_world(s, w, m, t);
@@ -91,7 +91,7 @@ ONE_WORLD void close_world(world *w, const model *m, const island *s, int t)
     }
 }
 
-/* Step the worlds of the slots from `first` on that are `active`: they are packed into the first rows. */
+/* Step the `active` worlds of the slots from `first` on, packed into the first lanes of the solver. */
 ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *active)
 {
     island s, half;
@@ -113,8 +113,8 @@ ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *ac
         close_world(WORLD(at, first + rows[row]), m, &s, row);
 }
 
-/* Both leave what is seen in the observations: begin the episode of a slot, whose seed is set; and advance the active slots
- * of a group of WORLDS by one step. Gymnasium begins with a step without actions, which counts for nothing. */
+/* begin_slot begins the episode of a slot whose seed is set. Like Gymnasium, it makes a first step without actions, which
+ * does not count. step_tile advances the active slots of a group of WORLDS by one step. Both write the observations. */
 #define WORLD_TILE(name)                                                                                               \
     INLINE void name##_begin_slot(const task *at, int64_t slot)                                                        \
     {                                                                                                                  \
@@ -148,7 +148,7 @@ ONCE_ON_DEVICE void step_worlds(const task *at, int64_t first, const uint8_t *ac
 #ifdef __CUDACC__
 #define WORLD_TASK(name) WORLD_TILE(name)
 #else
-/* How many slots are stepped together. */
+/* The number of slots that are stepped together. */
 int evolve_worlds(void) { return WORLDS; }
 #define WORLD_TASK(name) WORLD_TILE(name) TASK_FUNCTIONS(name)
 #endif

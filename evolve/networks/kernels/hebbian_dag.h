@@ -2,9 +2,10 @@
  * each of the `history` last steps nodes sum(sizes) and sums, one per (layer, source, output). gains is NULL when
  * plasticity is zero.
  *
- * What bounds a large network is moving its traces, so their updates wait (`age` of each tile says since how many steps).
- * With plasticity the update of a step is made where the next step reads the traces. Without, no step reads them, and the
- * updates of `history` steps are made in one pass. evolve_hebbian_dag_settle makes those that are due. */
+ * Memory traffic of the traces limits the speed of a large network, so updates of traces wait. `age` of each tile is the
+ * number of steps since they were last up to date. With plasticity, the next step makes the update while it reads the traces.
+ * Without plasticity no step reads them, and the updates of `history` steps are made in one pass.
+ * evolve_hebbian_dag_settle makes all updates that wait. */
 #pragma once
 #include "steps.h"
 #include "sums.h"
@@ -21,7 +22,7 @@ typedef struct {
 
 #define LONGEST_HISTORY 8
 
-/* How many of the last `age` steps have not been taken in by the traces. */
+/* The number of the last `age` steps whose updates the traces still lack. */
 INLINE int64_t steps_due(const hebbian_dag *dag, int64_t age) { return dag->gains && age > 1 ? 1 : age; }
 
 INLINE float *nodes_of(const hebbian_dag *dag, int64_t tile, int64_t step)
@@ -100,8 +101,8 @@ INLINE void hebbian_dag_due(const hebbian_dag *dag, int64_t tile, int64_t age)
     }
 }
 
-/* z[k] = x (W + G H) for `width` columns from k on; where it is `due`, H is updated by the step before first, whose x and
- * z are given. */
+/* z[k] = x (W + G H) for `width` columns from k on. If an update is `due`, H is updated first, by the step before, whose
+ * x and z are given. */
 INLINE void plastic_columns(const float *RESTRICT x, const float *RESTRICT w, float *RESTRICT h, const float *RESTRICT g,
                             float *RESTRICT z, const float *RESTRICT x_before, const float *RESTRICT z_before,
                             const float *rate, float limit, int due, int64_t rows, int64_t columns, int64_t width)

@@ -1,7 +1,7 @@
-/* A batch of hebbian-lstm; see networks/hebbian_lstm.py for the formula. Rows per tile: weights, traces and left (1 where
- * a connection is left, 0 where not), the matrices of the four gates and of the action end to end; cells; and for each of
- * two steps nodes. The update of a step is made where the next step reads the traces, or by evolve_hebbian_lstm_settle;
- * `age` of each tile says since how many steps that has not been called. */
+/* A batch of hebbian-lstm; see networks/hebbian_lstm.py for the formula. Rows per tile: weights, traces and left (1 for a
+ * connection that is left, else 0), the matrices of the four gates and of the action end to end; cells; and the nodes of
+ * two steps. The next step makes the update of a step while it reads the traces, or evolve_hebbian_lstm_settle makes it.
+ * `age` of each tile is the number of steps since the last settle. */
 #pragma once
 #include "steps.h"
 #include "sums.h"
@@ -14,7 +14,7 @@ typedef struct {
     float update_limit;
 } hebbian_lstm;
 
-/* The nodes of a step, and what lies where in them. */
+/* The nodes of a step, and their parts. */
 typedef struct {
     float *x;     /* observation, cells */
     float *gates; /* f, j, o, i */
@@ -44,8 +44,8 @@ INLINE void lstm_update(float *h, const float *left, const float *m, const float
     }
 }
 
-/* z[k] = x (W + c_0 H) for `width` columns of a gate from k on; where it is `due`, H is updated by the step before first,
- * whose x, gate and rate m are given. */
+/* z[k] = x (W + c_0 H) for `width` columns of a gate from k on. If an update is `due`, H is updated first, by the step
+ * before, whose x, gate and rate m are given. */
 INLINE void lstm_columns(const float *RESTRICT x, const float *RESTRICT c, const float *RESTRICT w, float *RESTRICT h,
                          const float *RESTRICT left, float *RESTRICT z, const float *RESTRICT x_before,
                          const float *RESTRICT gate_before, const float *RESTRICT m, float limit, int due, int64_t rows,

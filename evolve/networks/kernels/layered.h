@@ -1,5 +1,5 @@
 /* A batch of layered networks; see networks/layers.py for the formula. Rows per tile: weights, the matrices of all
- * layers end to end, and nodes: what the layers read and what they compute, the observation first. */
+ * layers end to end, and nodes: the inputs and outputs of the layers, the observation first. */
 #pragma once
 #include "steps.h"
 #include "sums.h"
@@ -7,7 +7,7 @@
 typedef struct {
     int64_t layers, weight_rows, node_rows, observations;
     const int64_t *wiring; /* [layers, 4]: first row and number of the nodes it reads, and of its outputs */
-    int64_t feedback[3]; /* after a step: from this row on, to that row on, so many are copied */
+    int64_t feedback[3]; /* rows that are copied after a step: the first source, the first target, and their number */
     const float *weights;
     float *nodes;
 } layered;

@@ -28,7 +28,7 @@ INLINE void plastic_mlp_forward(const plastic_mlp *net, const float *weights, fl
     }
 }
 
-/* w = w + (((A (x y) + B x) + C y) + D) eta in the lanes that are due; `coefficients` is how many numbers A has. */
+/* w = w + (((A (x y) + B x) + C y) + D) eta in the lanes that are due; A has `coefficients` numbers. */
 INLINE void apply_rules(const plastic_mlp *net, const float *x, const float *y, float *w, const float *rules,
                         int64_t coefficients, const int *due, int64_t rows, int64_t columns)
 {

@@ -1,5 +1,5 @@
-/* What each network has: NAME_places says where a tile's observations and actions lie, as rows, NAME_advance makes the
- * step between them, and NAME_settle makes the updates that wait. */
+/* The functions of each network. NAME_places gives the places of a tile's observations and actions, as rows.
+ * NAME_advance makes the step between them. NAME_settle makes the updates of traces that wait. */
 #pragma once
 #include "exact.h"
 
@@ -27,11 +27,11 @@ INLINE void activate(float *x, int64_t columns)
         take_rows(output, actions, A, live);                                                                           \
     }
 
-/* For a network none of whose updates wait. */
+/* For a network without updates that wait. */
 #define NOTHING_WAITS(name) \
     INLINE void name##_settle(const name *net, int64_t tile) {}
 
-/* Bring the traces of a tile up to date: make what NAME_due makes of the updates of its last steps. */
+/* Bring the traces of a tile up to date: NAME_due makes the updates of its last steps. */
 #define TILE_SETTLE(name)                                                                                              \
     INLINE void name##_settle(const name *net, int64_t tile)                                                           \
     {                                                                                                                  \

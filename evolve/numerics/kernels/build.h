@@ -1,7 +1,7 @@
-/* How this library was built, as its compiler's macros say; no kernel uses it, and whoever measures writes it down.
+/* A description of the build, from the macros of the compiler. No kernel uses it; benchmarks record it.
  *
- * The words are separated by "; ": the compiler, then what decides speed or bits. "clones" means that each kernel has one
- * copy per instruction set, see lanes.h.
+ * Its parts are separated by "; ": the compiler, then the options that decide speed or bits. "clones" means that each
+ * kernel has one copy per instruction set, see lanes.h.
  */
 #pragma once
 #include "lanes.h"

@@ -101,7 +101,7 @@ DISPATCH void evolve_sincos(const double *x, double *sine, double *cosine, int64
         sincos_lanes(x + i, sine + i, cosine + i);
 }
 
-/* y[i] = f(x[i]) for whole rows of lanes: what the tests compare with the array reference. */
+/* y[i] = f(x[i]) for whole rows of lanes. The tests compare it with the array reference. */
 #define OVER_ROWS(name)                                                     \
     DISPATCH void evolve_##name(const float *x, float *y, int64_t rows)     \
     {                                                                       \

@@ -1,15 +1,15 @@
-/* Tiles and lanes: how kernels are written, and what each compiler is. The first header of every compilation unit.
+/* Tiles and lanes: the layout of arrays, and the differences between the compilers. Every other header includes this one.
  *
  * Kernels do the same operations as the array reference, in the same order, for many slots at a time. They are written in
  * the common subset of C (gcc, clang) and CUDA C++ (NVRTC). Every loop over lanes runs over independent slots, so any
  * vector width gives the same bits, provided that the compiler neither contracts a*b + c nor reorders: -ffp-contract=off
- * (NVRTC: --fmad=false), and no fast-math. Arrays are laid out [tiles, rows, WIDTH]: a tile holds the slots that one call
- * of a step function works on, and a row one number of each.
+ * (NVRTC: --fmad=false), and no fast-math. Arrays are laid out [tiles, rows, WIDTH]: a tile holds the slots of one call
+ * of a step function, and a row holds one number of each slot.
  *
- * On a CPU such a call loops over all LANES = WIDTH lanes, a vector register or several. On a device a tile is a block of
- * WIDTH x PARTS threads: each works on one lane, and on every PARTS-th column of a layer; threads of a block wait for each
- * other at a BARRIER, and at ANY_LANE, which says whether x is set in any of them. A pointer into a tile begins at the caller's LANE.
- * HIGH_WORD is the upper half of a product of two words.
+ * On a CPU such a call loops over all LANES = WIDTH lanes, one vector register or several. On a device a tile is a block
+ * of WIDTH x PARTS threads. Each thread works on one lane, and on every PARTS-th column of a layer. The threads of a block
+ * wait for each other at a BARRIER, and at ANY_LANE, which tells whether x is set in any thread. A pointer into a tile
+ * begins at the caller's LANE. HIGH_WORD is the upper half of a product of two words.
  */
 #pragma once
 

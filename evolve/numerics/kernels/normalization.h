@@ -5,7 +5,7 @@
 typedef struct {
     int64_t size; /* O */
     const float *observations; /* [slots, O] */
-    const float *normalizers;  /* of each slot 2 O NUMBERs: what is subtracted, and what the rest is multiplied by */
+    const float *normalizers;  /* of each slot 2 O NUMBERs: the means to subtract, then the factors */
     double *moments;           /* of each slot 2 O NUMBERs: sums, and sums of squares */
     float *seen;               /* [slots, O] */
 } normalization;

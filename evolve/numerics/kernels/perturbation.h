@@ -1,4 +1,4 @@
-/* Weights moved by the normal deviates of keyed streams, in one pass over memory, on a CPU; perturbation.py is their
+/* Weights perturbed by the normal deviates of keyed streams, in one pass over memory, on a CPU; perturbation.py is their
  * definition. Each stream has a key of two words. */
 #pragma once
 #include "philox.h"
@@ -10,7 +10,7 @@ INLINE void scaled(const float *noise, const double *scale, double *moves, int64
         moves[k] = scale ? scale[k] * noise[k] : noise[k];
 }
 
-/* Rows [n, W]: the centre [W] plus steps[i] times the deviates of keys[i], 0 where the mask [W] is. Deviates are multiplied
+/* Rows [n, W]: the centre [W] plus steps[i] times the deviates of keys[i]; 0 where the mask [W] is 0. Deviates are multiplied
  * by the scale [W] first, if there is one. */
 DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uint64_t *keys, const double *steps,
                             float *rows, int64_t n, int64_t W, const double *scale)
@@ -35,8 +35,8 @@ DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uin
 }
 
 /* Moments [n, 2] of rows around the centre: the sums, over all rows and in their order, of their share times d, and of their
- * share times d squared. d is what lies between the centre and the row, as a float; the deviates of row i are those of
- * keys[i] from number `start` on. */
+ * share times d squared. d is the distance of the row, as floats, from the centre; row i has the deviates of keys[i] from
+ * number `start` on. */
 DISPATCH void evolve_moments_around(const double *centre, const double *scale, const uint64_t *keys, const double *steps,
                                     const double *shares, double *moments, int64_t start, int64_t n, int64_t rows)
 {
@@ -83,7 +83,7 @@ DISPATCH void evolve_difference_sums(const double *centre, const uint64_t *keys,
     }
 }
 
-/* Add `scale` times the deviates of keys[i] to row i of weights [n, W]; write 0 where the mask [n, W] is. */
+/* Add `scale` times the deviates of keys[i] to row i of weights [n, W]; write 0 where the mask [n, W] is 0. */
 DISPATCH void evolve_add_noise(float *weights, const uint8_t *mask, const uint64_t *keys, float scale, int64_t n, int64_t W)
 {
     float noise[AT_ONCE];

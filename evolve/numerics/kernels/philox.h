@@ -1,4 +1,4 @@
-/* The words of keyed streams: streams.py says which. */
+/* The words of keyed streams; streams.py is their definition. */
 #pragma once
 #include "lanes.h"
 
@@ -21,7 +21,7 @@ INLINE void philox(uint64_t counter, uint64_t key0, uint64_t key1, uint64_t *wor
     words[3] = c3;
 }
 
-/* NumPy's seed sequences: streams.py says what they are. */
+/* NumPy's seed sequences; streams.py is their definition. */
 typedef struct {
     uint32_t value, factor;
 } hash_constant;
@@ -56,8 +56,8 @@ INLINE void seed_pool(const uint32_t *entropy, uint32_t *pool, hash_constant *co
 
 /* Many streams at once: streams.py is their definition. */
 
-/* The first `count` words (at most 4) of each of n seed sequences: m words of entropy, those of the next sequence
- * `of_each` words on, 0 where all have the same; and four of a key, keys [n, 4]. */
+/* The first `count` words (at most 4) of n seed sequences, each from m words of entropy and the four words of a key, keys
+ * [n, 4]. The entropy of the next sequence lies `of_each` words on; 0 if all sequences share it. */
 void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, const int64_t *keys, uint32_t *words,
                        int64_t count, int64_t n)
 {
@@ -75,8 +75,8 @@ void evolve_seed_words(const uint32_t *entropy, int64_t m, int64_t of_each, cons
     }
 }
 
-/* Words number first ... first + n - 1 of the stream of a key; n is at most AT_ONCE. Returns where in `room`, which has
- * place for AT_ONCE + 4, they begin. */
+/* Write words number first ... first + n - 1 of the stream of a key into `room`, which has place for AT_ONCE + 4; n is at
+ * most AT_ONCE. Return the address of the first one. */
 INLINE const uint64_t *stream_words(const uint64_t *key, int64_t first, uint64_t *room, int64_t n)
 {
     const int64_t skipped = first % 4;

@@ -14,8 +14,8 @@
             f(k, 1);                                                                      \
     } while (0)
 
-/* The same where the matrix is written, too: a CPU streams its rows as they lie in memory, and the sums stay in the first
- * cache. There `total` is z itself. */
+/* The same for a matrix that is written, too. A CPU streams its rows in their order in memory, and the sums stay in the
+ * first cache. There `total` is z itself. */
 #ifdef __CUDACC__
 #define FOR_WRITTEN_COLUMNS FOR_COLUMNS
 #define TOTALS(z) float total[ABREAST][LANES]
@@ -69,8 +69,8 @@
     } while (0)
 #endif
 
-/* A CPU reads a matrix that is larger than its caches a few rows at a time, so that it reads memory as it lies; z stays in
- * the first cache meanwhile. The order of additions is the same. */
+/* A CPU reads a matrix that is larger than its caches a few rows at a time, in their order in memory, while z stays in the
+ * first cache. The order of additions is the same. */
 #ifdef __CUDACC__
 #define ROWS_TOGETHER(rows, columns) (rows)
 #else
@@ -78,8 +78,8 @@
 #define ROWS_TOGETHER(rows, columns) ((rows) * (columns) > LARGE ? 8 : (rows))
 #endif
 
-/* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... for `width` columns from k on, in that order: the part of rows first ... last - 1,
- * which goes on with what z has of the rows before. */
+/* z[k] = x[0]*w[0,k] + x[1]*w[1,k] + ... in that order, for `width` columns from k on. This call adds rows first ... last - 1
+ * to the sums of the rows before, which z holds. */
 INLINE void column_sums(const float *x, const float *w, float *z, int64_t first, int64_t last, int64_t columns, int width)
 {
     float total[ABREAST][LANES];

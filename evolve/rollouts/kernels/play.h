@@ -14,7 +14,7 @@ typedef void network_settle(const void *network, const int64_t *tiles, int64_t c
 typedef struct {
     network_places *places;
     network_advance *advance;
-    network_settle *settle; /* NULL where no updates wait */
+    network_settle *settle; /* NULL if the network has no updates that wait */
     const void *network;
     task_step *step;
     task_begin *begin;
@@ -114,7 +114,7 @@ INLINE void keep_step_hashes(const play *p, int64_t tile)
     }
 }
 
-/* Let the networks of a tile answer to what its slots see. */
+/* Compute the actions of a tile's networks from the observations of its slots. */
 INLINE void answer_tile(play *p, int64_t tile)
 {
     const task *at = p->at;
@@ -144,14 +144,14 @@ INLINE void advance_slots(play *p)
         p->returns[slot] = p->returns[slot] + p->at->rewards[slot];
 }
 
-/* Make the updates that wait, since a slot begins or ends an episode. */
+/* Make the updates that wait, before a slot begins or ends an episode. */
 INLINE void settle_tiles(const play *p)
 {
     for (int64_t tile = 0; p->settle && tile < p->tiles; tile++)
         p->settle(p->network, &tile, 1);
 }
 
-/* Begin episodes of the feed in the free slots; return how many slots are live. */
+/* Begin episodes of the feed in the free slots; return the number of live slots. */
 INLINE int64_t fill_slots(play *p, int64_t live)
 {
     settle_tiles(p);
@@ -163,7 +163,7 @@ INLINE int64_t fill_slots(play *p, int64_t live)
     return live;
 }
 
-/* Write down the results of the episodes that are over; return how many slots are live. */
+/* Write the results of the episodes that are over; return the number of live slots. */
 INLINE int64_t collect_slots(play *p, int64_t live)
 {
     int any = 0;

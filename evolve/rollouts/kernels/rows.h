@@ -3,15 +3,15 @@
 #pragma once
 #include "tasks.h"
 
-/* What a slot of a network begins with: `columns` [tiles, rows, WIDTH], and the values of each episode [episodes, rows], or
- * NULL for zeros. */
+/* The initial values of a slot of a network: `columns` [tiles, rows, WIDTH] are the target, and `values` [episodes, rows] the
+ * values of each episode, or NULL for zeros. */
 typedef struct {
     float *columns;
     int64_t rows;
     const float *values;
 } initial_columns;
 
-/* Let a slot begin an episode. */
+/* Set the columns of a slot for the beginning of an episode. */
 INLINE void begin_columns(const initial_columns *columns, int64_t count, int64_t slot, int64_t episode)
 {
     for (int64_t c = 0; c < count; c++) {
