@@ -3,8 +3,8 @@
 It writes the table into docs/contest.md, between its markers, and the figure to docs/assets/contest.svg. Files of each
 version and size have a table of their own; the figure is of the newest version and its largest size.
 
-`python benchmarks/contest.py --golden` plays the short runs by arrays, and makes evolve/analysis/contest/golden.json
-anew: only once the work of the contest has another version.
+`python benchmarks/contest.py --golden` plays the short runs by arrays, and writes evolve/analysis/contest/golden.json
+anew. Do that only when the contest's work has a new version.
 """
 
 import argparse
@@ -24,7 +24,7 @@ BEGIN, END = "<!-- results -->\n", "<!-- end of results -->"
 
 
 def by_size(folder: Path = RESULTS) -> dict[tuple[int, str], list[Path]]:
-    """Return the files of each version and size, old versions and small sizes first."""
+    """Return the files by version and size; old versions and small sizes come first."""
     sizes: dict[tuple[int, str], list[Path]] = {
         (version, size): [] for version in work.LEGS_OF_VERSION for size in work.SIZES
     }
@@ -35,7 +35,7 @@ def by_size(folder: Path = RESULTS) -> dict[tuple[int, str], list[Path]]:
 
 
 def described(paths: Sequence[Path]) -> str:
-    """Return the table of files of one version and size, and a line on each."""
+    """Return the table of files of one version and size, and a line about each file."""
     lines = []
     for path in paths:
         found = results.read(path)
@@ -53,7 +53,7 @@ def described(paths: Sequence[Path]) -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with the tables of all results."""
+    """Return the text of the page with the tables of all results in place."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     found = by_size()

@@ -3,7 +3,7 @@
     python benchmarks/devices.py -o speed.png
     python benchmarks/devices.py --budget 60 -e BipedalWalker-v3 --engine exact
 
-What is too large for the budget is not measured, and the tables say so. `docs/gpu.md` has the results.
+Measurements that are too large for the budget are left out, and the tables say so. `docs/gpu.md` has the results.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from evolve.cli.app import App, launch
 from evolve.errors import InputError
 
 _ENVIRONMENT = "CartPole-v1", "gymnasium"
-"""What an option is completed with, where only one of both is given."""
+"""The values of --env and --engine, if only the other one is given."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,18 +1,18 @@
-"""How fast the exact engine is: its kernel alone, and whole generations; on demand gymnax's CartPole, by JAX.
+"""The speed of the exact engine: its kernel alone, and whole generations; on request, gymnax's CartPole by JAX.
 
     python benchmarks/exact.py
     python benchmarks/exact.py --strategy openai-es -p 1024 --generations 0 20
     python benchmarks/exact.py --jax        # pip install -r benchmarks/requirements-jax.txt
     python benchmarks/exact.py --walker     # BipedalWalker and LunarLander, beside Gymnasium and EnvPool
 
-Rates are steps of episodes per CPU second, so that neighbours on the machine count little. A generation is all of it,
-from ask to record and the run file, by one process; each line is over a few generations, from the one it names on. JAX
-plays as many episodes with the genomes of the last of these: all side by side, in one compiled loop that ends when none
-is left. Steps of episodes that have ended already do not count. With `--strategy random` episodes stay short, and are
-of all lengths.
+Rates are steps of episodes per CPU second, so that other programs on the machine count little. A generation includes
+everything from ask to record and the run file, in one process. Each line averages a few generations, from the named one
+on. JAX plays as many episodes with the genomes of the last of these generations: all side by side, in one compiled loop
+that runs until the last episode ends. Steps after the end of an episode do not count. With `--strategy random` episodes
+stay short, and have all lengths.
 
 With `--walker` bare environments of Gymnasium, EnvPool and the exact engine play recorded actions in turns, on one
-core: the actions of a champion, and random ones. Then the exact engine plays whole generations of walkers.
+core: a champion's actions, and random actions. Then the exact engine plays whole generations of walkers.
 """
 
 import argparse

@@ -1,12 +1,13 @@
-"""How near exact tasks are to Gymnasium's.
+"""How close the exact tasks are to Gymnasium's.
 
     python benchmarks/exact_against_gymnasium.py
     python benchmarks/exact_against_gymnasium.py --box2d 10000 --json box2d.json
 
-Classical tasks are compared from the same states, by the same random actions: how many episodes are equal, and how far
-the others go apart. Tasks with rigid bodies have to be equal: `--box2d N` plays N whole episodes in all, of the walker,
-the walker over obstacles and the lander, by random players and by champions, from the same seeds in fresh Gymnasium
-environments. It prints each difference, and then the exit code is 1. With `--json` it goes on where it was interrupted.
+Classical tasks are compared from the same states, with the same random actions: the table counts equal episodes, and
+shows the largest difference of the others. Tasks with rigid bodies have to be equal: `--box2d N` plays N whole episodes
+in all, of the walker, the walker over obstacles and the lander, by random players and by champions, from the same seeds
+in fresh Gymnasium environments. It prints each difference, and ends with exit code 1 if there is one. With `--json` it
+continues after an interruption.
 """
 
 import argparse
@@ -28,13 +29,13 @@ BATCH = 200
 
 
 def outputs_of(seed: int, steps: int, actions: int) -> Float32:
-    """Return [L, A], uniform on ±1; each row stays for four steps, so that something happens."""
+    """Return actions [L, A], uniform on ±1; each is repeated for four steps, so that it has an effect."""
     random = np.random.Generator(np.random.Philox(seed))
     return np.repeat(random.uniform(-1, 1, (steps // 4 + 1, actions)).astype(np.float32), 4, axis=0)[:steps]
 
 
 def play(options: EnvOptions, seeds: range) -> tuple[Bool, Bool, Float64]:
-    """Play some episodes in both, each until it ends in one of them.
+    """Play episodes in both engines, each until it ends in one of them.
 
     Returns, [n] each: whether all bits were equal, whether the lengths were, and the largest difference in an
     observation.

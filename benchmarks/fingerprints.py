@@ -1,9 +1,9 @@
-"""What fingerprints cost: whole generations evaluated by this process with and without them, in turns.
+"""The cost of fingerprints: this process evaluates whole generations with and without them, in turns.
 
     python benchmarks/fingerprints.py -e BipedalWalker-v3 --pairs 15
 
-Times are CPU seconds of this process, so that neighbours on the machine count little; what is printed is the median
-over pairs of the time with fingerprints divided by that without, less one, and the quartiles.
+Times are CPU seconds of this process, so that other programs on the machine count little. The result is the median over
+pairs of (time with fingerprints / time without) - 1, and the quartiles.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from evolve.training import Experiment, make_rollout, prepare
 
 
 class Without:
-    """Takes no fingerprints."""
+    """A stand-in that takes no fingerprints."""
 
     def __init__(self, *_):
         pass

@@ -1,13 +1,12 @@
-"""The fuzz bench: run files and experiments that nobody should trust, read as if they came from a stranger.
+"""The fuzz bench: damaged and hostile run files and experiments have to be read or refused, and nothing else.
 
     python benchmarks/fuzz.py --files 100000 --texts 1000000 --flips 20000
 
 `--files`: structural mutations of a run file (wrong types, shapes and sizes, links, missing and foreign objects) are
 read as the commands read them. `--texts`: TOML documents and --set strings. Each has to end as a value or as
-InputError, within some seconds, without an import, a compilation, a process or a connection (an audit hook watches),
-in less than 500 MB.
-`--flips`: single bytes changed, in processes of their own, since what the HDF5 library does with them is not ours: the
-counts are reported. Exit code 1 when one of ours was wrong.
+InputError, within some seconds, without an import, a compilation, a process or a connection (an audit hook watches), in
+less than 500 MB. `--flips`: single bytes changed, in processes of their own, since the HDF5 library may crash on them:
+these counts are reported only. Exit code 1 if this package reacted wrongly to a file or a text.
 """
 
 import argparse
@@ -41,13 +40,13 @@ from evolve.training import Experiment, load_config, prepare, restore
 from evolve.verification import choose, compare
 
 MOST_MEMORY = 500e6
-MOST_SECONDS = 30  # a busy machine's
+MOST_SECONDS = 30  # the machine may be busy
 WATCHED = {"exec", "compile", "import", "subprocess.Popen", "os.system", "os.exec", "os.fork", "pickle.find_class",
            "socket.connect", "ctypes.dlopen", "os.remove", "os.rename"}  # fmt: skip
 
 
 class Guard:
-    """Watches what is done while somebody else's data are read: time, and whatever would run code."""
+    """Watches a process while it reads untrusted data: the time, and any attempt to run code."""
 
     def __init__(self) -> None:
         self.armed, self.seen = False, ""
@@ -63,7 +62,7 @@ class Guard:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch what is done inside; raises PermissionError for what would run code."""
+        """Watch a block; an attempt to run code in it raises PermissionError."""
         self.seen, self.armed = "", True
         signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
         try:
@@ -75,7 +74,7 @@ class Guard:
             raise PermissionError(f"would run code: {self.seen}")
 
 
-# What may be put where anything else belongs: names of makers of datasets, (group, name, draw) -> None.
+# Objects that may take the place of any other: names of makers of datasets, (group, name, draw) -> None.
 def _numbers(group: h5py.Group, name: str, draw: random.Random) -> None:
     shape = tuple(draw.choice([0, 1, 2, 3, 7, 50]) for _ in range(draw.randint(0, 4)))
     dtype = draw.choice(["f8", "f4", "i4", "i8", "u1", "?", "S64", "S1", ">f8", "f2", "i2", "u8"])
@@ -147,7 +146,7 @@ def _forget(file: h5py.File, draw: random.Random) -> None:
 
 
 def _swap(file: h5py.File, draw: random.Random) -> None:
-    """Put something foreign in the place of something, or beside it."""
+    """Put a foreign object in the place of an object of the file, or beside it."""
     name = draw.choice([*_names(file), "surprise", "checkpoint/surprise", "generation/surprise"])
     if name in file:
         del file[name]
@@ -246,7 +245,7 @@ def mutate(image: bytes, draw: random.Random) -> bytes:
 
 
 def open_run(path: Path, base: store.StoredRun, experiment: Experiment) -> str:
-    """Do with a run file what the commands do before they evaluate; return how it ended."""
+    """Read a run file as the commands do before they evaluate it; return the outcome."""
     try:
         run = store.read(path)
         compare(base, run, play=False).to_text()
@@ -333,7 +332,7 @@ def _line(draw: random.Random) -> str:
 
 
 def experiment_text(base: str, draw: random.Random) -> str:
-    """Return a TOML document, or something like one."""
+    """Return a TOML document, or a text that resembles one."""
     if draw.random() < 0.5:
         return "\n".join(_line(draw) for _ in range(draw.randint(1, 6)))
     parts = base.splitlines()
@@ -353,7 +352,7 @@ def experiment_text(base: str, draw: random.Random) -> str:
 
 
 def open_text(text: str) -> str:
-    """Validate an experiment; return how it ended."""
+    """Validate an experiment; return the outcome."""
     try:
         config = parse(Config, read_table(text, "it"))
         read_table(config.to_toml(), "it")
@@ -365,7 +364,7 @@ def open_text(text: str) -> str:
 
 
 def open_override(text: str) -> str:
-    """Give a command line a --set; return how it ended."""
+    """Parse a command line with a --set; return the outcome."""
     try:
         load(["--set", text])
         return "read"
@@ -382,9 +381,9 @@ def flip(image: bytes, draw: random.Random) -> bytes:
 
 
 def _flips(image: bytes, seed: int, n: int, path: Path, pipe: Any) -> None:
-    """Read n damaged files in a process of its own, telling each result at once."""
+    """Read n damaged files in a process of its own, and report each outcome at once."""
     draw = random.Random(seed)
-    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):  # they have to work inside HDF5 too
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):  # they have to work inside HDF5, too
         signal.signal(number, signal.SIG_DFL)
     for _ in range(n):
         path.write_bytes(flip(image, draw))
@@ -394,19 +393,19 @@ def _flips(image: bytes, seed: int, n: int, path: Path, pipe: Any) -> None:
             pipe.send("read")
         except EvolveError:
             pipe.send("refused")
-        except BaseException as error:  # ours to catch, so it is counted as our crash
+        except BaseException as error:  # this package should have caught it: counted as its crash
             pipe.send(f"ours: {type(error).__name__}: {error}")
         signal.alarm(0)
     pipe.send(peak_kilobytes())
 
 
 def peak_kilobytes() -> int:
-    """Return the most memory that this process ever had; ru_maxrss would count that of who started it, too."""
+    """Return the peak memory of this process; ru_maxrss would include the peak of its parent."""
     return int(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0])
 
 
 def flips(image: bytes, n: int, folder: Path) -> Counter[str]:
-    """Read n damaged files; count what became of them, signals that ended the process among them."""
+    """Read n damaged files; count the outcomes, and the signals that ended the process."""
     counts: Counter[str] = Counter()
     done, seed = 0, 0
     while done < n:
@@ -434,14 +433,14 @@ def flips(image: bytes, n: int, folder: Path) -> Counter[str]:
 
 
 def base_run(folder: Path) -> Path:
-    """Make an honest run file."""
+    """Make an undamaged run file."""
     words = "-p 4 -r 2 -g 3 -d 2 --set held_out_episodes=3 -s 0 --set env.max_episode_steps=9 -o"
     assert run_main([*words.split(), str(folder)]) == 0
     return folder / "seed-0.h5"
 
 
 def trials(n: int, what: str, one: Callable[[int], str], guard: Guard, failures: list[str]) -> Counter[str]:
-    """Try something n times; count how it ended, and remember what should not have happened."""
+    """Call a function n times; count the outcomes, and remember those that are wrong."""
     counts: Counter[str] = Counter()
     worst = 0.0
     for number in range(n):
@@ -466,7 +465,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
-    resource.setrlimit(resource.RLIMIT_AS, (8 * 10**9, 8 * 10**9))  # so that a mistake takes only this process with it
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 10**9, 8 * 10**9))  # so that a mistake ends only this process
     failures: list[str] = []
     figures: dict[str, Any] = {}
     memory = Path("/dev/shm")

@@ -1,4 +1,4 @@
-"""What the benches that torture evolve launch share: a run with its log, and verdicts in a file."""
+"""Shared by the benches that torture evolve launch: a run with its log, and verdicts in a file."""
 
 import json
 import math
@@ -19,19 +19,19 @@ import psutil
 from evolve import store
 
 DONE = "best fitness"
-"""What a complete generation is known by, in the log."""
+"""A text that the log has for each complete generation."""
 PATIENCE = 600.0
-"""Seconds in which a run may say nothing: the ranks of a third attempt have some 250, and mpirun as many before."""
+"""Seconds without output after which a run is stuck: a third attempt gives its ranks 250 s, and mpirun as many."""
 _PLAIN = re.compile(r"^evolve(\.\w+)?: (?!.* ranks on )\w", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of a run after a fault.
+    """The outcome of a run after a fault.
 
     Attributes:
-        wrong: What was not as it should be, "" for nothing.
-        load: Of the machine when it was told: how many processes wanted to run.
+        wrong: The violated promise, "" for none.
+        load: The load average of the machine at the time of the verdict.
     """
 
     wrong: str = ""
@@ -42,13 +42,13 @@ V = TypeVar("V", bound=Verdict)
 
 
 class Launched:
-    """An `evolve launch`, whose log and run file are in a folder; another one there goes on with both.
+    """An `evolve launch` whose log and run file are in a folder; a later one in that folder continues both.
 
     Args:
-        folder: Where.
-        words: The whole command, but for where its run file goes.
+        folder: The folder.
+        words: The whole command, without the directory of its run file.
         env: Its environment variables.
-        out: For its run file, if not `run` in the folder.
+        out: The directory of its run file, if not `run` in the folder.
     """
 
     def __init__(self, folder: Path, words: Sequence[str], env: dict[str, str], out: Path | None = None) -> None:
@@ -60,11 +60,11 @@ class Launched:
             self.popen = subprocess.Popen([*words, "-o", str(self.out)], env=env, stdout=log, stderr=log, cwd=folder)
 
     def text(self) -> str:
-        """Return what the log says."""
+        """Return the text of the log."""
         return self.log.read_text(errors="replace")
 
     def count(self, words: str) -> int:
-        """Return how often the log says something."""
+        """Return how often a text is in the log."""
         return self.text().count(words)
 
     def over(self) -> bool:
@@ -72,12 +72,12 @@ class Launched:
         return self.popen.poll() is not None
 
     def stuck(self, since: float) -> bool:
-        """Return whether it has said nothing for too long, after an instant of time.monotonic()."""
+        """Return whether it has printed nothing for too long, after an instant of time.monotonic()."""
         quiet = time.time() - self.log.stat().st_mtime
         return min(time.monotonic() - since, quiet) > PATIENCE
 
     def wait(self) -> bool:
-        """Wait for its end; return False where it gets stuck."""
+        """Wait for its end; return False if it gets stuck."""
         begin = time.monotonic()
         while not self.over():
             if self.stuck(begin):
@@ -86,7 +86,7 @@ class Launched:
         return True
 
     def end(self) -> None:
-        """Kill what is left of it."""
+        """Kill its remaining processes."""
         with suppress(psutil.Error):
             for process in psutil.Process(self.popen.pid).children(recursive=True):
                 process.kill()
@@ -94,7 +94,7 @@ class Launched:
         self.popen.wait()
 
     def misspoken(self) -> str:
-        """Return what is wrong with the log of a run that has ended: a traceback, or an early end unexplained."""
+        """Return the fault in the log of an ended run: a traceback, or an early end without an explanation."""
         text = self.text()
         if "Traceback" in text:
             return "a traceback"
@@ -115,33 +115,33 @@ def complete(folder: Path) -> bool:
 
 
 def undisturbed(out: Path, words: Sequence[str], env: dict[str, str]) -> list[bytes]:
-    """Return the digests of a run that nobody disturbs."""
+    """Return the digests of an undisturbed run."""
     command = [sys.executable, "-m", "evolve.run", *words, "-o", str(out)]
     subprocess.run(command, env=env, check=True, capture_output=True)
     return stored(out)
 
 
 def read_verdicts(path: Path | None, kind: type[V]) -> list[V]:
-    """Return the verdicts of a file, none where there is none."""
+    """Return the verdicts in a file; no verdicts if the file does not exist."""
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
     return [kind(**{"load": math.nan, **json.loads(line)}) for line in lines]
 
 
 def append_verdict(path: Path | None, verdict: Verdict) -> None:
-    """Append a verdict to a file, if there is to be one."""
+    """Append a verdict to a file, unless the path is None."""
     if path is not None:
         with open(path, "a") as file:
             print(json.dumps(asdict(verdict)), file=file)
 
 
 def spread(seconds: Sequence[float | None]) -> str:
-    """Return the median and the worst of some times as a cell of a table; None is no time."""
+    """Return the median and the maximum of times as a cell of a table; None entries do not count."""
     known = [each for each in seconds if each is not None]
     return f"{statistics.median(known):.1f} s, {max(known):.1f} s" if known else "–"
 
 
 def load(verdicts: Sequence[Verdict]) -> str:
-    """Return how busy the machine was, in words."""
+    """Return the load of the machine in words."""
     known = [verdict.load for verdict in verdicts if not math.isnan(verdict.load)]
     if not known:
         return "load of the machine: unknown"

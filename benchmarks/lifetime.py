@@ -2,11 +2,11 @@
 
     mpirun -n 9 python benchmarks/lifetime.py -o runs/lifetime      over any number of ranks, with the same digests
 
-`tune` tries the same number of settings for each network with seeds of its own, and writes what is best to
-`lifetime_parts/chosen.json`; `judge` runs that with seeds 1 … N; `sweep` varies the number of cues and the length of a
+`tune` tries the same number of settings for each network with seeds of its own, and writes the best settings to
+`lifetime_parts/chosen.json`; `judge` runs them with seeds 1 … N; `sweep` varies the number of cues and the length of a
 life; `long` gives networks with memory ten times as long; `report` writes the tables and figures of the page. Each part
-begins with how long it will take. What is complete is not run again, so the command can be interrupted and repeated.
-`--dry-run` only says what is left.
+first prints an estimate of its time. Complete runs are not run again, so the command can be interrupted and repeated.
+`--dry-run` only prints the number of missing runs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 def jobs_of(part: str, task: Task, networks: list[str], seeds: list[int]) -> list[Job]:
-    """Return the runs of a part. The parts `sweep` and `long` are of the cues only."""
+    """Return the runs of a part. The parts `sweep` and `long` exist for the cues only."""
     if part == "tune":
         return [job for network in networks for job in tuning(task, network)]
     if part == "judge":
@@ -53,21 +53,21 @@ def jobs_of(part: str, task: Task, networks: list[str], seeds: list[int]) -> lis
 
 
 def describe(jobs: list[Job], title: str, out: Path) -> None:
-    """Say how many of some runs are left, and for how long."""
+    """Print how many of the runs are missing, and an estimate of their time."""
     clock = Clock(out, jobs)
     clock.try_kinds()
     say(f"{title}: {len(clock.left())} of {len(jobs)} runs are left, about {in_words(clock.seconds())}")
 
 
 def main() -> None:
-    """Do the parts that are asked for."""
+    """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description="Learning within a life: run the whole study, or what is left of it.")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="judge by seeds 1 … N (10)")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/lifetime"), metavar="DIR")
-    parser.add_argument("--dry-run", action="store_true", help="say what is left and how long it takes")
+    parser.add_argument("--dry-run", action="store_true", help="print what is missing and how long it takes")
     options = parser.parse_args()
     out = options.output
     seeds = list(range(1, options.seeds + 1))

@@ -1,4 +1,4 @@
-"""Tables in Markdown, and their places on the pages of the site."""
+"""Markdown tables, and their places on the pages of the site."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table."""
+    """Return a Markdown table."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
 def fill(page: Path, section: str, content: str | Callable[[str], str]) -> None:
-    """Put a text in its place on a page, `<!-- section -->` … `<!-- end of section -->`, if the page has it.
+    """Put a text between the markers `<!-- section -->` and `<!-- end of section -->` of a page, if it has them.
 
-    content: The text, or what makes it of that which stands there.
+    content: The text, or a function from the present text to the new one.
     """
     begin, end = f"<!-- {section} -->", f"<!-- end of {section} -->"
 

@@ -4,12 +4,12 @@
     python benchmarks/peers.py -o runs/peers
     python benchmarks/peers.py --show -o runs/peers     # the table
 
-Each peer is a file of benchmarks/peers/, as short as its library allows, with the strategy that the library would take:
-networks of 4, 8 and 2, 64 candidates (65 of evolve's: 32 pairs and the centre), 4 episodes each. It is run twice by one
+Each peer is a file of benchmarks/peers/, as short as its library allows, with the strategy that the library suggests:
+networks of 4, 8 and 2, 64 candidates (evolve: 65, 32 pairs and the centre), 4 episodes each. It is run twice by one
 worker and twice by two, each time in a process of its own that may use as many cores as workers. Its champion, the
-centre or the best, is judged after each generation in the held-out episodes of evolve, until their mean return is 475;
-judging, imports and the start of the process do not count as time. Compiling by JAX counts: it happens in each run.
-Finished runs are JSON files below the folder, and are not run again.
+centre or the best candidate, plays the held-out episodes of evolve after each generation, until their mean return is
+475. This evaluation, imports and the start of the process do not count as time. Compiling by JAX counts: it happens in
+each run. Finished runs are JSON files below the folder, and are not run again.
 """
 
 import argparse
@@ -40,7 +40,8 @@ from evolve.config import EnvOptions
 from evolve.errors import install_command
 
 _AIM = 475.0
-_FOLDER = Path(__file__).parent / "peers"
+SCRIPT = Path(__file__)
+FOLDER = SCRIPT.parent / "peers"
 _WORKERS = (1, 2)
 _REPEATS = 2
 
@@ -68,10 +69,10 @@ _PACKAGES = (*(package for peer in PEERS.values() for package in peer.needs.valu
 
 
 def train(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any] | None:
-    """Let a peer train in this process; return what came of it, None on a rank that only helps."""
+    """Let a peer train in this process; return its result, None on a worker rank."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:workers])
     peer = PEERS[name]
-    sys.path.insert(0, str(_FOLDER))
+    sys.path.insert(0, str(FOLDER))
     made = importlib.import_module(peer.module).train(asked.seed, workers, asked.steps, **peer.settings)
     leads = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")) == "0"
     chain, aim, judging, mean = hashlib.sha256(), None, 0.0, 0.0
@@ -94,16 +95,16 @@ def judge(act: Callable[[np.ndarray], Any], asked: argparse.Namespace) -> float:
 
 
 def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
-    """Let a peer train in a process of its own; return what came of it, or why nothing did."""
+    """Let a peer train in a process of its own; return its result, or the reason for its failure."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        words = [sys.executable, __file__, "--child", name, str(workers), str(result)]
+        words = [sys.executable, str(SCRIPT), "--child", name, str(workers), str(result)]
         words += ["--seed", str(asked.seed), "--steps", str(asked.steps), "--episodes", str(asked.episodes)]
         if PEERS[name].module == "evolve_peer" and workers > 1:
             words = [_mpirun(), "--oversubscribe", "--bind-to", "none", "-n", str(workers + 1), *words]
         try:
-            path = os.pathsep.join([str(_FOLDER), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-            # Threads that wait take no processor; and the processes of a peer find its module.
+            path = os.pathsep.join([str(FOLDER), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+            # Waiting threads use no processor; and the processes of a peer find its module.
             env = os.environ | {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": path.rstrip(os.pathsep)}
             done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=asked.limit)
         except subprocess.TimeoutExpired:
@@ -114,7 +115,7 @@ def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_all(asked: argparse.Namespace) -> None:
-    """Run what is asked for, not there yet, and installed."""
+    """Run the peers that are asked for, installed, and not finished yet."""
     wanted = {"steps": asked.steps, "episodes": asked.episodes, "seed": asked.seed}
     for name in asked.peers:
         lacking = missing(PEERS[name].needs)
@@ -154,7 +155,7 @@ def show(folder: Path) -> None:
 
 
 def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the cells of a peer."""
+    """Return the cells of a peer's row."""
     by_workers = {workers: [run for run in runs if run["machine"]["cores used"] == workers] for workers in _WORKERS}
     rates = [_median([run["steps"] / run["seconds"] for run in some]) for some in by_workers.values()]
     reached = [run["aim"] for run in runs if run["aim"]]
@@ -169,8 +170,8 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def lines_of(module: str) -> int:
-    """Return how many lines a user has to write: those of the files of a peer that are not empty, nor comments."""
-    texts = [path.read_text().splitlines() for path in sorted(_FOLDER.glob(f"{module}.*")) if path.suffix != ".pyc"]
+    """Return how many lines a user has to write: the lines of a peer's files without empty lines and comments."""
+    texts = [path.read_text().splitlines() for path in sorted(FOLDER.glob(f"{module}.*")) if path.suffix != ".pyc"]
     return sum(bool(line.strip()) and not line.lstrip().startswith("#") for text in texts for line in text)
 
 
@@ -193,7 +194,7 @@ def _mpirun() -> str:
 
 
 def main() -> None:
-    """Do what is asked."""
+    """Run the peers, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--peers", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PEER", help=", ".join(PEERS)

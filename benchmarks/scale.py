@@ -1,4 +1,4 @@
-"""How bytes, rank 0's seconds and its memory grow with weights, candidates and ranks, in the training loop.
+"""How traffic, rank 0's time and its memory grow with weights, candidates and ranks, in the training loop.
 
     python benchmarks/scale.py --ranks 1 3 -o scale.png
     python benchmarks/scale.py --weights 1000 100000 --candidates 256 --budget 60

@@ -32,7 +32,7 @@ from evolve.rollouts import EpisodeBatch, RolloutSpec, generation_keys  # noqa: 
 EPISODES = 8  # of each candidate
 CHUNK_SECONDS = 0.01  # see RolloutSpec
 
-_SHORTEST_SLEEP, _LONGEST_SLEEP, _SHARE = 2e-3, 5e-2, 0.1  # of a rank that waits, see evolve/cluster/transport.py
+_SHORTEST_SLEEP, _LONGEST_SLEEP, _SHARE = 2e-3, 5e-2, 0.1  # of a waiting rank, see evolve/cluster/transport.py
 
 
 class Worker:
@@ -46,15 +46,15 @@ class Worker:
 
 
 class World:
-    """Some workers, rank 0, and what is under way between them.
+    """Workers, rank 0, and the messages between them.
 
     Args:
         ranks: R.
-        seconds: The mean of an episode.
-        ideal: How long the batch would take if nobody ever waited.
+        seconds: The mean duration of an episode.
+        ideal: Seconds that the batch would take if no rank ever waited.
         each: Seconds of rank 0 for each message that it sends or receives.
-        latency: Seconds of a message's way.
-        seed: Of the times that episodes take.
+        latency: Seconds from sending a message to its arrival.
+        seed: The seed of the durations of episodes.
     """
 
     def __init__(self, ranks: int, seconds: float, ideal: float, each: float, latency: float, seed: int) -> None:
@@ -77,7 +77,7 @@ class World:
         return suitable_sizes(episodes, workers, 1, CHUNK_SECONDS, self.seconds)
 
     def _send(self, worker: int, items: np.ndarray) -> None:
-        """Send a chunk; it arrives when rank 0 has sent it, and a while later."""
+        """Send a chunk; it arrives one latency after rank 0 has sent it."""
         frame = messages.encode(self.job.message(items))
         self.messages += 1
         self.spent = self.spent + self.each
@@ -88,7 +88,7 @@ class World:
         heapq.heappush(self.events, (at, self.count, kind, worker, what))
 
     def run(self) -> None:
-        """Let time pass until all episodes are done."""
+        """Advance the time until all episodes are done."""
         self._coordinate(0.0, self.queue.hand_out)
         while self.queue.unfinished:
             self.now, _, kind, worker, what = heapq.heappop(self.events)
@@ -100,8 +100,8 @@ class World:
                 self._receive(worker, what)
 
     def _coordinate(self, arrived: float, work) -> None:
-        """Let rank 0 do something, when it is free and has noticed; its CPU time here is its time there."""
-        if arrived > self.free:  # it slept meanwhile
+        """Let rank 0 work once it is free and has noticed the message; its CPU time here is its simulated time."""
+        if arrived > self.free:  # it was asleep
             nap = min(max(_SHARE * (arrived - self.free), _SHORTEST_SLEEP), _LONGEST_SLEEP)
             arrived += nap * self.draw.random()
         self.begun, self.spent = max(arrived, self.free), 0.0
@@ -145,7 +145,7 @@ class World:
         self._coordinate(self.now, work)
 
     def report(self) -> SimpleNamespace:
-        """Return what was simulated: efficiency, the share of a core that rank 0 takes, messages."""
+        """Return the results: efficiency, the share of a core that rank 0 uses, and the number of messages."""
         ideal = float(self.times.sum()) / len(self.workers)
         return SimpleNamespace(
             efficiency=ideal / self.now,
@@ -160,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[65, 257, 1024, 4096])
     parser.add_argument("--seconds", type=float, default=0.05, help="mean of an episode")
-    parser.add_argument("--ideal", type=float, default=3.0, help="seconds that a batch takes if nobody ever waits")
+    parser.add_argument("--ideal", type=float, default=3.0, help="seconds that a batch takes if no rank ever waits")
     parser.add_argument("--microseconds", type=float, default=100.0, help="of rank 0, for each message")
     parser.add_argument("--latency", type=float, default=2e-4, help="seconds")
     parser.add_argument("--seed", type=int, default=0)

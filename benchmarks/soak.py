@@ -1,10 +1,10 @@
-"""The soak: a long CartPole run, and what its ranks keep: memory, open files, threads.
+"""The soak: a long CartPole run, and the memory, open files and threads of its ranks.
 
     python benchmarks/soak.py --for 20m
 
-Prints the resident memory of every rank after the first minute and at the end, in MB, and the most files and threads
-each had in the first half of the time and in the second. Exit code 1 when a rank grew by 5 MB or more, or files or
-threads grew. Needs psutil, which the test extra brings.
+Prints the resident memory of every rank after the first minute and at the end, in MB, and the largest numbers of files
+and threads in each half of the time. Exit code 1 if a rank grew by 5 MB or more, or its files or threads grew. Needs
+psutil, which the test extra brings.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _MOST_GROWTH = 5.0  # MB
 
 
 def ranks_of(launcher: psutil.Process) -> dict[int, psutil.Process]:
-    """Return the ranks that live, by their numbers."""
+    """Return the live ranks by number."""
     found = {}
     for process in launcher.children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -35,12 +35,12 @@ def ranks_of(launcher: psutil.Process) -> dict[int, psutil.Process]:
 
 
 def sample(process: psutil.Process) -> tuple[float, int, int]:
-    """Return resident MB, open files, threads."""
+    """Return the resident memory in MB, and the numbers of open files and threads."""
     return process.memory_info().rss / 1e6, process.num_fds(), process.num_threads()
 
 
 def main() -> int:
-    """Soak for as long as asked."""
+    """Run, sample, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--for", dest="duration", default="20m", help="how long: 20m, 1h (20m)")
     parser.add_argument("--ranks", type=int, default=4)
@@ -64,7 +64,7 @@ def main() -> int:
     for rank, samples in sorted(series.items()):
         early = next(s for s in samples if s[0] >= min(_SETTLED, samples[-1][0]))
         last, half = samples[-1], len(samples) // 2
-        # A watchdog's thread comes and goes, so the most of each half is compared.
+        # A watchdog's thread comes and goes, so the maxima of the halves are compared.
         files, threads = ([max(s[i] for s in part) for part in (samples[:half], samples[half:])] for i in (2, 3))
         grown = last[1] - early[1] > _MOST_GROWTH or files[1] > files[0] or threads[1] > threads[0]
         good &= not grown

@@ -1,9 +1,9 @@
-"""Run every experiment of this project again, or what is left of it: python benchmarks/study.py
+"""Run every experiment of this project again, or the missing runs: python benchmarks/study.py
 
     mpirun -n 9 python benchmarks/study.py -o runs/study      over any number of ranks, with the same digests
 
-Begins with how long it will take at most: an experiment that ends when its champion is good enough may take less. What
-is complete is not run again, so the command can be interrupted and repeated. At the end it writes the tables of
+First it prints the longest time that it may take: an experiment that ends when its champion is good enough takes less.
+Complete runs are not run again, so the command can be interrupted and repeated. At the end it writes the tables of
 `docs/results.md`; `benchmarks/lifetime.py` adds the controls of learning within a life, `benchmarks/tickets.py` pruning
 in rounds.
 """
@@ -41,7 +41,7 @@ def jobs_of(name: str, folder: Path = FOLDER) -> list[Job]:
 
 
 def describe(names: list[str], out: Path) -> None:
-    """Say how many runs of each experiment are left, and for how long."""
+    """Print how many runs of each experiment are missing, and an estimate of their time."""
     clock = Clock(out, [job for name in names for job in jobs_of(name)])
     clock.try_kinds()
     for name in names:
@@ -51,11 +51,11 @@ def describe(names: list[str], out: Path) -> None:
 
 
 def main() -> None:
-    """Do what is left; write the tables."""
-    parser = argparse.ArgumentParser(description="Run every experiment again, or what is left of it.")
+    """Run the missing runs; write the tables."""
+    parser = argparse.ArgumentParser(description="Run every experiment again, or the missing runs.")
     parser.add_argument("names", nargs="*", choices=EXPERIMENTS, default=EXPERIMENTS, metavar="NAME")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/study"), metavar="DIR")
-    parser.add_argument("--dry-run", action="store_true", help="say what is left and how long it takes")
+    parser.add_argument("--dry-run", action="store_true", help="print what is missing and how long it takes")
     options = parser.parse_args()
     if options.dry_run:
         describe(options.names, options.output)

@@ -1,9 +1,9 @@
 """Lottery tickets: the study of `docs/tickets.md` by one command, python benchmarks/tickets.py
 
-Two exact tasks are learnt again and again, each time with 0.8 of the connections, from all of them to 2 %: chosen by
-signal-to-noise ratio or by magnitude, with their weights rewound; and, as the control of lottery tickets, with the
-masks of the first and other initial weights. See `evolve/strategies/pruning_schedules.py`. What is complete is not run
-again, so the command can be interrupted and repeated; `--seeds` and `--tasks` in several shells share the work.
+Two exact tasks are learnt repeatedly, each time with 0.8 of the connections, from 100 % to 2 %: chosen by
+signal-to-noise ratio or by magnitude, with their weights rewound; and, as the control for lottery tickets, with the
+same masks and other initial weights. See `evolve/strategies/pruning_schedules.py`. Complete runs are not run again, so
+the command can be interrupted and repeated; `--seeds` and `--tasks` in several shells share the work.
 """
 
 import argparse
@@ -29,19 +29,19 @@ from evolve.analysis.figures.style import COLOURS, LineLabel, alternating_dashes
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tickets.md"
 FIGURE = ROOT / "docs" / "assets" / "tickets.svg"
-KEEP, LEAST = 0.8, 0.02  # the share that a round keeps, and what is left in the end
+KEEP, LEAST = 0.8, 0.02  # shares of the connections: kept in a round, and left in the end
 ROUNDS = math.ceil(math.log(LEAST) / math.log(KEEP)) + 1
 GENERATIONS = 40  # of a round
 CONTROL = "same mask, other weights"
-VARIANTS = {"signal-to-noise": True, "magnitude": False}  # whether they have the control
+VARIANTS = {"signal-to-noise": True, "magnitude": False}  # whether they have a control
 _COLOUR = dict(zip(("signal-to-noise", CONTROL, "magnitude"), COLOURS, strict=False))
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """An exact environment, and what searches it.
+    """An exact environment, and the strategy for it.
 
-    aim: the mean return that counts as learnt. axis: the returns that a figure shows.
+    aim: the mean return that counts as learnt. axis: the range of returns in the figure.
     """
 
     env: str
@@ -50,7 +50,7 @@ class Task:
     axis: tuple[float, float]
 
     def settings(self, by: str, rounds: int) -> dict[str, Any]:
-        """Return the experiment that prunes by something."""
+        """Return the experiment that prunes by a criterion."""
         pruning = {"pruning_every": GENERATIONS, "pruning_keep": KEEP, "pruning_by": by}
         return {
             "env": {"id": self.env, "engine": "exact"},
@@ -69,7 +69,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Point:
-    """A search: the connections that it had, the held-out mean of its champion, and the digest of its run so far."""
+    """A search: its number of connections, the held-out mean of its champion, and the digest of its run so far."""
 
     connections: int
     mean: float
@@ -77,9 +77,9 @@ class Point:
 
 
 def searches(task: Task, by: str, seed: int, directory: Path, rounds: int = ROUNDS) -> list[Point]:
-    """Return what each search of a run has found, in order; a round and its control are two. It goes on where it was.
+    """Return the point of each search of a run, in order; a round and its control are two searches. Resumes the run.
 
-    Raises InputError where the run has more generations than its points tell of, since their file was removed.
+    Raises InputError if the run has more generations than its points cover, because their file was removed.
     """
     kept = directory / f"seed-{seed}.json"
     points = [Point(**point) for point in json.loads(kept.read_text())] if kept.exists() else []
@@ -94,11 +94,11 @@ def searches(task: Task, by: str, seed: int, directory: Path, rounds: int = ROUN
 
 
 Curves = dict[str, list[list[Point]]]
-"""Of each variant and the control, for each seed the points from all connections to the fewest."""
+"""For each variant and the control, and each seed: the points from all connections to the fewest."""
 
 
 def curves(task: Task, out: Path, seeds: Sequence[int], rounds: int = ROUNDS) -> Curves:
-    """Return what all runs of a task have found, running what is left."""
+    """Return the points of all runs of a task; missing runs are run."""
     found: Curves = {}
     for by, controlled in VARIANTS.items():
         for seed in seeds:
@@ -117,7 +117,7 @@ def means(runs: Sequence[Sequence[Point]]) -> np.ndarray:
 
 
 def table(found: Curves) -> str:
-    """Return the table of a task: of every third round the median over seeds, and the worst and the best."""
+    """Return the table of a task: for every third round the median over seeds, and the worst and the best."""
     whole = found["signal-to-noise"][0]
     rows = []
     for n in range(0, len(whole), 3):
@@ -131,7 +131,7 @@ def _cell(values: np.ndarray) -> str:
 
 
 def fewest(task: Task, found: Curves) -> str:
-    """Return the table of the sparsest networks that have learnt a task: of each variant by seed."""
+    """Return the table of the sparsest networks that have learnt a task: for each variant, by seed."""
     whole = found["signal-to-noise"][0][0].connections
     rows = []
     for name, runs in found.items():
@@ -145,7 +145,7 @@ def fewest(task: Task, found: Curves) -> str:
 
 @styled
 def draw(results: Mapping[Task, Curves]) -> Any:
-    """Return the figure: of each task a panel with the median over seeds by share of connections, best to worst."""
+    """Return the figure: a panel for each task, with the median over seeds and the range, by share of connections."""
     height = 2.4  # of a panel
     figure = new_figure(height * len(results))
     for panel, (task, found) in zip(
@@ -171,7 +171,7 @@ def draw(results: Mapping[Task, Curves]) -> Any:
 
 
 def main() -> None:
-    """Run what is left; write the tables and the figure once everything is there."""
+    """Run the missing runs; write the tables and the figure once all are complete."""
     parser = argparse.ArgumentParser(description="Lottery tickets: run the study, or what is left of it.")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])

@@ -1,4 +1,4 @@
-"""The torture bench: faults at random instants, for as long as asked, and what became of the runs.
+"""The torture bench: faults at random instants, and the outcomes of the runs.
 
     python benchmarks/torture.py --faults 200 --kinds workers
     python benchmarks/torture.py --for 20m --json
@@ -9,7 +9,7 @@ being written; resumed on another number of ranks until it is complete), `signal
 resumed), `disk` (a small tmpfs is filled up, the run fails, room is made, the run is resumed; needs the right to
 mount).
 
-Exit code 1 when a digest differed, a file could not be opened, a generation was lost, or a run ended in a wrong way.
+Exit code 1 if a digest differed, a file could not be opened, a generation was lost, or a run ended in a wrong way.
 Needs psutil, which the test extra brings.
 """
 
@@ -34,7 +34,7 @@ import psutil
 from evolve.config import seconds
 
 MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-# Two experiments whose bits matter, long enough to be hit: one that computes, one whose workers mostly wait.
+# Two experiments whose digests are checked, long enough to be hit: one computes, in the other workers mostly wait.
 EXPERIMENTS = {
     "cartpole": ["--set", "env.max_episode_steps=60", "-p", "24", "-r", "8", "-g", "25", "-d", "8"],
     "sleep": ["-e", "evolve.environments.function_task:Sleep-v0", "--set", "env.kwargs.seconds=0.006", "--set",
@@ -46,7 +46,7 @@ PATIENCE = 120.0  # seconds that a run may take before it counts as hanging
 
 @dataclass
 class Tally:
-    """What has happened so far."""
+    """Counts of faults and outcomes so far."""
 
     faults: int = 0
     survived: int = 0
@@ -83,18 +83,18 @@ class Job:
             self.popen = subprocess.Popen(words, env=env, stdout=log, stderr=log, cwd=folder)
 
     def text(self) -> str:
-        """Return what it has printed."""
+        """Return its output."""
         return self.log.read_text(errors="replace")
 
     def family(self) -> list[psutil.Process]:
-        """Return the processes that live."""
+        """Return the live processes."""
         with contextlib.suppress(psutil.NoSuchProcess):
             root = psutil.Process(self.popen.pid)
             return [root, *root.children(recursive=True)]
         return []
 
     def ranks(self) -> dict[int, psutil.Process]:
-        """Return the ranks that live, by their numbers."""
+        """Return the live ranks by number."""
         found = {}
         for process in self.family():
             with contextlib.suppress(psutil.Error):
@@ -104,7 +104,7 @@ class Job:
         return found
 
     def wait(self) -> int | None:
-        """Return the exit code; None when it hangs. Kills what is left."""
+        """Return the exit code, None if it hangs. Kills the remaining processes."""
         family = self.family()
         try:
             code: int | None = self.popen.wait(PATIENCE)
@@ -158,7 +158,7 @@ class Torturer:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """Make a folder for one trial; remove it, and what killed ranks have left in it."""
+        """Make a folder for one trial; remove it, with the files of killed ranks."""
         self.trial += 1
         folder = self.root / f"trial-{self.trial}"
         folder.mkdir()
@@ -166,7 +166,7 @@ class Torturer:
         shutil.rmtree(folder, ignore_errors=True)
 
     def report(self, what: str, job: Job) -> None:
-        """Note a run that ended otherwise than it should."""
+        """Note a run that ended in a wrong way."""
         self.tally.wrong_ends.append(f"{what}: {job.text()[-1500:]}")
         print(self.tally.wrong_ends[-1], flush=True)
 
@@ -198,7 +198,7 @@ class Torturer:
             return self.check_digests(job, experiment)
 
     def _kill_and_see(self, job: Job, victim: int, process: psutil.Process) -> bool:
-        """Kill a worker; return whether the run said so (it need not when it has just ended)."""
+        """Kill a worker; return whether the run reported it (a run that has just ended need not)."""
         before = job.text().count(f"rank {victim} on ")
         begin = time.monotonic()
         job.kill([process])
@@ -296,7 +296,7 @@ class Torturer:
 
 
 def wait_until(true: Callable[[], bool], every: float = 0.02, patience: float = PATIENCE) -> bool:
-    """Wait until something is true; return whether it became so in time."""
+    """Wait until a condition holds; return whether it did in time."""
     deadline = time.monotonic() + patience
     while not true():
         if time.monotonic() > deadline:
@@ -317,7 +317,7 @@ def small_disk(at: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Take all the room there is."""
+    """Fill the file system."""
     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
@@ -334,7 +334,7 @@ def can_mount() -> bool:
 
 
 def main() -> int:
-    """Torture until enough faults have been made."""
+    """Torture until enough faults were made."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = ["workers", "job", "signals", "disk"]
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, help="which faults")

@@ -3,12 +3,12 @@
     python benchmarks/torture_hosts.py --kills 20 --losses 5 --cuts 5 --fills 5 --seed 1 --verdicts hosts.jsonl
 
 Seeded, with a table at the end. The hosts are network namespaces (tests/helpers/hosts.py), so this needs root on Linux.
-Each fault has a run of its own, which has to end with exit code 0, or with a plain sentence and be resumed by hand, as
-on a machine too busy to start ranks in time; and at last with the digests of a run without faults. Half of the faults
-come before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end
-the run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; when there is room, it
-goes on. Verdicts can be appended to a file, so that another seed goes on; the table is then of all that are in it (all
-numbers 0: nothing but the table). Needs psutil.
+Each fault has a run of its own. It has to end with exit code 0, or with a plain sentence and be resumed by hand, as on
+a machine too busy to start ranks in time; and finally with the digests of a run without faults. Half of the faults come
+before the first generation is complete, from the first millisecond on. A full disk, on the first host, has to end the
+run with a plain sentence and exit code 1 (2 before the ranks have begun), with nothing lost; with free space, it is
+resumed. Verdicts can be appended to a file, so that a campaign continues with another seed; the table then covers the
+whole file (all numbers 0: only the table). Needs psutil.
 """
 
 import argparse
@@ -36,7 +36,7 @@ GENERATIONS = 8
 RUN = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.02", "-p", "12", "-r", "2", "-g", str(GENERATIONS),
        "-d", "2", "--set", "held_out_episodes=0", "--set", "compute.check=false")  # fmt: skip
 BEGUN = " on node1"
-"""What a start is known by, in the log."""
+"""A text that the log has for each start."""
 LIMITS = {"EVOLVE_SILENCE_SECONDS": "5", "EVOLVE_CONNECT_SECONDS": "45"}
 FAULTS = {"kill": "kills", "loss": "losses", "cut": "cuts", "fill": "fills"}
 MOST_BY_HAND = 3
@@ -46,13 +46,13 @@ FULL = (1, 2)
 
 @dataclass(frozen=True)
 class Verdict(launched.Verdict):
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
         fault: "kill", "loss", "cut" or "fill".
-        what: What was hit, and when.
-        seconds: From the fault (of a full disk: from when there is room again) until the next generation was complete;
-            None where the run had ended before.
+        what: The process or host that was hit, and the instant.
+        seconds: From the fault (with a full disk: from the moment it has free space) until the next generation was
+            complete; None if the run had ended before.
         by_hand: How often the run had to be started again by hand.
     """
 
@@ -63,13 +63,13 @@ class Verdict(launched.Verdict):
 
 
 class Job(Launched):
-    """A run on some hosts.
+    """A run on several hosts.
 
     Args:
-        hosts: Which.
-        folder: For its log.
+        hosts: The hosts.
+        folder: The folder of its log.
         env: Its environment variables.
-        out: For its run file, where that is elsewhere.
+        out: The directory of its run file, if not in the folder.
     """
 
     def __init__(self, hosts: Hosts, folder: Path, env: dict[str, str], out: Path | None = None) -> None:
@@ -87,7 +87,7 @@ class Job(Launched):
                             yield process
 
     def see(self, hit: "Hit") -> tuple[str, float | None]:
-        """Wait for the end; return what was wrong, and after how many seconds the next generation was complete."""
+        """Wait for the end; return the violated promise, and the seconds until the next generation was complete."""
         at, before, seconds = hit.at, hit.before, None
         while not self.over():
             if self.stuck(at):
@@ -100,7 +100,7 @@ class Job(Launched):
         return self.misspoken(), seconds
 
     def ended_well(self, expected: list[bytes]) -> str:
-        """Return what is wrong with a run that is to have ended by itself."""
+        """Return what is wrong with a run that should have ended by itself."""
         if self.popen.returncode:
             return f"exit code {self.popen.returncode}"
         return "" if complete(self.out) and stored(self.out) == expected else "another digest"
@@ -126,12 +126,12 @@ class Hit:
 
 
 class Torturer:
-    """Lets faults happen to runs on hosts.
+    """Makes faults while runs are going on several hosts.
 
     Args:
-        hosts: Which.
-        folder: For everything.
-        disk: A small one.
+        hosts: The hosts.
+        folder: The folder of all files.
+        disk: A small file system.
         env: The environment variables of the runs.
         seed: Of the draws; the timing still varies.
     """
@@ -143,7 +143,7 @@ class Torturer:
         self._runs = 0
 
     def verdict(self, fault: str) -> Verdict:
-        """Return what became of a run that a fault has hit."""
+        """Return the verdict on a run that a fault has hit."""
         while True:
             self._runs += 1
             job = self._start(self._folder / str(self._runs), self._disk / "run" if fault == "fill" else None)
@@ -159,7 +159,7 @@ class Torturer:
         return Job(self._hosts, folder, self._env, out)
 
     def _wait(self, job: Job) -> str:
-        """Wait for the instant of a fault; return it in words."""
+        """Wait for the instant of a fault; return the instant in words."""
         since, until, longest = self._draw.choice(
             [("the start", "", 5.0), ("the start of ranks", BEGUN, 5.0), *[("the first generation", DONE, 10.0)] * 2]
         )
@@ -173,7 +173,7 @@ class Torturer:
         return f"{seconds:.1f} s after {since}"
 
     def _verdict(self, job: Job, hit: Hit, what: str, wrong: str = "", seconds: float | None = None) -> Verdict:
-        """Return the verdict, when the run has ended; if too early, but well, it is first started again by hand."""
+        """Return the verdict after the end of a run; a run that ended early but correctly is first resumed by hand."""
         by_hand = 0
         while not wrong and not complete(job.out) and by_hand < MOST_BY_HAND:
             by_hand += 1
@@ -190,7 +190,7 @@ class Torturer:
         """Kill a process of the run."""
         while not (found := sorted(job.victims(self._hosts), key=lambda process: process.pid)) and not job.over():
             time.sleep(0.01)
-        name = "nobody"
+        name = "no process"
         with suppress(psutil.Error, IndexError):
             victim = self._draw.choice(found)
             variables = victim.environ()
@@ -200,7 +200,7 @@ class Torturer:
         return self._verdict(job, hit, name, *job.see(hit))
 
     def _take(self, job: Job, hit: Hit) -> Verdict:
-        """Take a host away until the run has ended; cut half of the links for a short while only."""
+        """Take a host away until the run has ended; half of the link cuts are short."""
         number = self._draw.randrange(2, len(self._hosts.names) + 1)
         lost = hit.fault == "loss"
         short = not lost and self._draw.random() < 0.5
@@ -215,7 +215,7 @@ class Torturer:
         return self._verdict(job, hit, f"node{number}{' for a while' * short}", *found)
 
     def _fill(self, job: Job, hit: Hit) -> Verdict:
-        """Fill the disk of the run file; make room when the run has ended, and go on."""
+        """Fill the disk of the run file; free space after the end of the run, and resume it."""
         what, kept = "the disk of the run file", stored(job.out)
         fill(self._disk / "filler")
         wrong, _ = job.see(hit)
@@ -235,7 +235,7 @@ def torture(args: argparse.Namespace, folder: Path) -> Iterator[Verdict]:
         return
     with ExitStack() as stack:
         disk = folder / "disk"
-        if "fill" in faults:  # mounted before there are hosts: they all see it
+        if "fill" in faults:  # mounted before the hosts are made, so that all see it
             stack.enter_context(small_disk(disk))
         hosts = stack.enter_context(Hosts(folder / "hosts", args.hosts))
         (hosts.folder / "hostfile").write_text("".join(f"{name} slots={args.slots}\n" for name in hosts.names))
@@ -259,7 +259,7 @@ def table(verdicts: list[Verdict]) -> str:
 
 
 def main() -> int:
-    """Torture; return 1 where anything went wrong."""
+    """Torture; return 1 if anything went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     numbers = {"kills": 20, "losses": 5, "cuts": 5, "fills": 0, "seed": 0, "hosts": 3, "slots": 2}
     for name, usual in numbers.items():

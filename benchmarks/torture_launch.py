@@ -2,12 +2,12 @@
 
     python benchmarks/torture_launch.py --kills 100 --seed 1 --verdicts kills.jsonl
 
-Each run is hit again and again until it is complete. A kill hits `evolve launch` itself, mpirun, or a rank, whoever is
-there, more than half of them in the first five seconds of a start, and the others while episodes are played, while
-generations are written, and at the end. What has to follow: the run goes on, or is started again, or ends with a plain
-sentence and is resumed; within the deadline, without a traceback, a process that is left, or a generation that is lost;
-and at the end with the digests of a run that nobody disturbed. Verdicts can be appended to a file, so that a campaign
-goes on with another seed; the table is then of all that are in it (`--kills 0` prints just that). Needs psutil.
+Each run is hit again and again until it is complete. A kill hits `evolve launch` itself, mpirun, or a rank, if it is
+alive: more than half of the kills in the first five seconds of a start, the others while episodes are played, while
+generations are written, and at the end. After a kill the run has to go on, or be started again, or end with a plain
+sentence and be resumed; within the deadline, without a traceback, a leftover process, or a lost generation; and finally
+with the digests of an undisturbed run. Verdicts can be appended to a file, so that a campaign continues with another
+seed; the table then covers the whole file (`--kills 0` prints only the table). Needs psutil.
 """
 
 import argparse
@@ -37,26 +37,26 @@ EXPERIMENTS = {
 }
 COMMON = ["--set", "held_out_episodes=2"]
 MOST_KILLS = 12
-"""Of one run, which is then left alone: one that is hit at every start never gets anywhere."""
+"""Kills of one run, which is then left alone: a run that is hit at every start never completes."""
 EARLY, LATE = 5.0, 12.0
-"""Seconds of a start: half of the kills come before the first."""
+"""Seconds of a start; half of the kills come before the first value."""
 BEGUN, LOST = " on localhost", "other workers take over"
-"""What a start, and a worker that is done without are known by, in the log."""
+"""Texts that the log has for a start, and for a lost worker that the run can do without."""
 
 
 @dataclass(frozen=True)
 class Verdict(launched.Verdict):
-    """What became of a kill.
+    """The outcome of a kill.
 
     Attributes:
-        victim: Who was killed.
-        experiment: Of which run.
-        ranks: How many it had.
+        victim: The kind of process that was killed.
+        experiment: The experiment of its run.
+        ranks: The number of its ranks.
         at: Seconds from the start to the kill.
         begun: Whether the run had completed a generation by then.
-        then: What followed.
-        noticed: Seconds from the kill until that.
-        resumed: Seconds from the kill to the next complete generation; None where another kill came first.
+        then: The reaction.
+        noticed: Seconds from the kill to the reaction.
+        resumed: Seconds from the kill to the next complete generation; None if another kill came first.
     """
 
     victim: str
@@ -70,7 +70,7 @@ class Verdict(launched.Verdict):
 
 
 class Job(Launched):
-    """An `evolve launch` with all that it has started, which are known by a variable of their environment."""
+    """An `evolve launch` with all its processes, which are found by a variable of their environment."""
 
     def __init__(self, folder: Path, experiment: str, ranks: int) -> None:
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class Job(Launched):
         super().__init__(folder, words, env)
 
     def processes(self) -> dict[str, psutil.Process]:
-        """Return the processes that live, by what they are."""
+        """Return the live processes by kind."""
         found = {}
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -103,8 +103,8 @@ class Campaign:
     """Kills until there were enough.
 
     Args:
-        seed: Of the draws; the timing still varies.
-        folder: For everything.
+        seed: The seed of the draws; the timing still varies.
+        folder: The folder of all files.
         tell: Called with each verdict.
     """
 
@@ -114,7 +114,7 @@ class Campaign:
         self.expected: dict[str, list[bytes]] = {}
 
     def digests(self, experiment: str) -> list[bytes]:
-        """Return the digests of a run that nobody disturbs."""
+        """Return the digests of an undisturbed run."""
         if experiment not in self.expected:
             words = [*EXPERIMENTS[experiment], *COMMON]
             out = self.folder / f"undisturbed-{experiment}"
@@ -122,14 +122,14 @@ class Campaign:
         return self.expected[experiment]
 
     def torture(self, most: int) -> None:
-        """Kill whoever belongs to one run until it is complete, at most so many times."""
+        """Kill processes of one run until it is complete, at most `most` times."""
         self.runs += 1
         experiment, ranks = self.draw.choice([*EXPERIMENTS]), self.draw.choice([2, 3, 3, 4])
         expected = self.digests(experiment)
         folder = self.folder / str(self.runs)
         job, verdict, most, start = Job(folder, experiment, ranks), None, min(most, MOST_KILLS), 0.0
         generations = 0
-        for _ in range(most):  # not counted are those that came too late
+        for _ in range(most):  # kills that come too late do not count
             if verdict is None or verdict.then == "ended":
                 start = self._launched(job)
             when = self.draw.uniform(0, EARLY) if self.draw.random() < 0.6 else self.draw.uniform(EARLY, LATE)
@@ -155,14 +155,14 @@ class Campaign:
         self._finish(job, experiment, ranks, verdict, expected)
 
     def _launched(self, job: Job) -> float:
-        """Return from when on the seconds of a start count: from now, or rather from when ranks are started."""
+        """Return the instant at which a start begins: now, or when the ranks are started."""
         before, seen = job.count(BEGUN), self.draw.random() < 0.3
         while not seen and job.count(BEGUN) == before and not job.over():
             time.sleep(0.02)
         return time.monotonic()
 
     def _tell(self, verdict: Verdict | None, job: Job, until: float) -> Verdict | None:
-        """Wait; tell the last verdict, with the time to the next complete generation if it came."""
+        """Wait; report the last verdict, with the time to the next complete generation if there was one."""
         begin, before = time.monotonic(), job.count(DONE)
         while time.monotonic() < until and not job.over():
             if verdict is not None and verdict.resumed is None and job.count(DONE) > before:
@@ -173,7 +173,7 @@ class Campaign:
         return None
 
     def _kill(self, job: Job, experiment: str, ranks: int, start: float) -> Verdict | None:
-        """Kill somebody, and see what follows; None where nobody was there."""
+        """Kill a process, and return the verdict; None if no such process lived."""
         found = job.processes()
         if not found:
             return None
@@ -204,7 +204,7 @@ class Campaign:
         return Verdict(victim, experiment, ranks, at - start, begun, then, noticed, wrong=wrong)
 
     def _left_behind(self, job: Job) -> str:
-        """Wait for all that a job has started to end; say what has not."""
+        """Wait for the end of all processes of a job; return the names of those left."""
         deadline = time.monotonic() + 60
         while (left := job.processes()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -213,7 +213,7 @@ class Campaign:
         return f"left behind: {', '.join(left)}" if left else ""
 
     def _finish(self, job: Job, experiment: str, ranks: int, verdict: Verdict | None, expected: list[bytes]) -> None:
-        """Wait for the end of a run, start it again if need be, and check what it has come to."""
+        """Wait for the end of a run, resume it if necessary, and check its result."""
         verdict = self._tell(verdict, job, time.monotonic() + PATIENCE)
         wrong = ""
         for more in (True, True, False):
@@ -260,7 +260,7 @@ def table(verdicts: list[Verdict]) -> str:
 
 
 def main() -> int:
-    """Torture; return 1 where anything went wrong."""
+    """Torture; return 1 if anything went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)

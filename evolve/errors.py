@@ -8,7 +8,8 @@ from typing import Any
 
 DISTRIBUTION = "evolve-mpi"
 """The name by which pip knows this package."""
-_SOURCE = Path(__file__).parents[1]  # a clone, or the place of all installed packages
+SOURCE = Path(__file__).parents[1]
+"""A clone, or the folder of all installed packages."""
 _LONGEST_TRACEBACK = 8000  # characters
 
 
@@ -97,9 +98,9 @@ def check_whole(argument: str, value: Any, least: int) -> int:
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra of this package to this installation: a clone, or one from PyPI."""
-    if not _is_clone(_SOURCE):
+    if not _is_clone(SOURCE):
         return f"pip install '{DISTRIBUTION}[{extra}]'"
-    clone = "." if _SOURCE.samefile(".") else str(_SOURCE)
+    clone = "." if SOURCE.samefile(".") else str(SOURCE)
     return f"pip install -e {shlex.quote(f'{clone}[{extra}]')}"
 
 

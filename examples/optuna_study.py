@@ -1,4 +1,4 @@
-"""Let Optuna choose settings: each trial evolves the same experiment with some seeds, and hopeless ones are pruned.
+"""Let Optuna choose settings: each trial evolves the same experiment with some seeds, and hopeless trials are pruned.
 
     pip install optuna
     python examples/optuna_study.py --trials 20
@@ -18,7 +18,7 @@ EXPERIMENT = {"env": "CartPole-v1", "network": "elman", "strategy": "ga", "popul
 
 
 def score(trial: optuna.Trial, seeds: int, generations: int) -> float:
-    """Return the mean held-out return of a trial's settings over its seeds. Raises TrialPruned for a hopeless one."""
+    """Return the mean held-out return of a trial over its seeds. Raises TrialPruned if the trial is hopeless."""
     settings = EXPERIMENT | {
         "network": {"name": "elman", "hidden": [trial.suggest_int("hidden", 2, 16)]},
         "strategy": {"name": "ga", "weight_noise": trial.suggest_float("weight_noise", 0.01, 1.0, log=True)},

@@ -1,8 +1,8 @@
 """Write the tables of docs/results.md from the run files below a folder: python experiments/results.py [DIR]
 
-A run belongs to an experiment if it is a whole run of it: the same configuration, the same seed, as many generations.
+A run belongs to an experiment if it is complete and has its configuration, one of its seeds, and as many generations.
 The result of each seed is kept in `evolve/verification/published.json`, so that seeds can be run one at a time. An
-experiment without a run file is named on stderr, and keeps the rows that it has; a table without any stays as it is.
+experiment without results is named on stderr, and keeps its rows; a table without results stays as it is.
 """
 
 import argparse
@@ -38,22 +38,22 @@ WALKERS = {"as in training": "Unchanged", "one leg at 75 %": "WeakLeg", "one leg
 SINGLE = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es",
           "walker-pruned", "walker-plastic")  # fmt: skip
 LIFETIME = ("cues", "reversal", "reversal-long", "tmaze", "bandit")
-_MANY = 5  # seeds, of which the median is shown, and not each
+_MANY = 5  # seeds; of more the median is shown instead of each seed
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What was aimed at before the runs: the least held-out mean, and the most connections that do it."""
+    """The aim set before the runs: the least held-out mean, and the largest number of connections."""
 
     mean: float
     connections: int | None = None
 
     def reached(self, result: SeedResult) -> bool:
-        """Whether a run's final champion is there."""
+        """Whether a run's final champion reaches the aim."""
         return result.mean >= self.mean and (self.connections is None or result.connections <= self.connections)
 
     def __str__(self) -> str:
-        """The aim as it stands in the table."""
+        """The aim as text for the table."""
         few = "" if self.connections is None else f", with at most {self.connections} connections"
         return f"{self.mean:g}{few}"
 
@@ -66,11 +66,11 @@ AIMS = {
 }  # fmt: skip
 Runs = Sequence[tuple[StoredRun, Config]]
 Found = Mapping[str, Sequence[SeedResult]]
-"""Of each experiment what came of its seeds."""
+"""The results of the seeds of each experiment."""
 
 
 def find(folder: Path) -> list[tuple[StoredRun, Config]]:
-    """Return the whole runs below a folder, each with its configuration."""
+    """Return the complete runs below a folder, each with its configuration."""
     runs = []
     for path in sorted(folder.rglob("seed-*.h5")):
         try:
@@ -84,7 +84,7 @@ def find(folder: Path) -> list[tuple[StoredRun, Config]]:
 
 
 def of(config: Config, runs: Runs) -> list[StoredRun]:
-    """Return the runs of an experiment, by seed; those that were to end otherwise are not."""
+    """Return the runs of an experiment, by seed; runs with other limits do not belong to it."""
     ours = prepare(config).config
     same = [
         run for run, theirs in runs
@@ -102,17 +102,17 @@ def of(config: Config, runs: Runs) -> list[StoredRun]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown; nothing for no rows."""
+    """Return a table in Markdown, "" without rows."""
     return markdown(head, rows) if rows else ""
 
 
 def clock(seconds: float) -> str:
-    """Return a duration in words."""
+    """Return a duration as text."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
 def figure(mean: float) -> str:
-    """Return a mean with as many digits as matter."""
+    """Return a mean as text with the digits that matter."""
     return f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.3f}"
 
 
@@ -125,7 +125,7 @@ def each(values: Sequence[float], show: Callable[[float], str]) -> str:
 
 
 def describe(section: Table, others: Sequence[Table]) -> str:
-    """Return a network or a strategy in words: its name, and the options by which it differs from its namesakes."""
+    """Return a text for a network or a strategy: its name, and the options that tell it from others of that name."""
     same = [other for other in others if other["name"] == section["name"]]
     different = [key for key in section if any(other.get(key) != section[key] for other in same)]
     words = ", ".join(f"{key} {section[key]}" for key in different)
@@ -173,7 +173,7 @@ def swept(path: Path, runs: Runs) -> str:
 
 
 def cell(means: list[float]) -> str:
-    """Return a mean over seeds, and the worst and the best of them."""
+    """Return a mean over seeds, with the worst and the best seed."""
     return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})" if means else ""
 
 
@@ -197,7 +197,7 @@ def with_interval(sample: Float64) -> str:
 
 
 def robustness(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of champions on walkers that they have never met."""
+    """Return the table of champions on walkers that they were not trained on."""
     rows = []
     for path in paths:
         for run in of(load([str(path)])[0][0], runs):
@@ -207,7 +207,7 @@ def robustness(paths: Sequence[Path], runs: Runs) -> str:
 
 
 def compared(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of experiments of which the first is the one to compare with."""
+    """Return the table of experiments compared with the first of them."""
     rows, first = [], None
     for path in paths:
         found = of(load([str(path)])[0][0], runs)
@@ -224,11 +224,11 @@ def compared(paths: Sequence[Path], runs: Runs) -> str:
 
 
 def merged(text: str, names: Sequence[str], before: str) -> str:
-    """Return a table of experiments, in the order of their names, with earlier rows of those that it lacks.
+    """Return a table of experiments in the order of `names`, completed with rows of the earlier table.
 
     Args:
         text: The table, whose rows begin with the name of an experiment.
-        names: Those of all experiments.
+        names: The names of all experiments.
         before: The earlier table, or a page that has it.
     """
     head = text.splitlines()[:2]
@@ -240,9 +240,9 @@ def merged(text: str, names: Sequence[str], before: str) -> str:
 
 
 def write(section: str, text: str, names: Sequence[str] = ()) -> None:
-    """Put a table in its place, between two marks; without one that stays which was there.
+    """Put a table between its two markers on the page; an empty table leaves the page as it is.
 
-    names: Those of experiments whose earlier rows stay where the table has none.
+    names: The experiments whose earlier rows stay if the table has none for them.
     """
     if not text:
         print(f"{section}: no whole run was found, so its table stays as it is", file=sys.stderr)
@@ -251,7 +251,7 @@ def write(section: str, text: str, names: Sequence[str] = ()) -> None:
 
 
 def main() -> None:
-    """Write every table that is asked for."""
+    """Write all tables."""
     parser = argparse.ArgumentParser(description="Write the tables of docs/results.md from run files.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The result of each seed of the experiments: a file of the package, `published.json`, which outlives the run files."""
+"""The results of the experiments by seed: `published.json` of the package, which is kept without the run files."""
 
 import json
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ SEEDS = Path(__file__).parents[1] / "evolve" / "verification" / "published.json"
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What came of an experiment with one seed.
+    """The result of an experiment with one seed.
 
     Attributes:
-        seed: That of the run.
+        seed: The seed of the run.
         mean: The mean return of its final champion on held-out episodes.
-        connections: How many this champion has, of those that are `possible`.
-        possible: The weights of the network.
-        generations: How many it had.
+        connections: The connections of this champion, out of `possible`.
+        possible: The number of weights of the network.
+        generations: The number of generations.
         steps: The environment steps of all generations.
-        seconds: What they took.
-        digest: Of the last one.
+        seconds: The duration of all generations.
+        digest: The digest of the last generation.
     """
 
     seed: int
@@ -40,7 +40,7 @@ class SeedResult:
 
 
 def result_of(run: StoredRun) -> SeedResult:
-    """Return what came of a run that has played its held-out episodes."""
+    """Return the result of a run that has played its held-out episodes."""
     assert run.held_out is not None
     mask, records = run.held_out.mask, run.records
     return SeedResult(
@@ -56,9 +56,9 @@ def result_of(run: StoredRun) -> SeedResult:
 
 
 def update(experiment: Path, runs: Sequence[StoredRun], file: Path = SEEDS) -> list[SeedResult]:
-    """Add what came of an experiment's runs to the file; return what is known, by seed.
+    """Add the results of an experiment's runs to the file; return all its results, in the order of seeds.
 
-    What came of other settings than those that the experiment has now is forgotten.
+    Results of other settings than the experiment's present ones are removed.
     """
     known = json.loads(file.read_text()) if file.exists() else {}
     settings = {name: value for name, value in read_file(experiment).items() if name != "seeds"}

@@ -1,4 +1,4 @@
-"""BipedalWalkers that no champion has met in training: `-e experiments.walkers:WeakLeg-v0` and the others.
+"""BipedalWalkers that no champion was trained on: `-e experiments.walkers:WeakLeg-v0` and the others.
 
 Gymnasium's environment, with the same observations, rewards and course.
 """
@@ -17,7 +17,7 @@ class Changed(BipedalWalker):
         self._shares = np.array([1.0, 1.0, leg, leg], np.float32)
 
     def step(self, action):
-        """Torque is in proportion to what the network does."""
+        """Step; the torque is proportional to the outputs of the network."""
         return super().step(np.clip(action, -1.0, 1.0) * self._shares)
 
 

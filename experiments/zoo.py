@@ -20,9 +20,9 @@ FILMS = ROOT / "docs" / "films"
 NAMES = ("cartpole", "pendulum", "acrobot", "car", "lander", "cheetah", "walker-quick", "walker-es", "walker-pruned",
          "walker-plastic")  # fmt: skip
 SIZES = ((640, 6), (560, 6), (560, 4), (560, 3))
-"""Pixels of width, and seconds: a film has the first of these that keeps to the budget."""
+"""Pixels of width, and seconds: a film has the first of these sizes that keeps to the budget."""
 MOST_BYTES = 2**20
-"""Of a film: the repository keeps each that was ever committed."""
+"""The largest film: the repository keeps every committed version."""
 HEAD = """# The zoo
 
 Champions that learned in the experiments of `experiments/`, each the first of its experiment's seeds, in
@@ -40,14 +40,14 @@ is shown in Gymnasium's environment of the same name.
 
 
 def typical(champion: evolve.ChampionFile) -> int:
-    """Return the held-out episode whose return is nearest to their mean."""
+    """Return the held-out episode whose return is nearest to the mean of all."""
     held_out = champion.held_out
     assert held_out is not None
     return int(np.nanargmin(np.abs(held_out.returns - held_out.mean)))
 
 
 def film(name: str, champion: evolve.ChampionFile) -> None:
-    """Write the film of a champion, of at most `MOST_BYTES`."""
+    """Write the film of a champion, with at most `MOST_BYTES`."""
     FILMS.mkdir(exist_ok=True)
     environments.without_display()
     stored = store.read_champion(champion.path)
@@ -64,7 +64,7 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
 
 
 def published_time(name: str) -> str:
-    """Return how long runs took, by the table of results: the first of three, or the median of more."""
+    """Return the duration of runs in the table of results: the first of three, or the median of more."""
     text = (ROOT / "docs" / "results.md").read_text()
     (row,) = re.findall(rf"^\| `{name}`: .*$", text, re.M)
     cell = row.strip("| ").split("|")[-1]
@@ -98,7 +98,7 @@ def card(name: str, champion: evolve.ChampionFile) -> str:
 
 
 def main(named: list[str]) -> None:
-    """Film the champions that are named, and write the page of all."""
+    """Film the named champions, and write the page of all champions."""
     champions = {name: evolve.load(ROOT / "zoo" / f"{name}.champion") for name in NAMES}
     for name in named:
         film(name, champions[name])

@@ -7,6 +7,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "evolve"
@@ -45,9 +46,15 @@ def module(path: Path) -> str:
     return ".".join(("evolve", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a file's syntax tree, parsed once."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path) -> Iterator[str]:
-    """Yield what a file imports, names inside modules too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Yield the names that a file imports: modules, and names inside modules."""
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -58,7 +65,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def packages() -> list[str]:
-    """Return the packages at the top."""
+    """Return the names of the packages at the top."""
     return sorted({place(path) for path in FILES if len(path.relative_to(SOURCE).parts) > 1})
 
 
@@ -68,7 +75,7 @@ def top_modules() -> list[str]:
 
 
 def arrows() -> set[tuple[str, str]]:
-    """Return which package imports which."""
+    """Return the pairs of packages of which the first imports the second."""
     known = set(LEVEL)
     found = set()
     for path in FILES:
@@ -82,12 +89,16 @@ def arrows() -> set[tuple[str, str]]:
 def module_imports(path: Path) -> Iterator[str]:
     """Yield the modules of evolve that a file imports, inside functions too."""
     known = {module(file) for file in FILES}
-    tree = ast.parse(path.read_text())
-    # What only the type checker imports cannot be a cycle.
-    tree.body = [
-        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-    ]
-    for node in ast.walk(tree):
+    # Imports for the type checker alone cannot make a cycle.
+    skipped = {
+        inner
+        for node in nodes(path)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in nodes(path):
+        if node in skipped:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in known else node.module for name in names if node.module in known)
@@ -96,7 +107,7 @@ def module_imports(path: Path) -> Iterator[str]:
 
 
 def cycles() -> list[str]:
-    """Return the modules that import themselves by way of others; a package's `__init__` is a module of its own."""
+    """Return the modules that are part of an import cycle; a package's `__init__` is a module of its own."""
     imported = {module(path): set(module_imports(path)) - {module(path)} for path in FILES}
     found = []
     for start in imported:
@@ -129,7 +140,7 @@ def count_lines(path: Path) -> Lines:
     for number, line in enumerate(text.splitlines()):
         if line.lstrip().startswith("#"):
             kinds[number] = "comments"
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         kind = None
         if isinstance(node, ast.Import | ast.ImportFrom):
             kind = "imports"

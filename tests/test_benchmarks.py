@@ -1,10 +1,9 @@
-"""The benches that need long to be worth it, for a moment: they run, count, and find nothing."""
+"""Short runs of the benchmarks that are usually long: they finish, count, and find no error."""
 
 import importlib
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -12,7 +11,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from conftest import LONG, OPENMPI, ROOT, environment, without
+from conftest import OPENMPI, ROOT, finished, without
 from emulation import emulation_available
 from hosts import why_not
 
@@ -22,11 +21,9 @@ from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
 
 
-def bench_process(name, *words, limit=2 * LONG, **env):
-    words = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *map(str, words)]
-    env = environment() | env
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=limit, check=False)
-    return done.returncode, done.stdout, done.stderr
+def bench_process(name, *words, **env):
+    done = finished([sys.executable, ROOT / "benchmarks" / f"{name}.py", *words], **env)
+    return done.code, done.out, done.err
 
 
 @pytest.mark.slow
@@ -49,7 +46,7 @@ def test_torture_of_launchers(tmp_path):
     words = ("--kills", 2, "--seed", 3, "--verdicts", tmp_path / "kills")
     code, out, err = bench_process("torture_launch", *words)
     assert code == 0, out + err
-    assert "1 runs, of which 0 ended wrongly" in out
+    assert re.search(r"\b1 runs, .*\b0 ", out)
     assert (tmp_path / "kills").read_text().count("\n") == 3
 
 
@@ -115,10 +112,11 @@ def test_walkers_beside_other_engines():
 
 
 @pytest.mark.skipif(find_spec("gymnax") is not None, reason="gymnax is installed")
-def test_what_the_comparison_lacks_is_said(bench):
+def test_the_comparison_names_its_missing_libraries(bench):
     code, _, err = bench("exact", "-p", 8, "-r", 1, "--generations", 0, "--jax")
     assert code == 1
-    assert err == "--jax needs jax and gymnax. Run pip install -r benchmarks/requirements-jax.txt\n"
+    assert err.startswith("--jax needs ")
+    assert "requirements-jax.txt" in err
 
 
 def test_fingerprints():
@@ -147,9 +145,9 @@ def launched(monkeypatch):
     [
         ("evolve.launch: 2 ranks on here\nevolve.run: no space.", ""),
         ("evolve: a host was lost", ""),
-        ("prterun detected\nand evolve.run: failed", "ended early without a plain sentence"),
-        ("evolve.launch: 2 ranks on here", "ended early without a plain sentence"),
-        ("", "ended early without a plain sentence"),
+        ("prterun detected\nand evolve.run: failed", "without a plain sentence"),
+        ("evolve.launch: 2 ranks on here", "without a plain sentence"),
+        ("", "without a plain sentence"),
         ("evolve.run: it failed\nTraceback (most recent call last):", "a traceback"),
     ],
 )
@@ -157,10 +155,10 @@ def test_runs_that_end_early_have_to_say_why(launched, tmp_path, said, wrong):
     (tmp_path / "log").write_text("evolve.launch: what an earlier one has said\n")
     run = launched.Launched(tmp_path, ["sh", "-c", f"printf '{said}'; exit 1"], {})
     assert run.wait()
-    assert run.misspoken() == wrong
+    assert run.misspoken().endswith(wrong) if wrong else not run.misspoken()
 
 
-def test_who_says_something_is_not_stuck(launched, tmp_path):
+def test_a_run_that_writes_its_log_is_not_stuck(launched, tmp_path):
     run = launched.Launched(tmp_path / "a", ["sh", "-c", "exec sleep 600"], {})
     long_ago = time.monotonic() - 2 * launched.PATIENCE
     assert not run.stuck(long_ago)
@@ -173,7 +171,7 @@ def test_who_says_something_is_not_stuck(launched, tmp_path):
     assert run.over()
 
 
-def test_verdicts_go_on_in_their_file(launched, tmp_path):
+def test_verdicts_are_appended_to_their_file(launched, tmp_path):
     path = tmp_path / "verdicts"
     assert launched.read_verdicts(path, launched.Verdict) == []
     path.write_text('{"wrong": "an old one"}\n')
@@ -195,29 +193,28 @@ def test_gpu_on_the_emulated_device(tmp_path):
     tried = {name: found for name, found in networks.items() if isinstance(found, dict)}
     assert set(tried) == set(NETWORKS)
     assert all(found["steps"] >= 1000 and found["differing"] == 0 for found in tried.values())
-    assert out.splitlines()[-2].startswith("3. every network, device = host")
+    assert out.splitlines()[-2].startswith("3. ")
 
 
-def test_gpu_without_one_measures_nothing_and_says_why(tmp_path):
+def test_without_a_gpu_nothing_is_measured(tmp_path):
     code, out, err = bench_process("gpu", "--parts", 1, 4, "--json", tmp_path / "gpu.json", **without("cupy"))
     assert code == 0, out + err
     assert not any(part["measured"] for part in json.loads((tmp_path / "gpu.json").read_text())["parts"].values())
-    assert out.count("expected a working CuPy") == 2
-    assert "evolve " in out  # versions are known all the same
+    assert out.count("CuPy") >= 2
+    assert "evolve " in out  # versions are known without a GPU, too
 
 
 @pytest.mark.parametrize(
-    ("program", "verdict"),
-    [("raise SystemExit(3)", "failed with exit code 3"), ("import time; time.sleep(99)", "failed: not done after 1 s")],
+    ("program", "why"), [("raise SystemExit(3)", "code 3"), ("import time; time.sleep(99)", "after 1 s")]
 )
-def test_gpu_outlives_its_parts(tmp_path, monkeypatch, program, verdict):
+def test_gpu_outlives_its_parts(tmp_path, monkeypatch, program, why):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     gpu = importlib.import_module("gpu")
     (tmp_path / "part.py").write_text(program)
-    monkeypatch.setattr(gpu, "__file__", str(tmp_path / "part.py"))
-    monkeypatch.setattr(gpu, "_LEAST", 0.1)
+    monkeypatch.setattr(gpu, "SCRIPT", tmp_path / "part.py")
+    monkeypatch.setattr(gpu, "LEAST", 0.1)
     found = gpu.start_part(1, Namespace(json=tmp_path / "gpu.json", emulated=False), 0.9)
-    assert found == {"verdict": verdict, "good": False, "measured": False}
+    assert (found["good"], found["measured"], why in found["verdict"]) == (False, False, True)
 
 
 def test_gpu_sees_every_bit(monkeypatch):
@@ -268,13 +265,13 @@ def test_box2d_episodes_are_compared(bench, tmp_path):
     (tmp_path / "found.json").write_text(json.dumps(found))
     code, out, err = bench("exact_against_gymnasium", *words)
     assert code == 1
-    assert err == ""  # nothing was left to do
-    assert f"| walker | half-trained | 1 | 0 | {part['steps']:,} |" in out
+    assert err == ""  # all episodes are in the file already
+    assert f"| 1 | 0 | {part['steps']:,} |" in out
     found["software"]["kernels"] = "others"
     (tmp_path / "found.json").write_text(json.dumps(found))
     code, _, err = bench("exact_against_gymnasium", *words)
     assert code == 1
-    assert "Choose another file." in err
+    assert "found.json" in err
 
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")

@@ -154,7 +154,7 @@ def test_an_emulated_old_processor_agrees(digests, tmp_path, env):
 
 
 def test_chunks_do_not_matter(digests):
-    """Nor slots: of a walker, whose episodes end at any time, on ranks that are given few and many at once."""
+    """Nor do slots: a walker's episodes end at any time, and ranks get few or many episodes at once."""
     farmed = digests(*WALKER, "--set", "compute.slots=2", ranks=3, module="toy_run", TOY_CHUNK_SIZES="1 7 2")
     assert farmed == digests(*WALKER)
 

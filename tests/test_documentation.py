@@ -1,23 +1,25 @@
 """The pages: their Python runs, their commands parse, their links lead to files, their tables are complete.
 
+A test over all pages collects the offenders and fails once, with one line for each of them.
+
 A block of code with a title, ```` ```python title="NAME" ````, or with an HTML comment right above it, `<!-- file: NAME
--->`, is put into a file in the folder in which the page is run; `<!-- not run: reason -->` leaves it alone.
+-->`, is written to that file in the folder in which the page is run. `<!-- not run: reason -->` skips a block.
 """
 
 import ast
+import contextlib
 import importlib.util
 import itertools
 import json
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 
 import h5py
 import pytest
-from architecture import FILES, LADDER
-from conftest import ROOT, environment, launcher
+from architecture import FILES, LADDER, nodes, relative
+from conftest import ROOT, finished, launcher
 
 import evolve
 from evolve import store
@@ -26,6 +28,7 @@ from evolve.cli.parser import Answered
 from evolve.cli.run import load
 from evolve.config import Config, descriptions, read_table
 from evolve.config.sweep import experiments
+from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.store import schema
 from evolve.strategies import STRATEGIES, portable
@@ -101,35 +104,26 @@ def test_python_runs(page, tmp_path):
     assert all(re.match("(file|not run): .+", mark) for mark in marked), marked
     code = [(str(PAGES[page]), line, code) for mark, line, code in blocks(page, "python") if not mark]
     words = [sys.executable, "-W", "error", "-c", RUNNER]
-    env = environment(PYTHONPATH=str(ROOT))
-    done = subprocess.run(
-        words, cwd=tmp_path, env=env, input=json.dumps(code), capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    done = finished(words, tmp_path, json.dumps(code), PYTHONPATH=str(ROOT))
+    assert (done.code, done.err) == (0, "")
 
 
 def test_the_script_gives_every_rank_the_same(tmp_path):
-    """What one process gets is the same, too: see tests/test_api.py."""
+    """tests/test_api.py compares it with a single process."""
     write_files("python.md", tmp_path)
     script = f"{SHORT}import runpy; runpy.run_path('script.py', run_name='__main__')"
-    words = [*launcher(2), sys.executable, "-c", script]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+    done = finished([*launcher(2), sys.executable, "-c", script], tmp_path)
+    assert done.code == 0, done.err
+    first, second = done.out.splitlines()
     assert first == second
 
 
 def test_weights_and_biases_gets_every_generation(tmp_path):
     pytest.importorskip("wandb")
     write_files("other-tools.md", tmp_path)
-    words = [sys.executable, "live_wandb.py"]
-    env = environment(PYTHONPATH=str(ROOT))
-    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "held_out_mean" in done.stderr
+    done = finished([sys.executable, "live_wandb.py"], tmp_path, PYTHONPATH=str(ROOT))
+    assert done.code == 0, done.err
+    assert "held_out_mean" in done.err
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
 
@@ -155,27 +149,51 @@ def test_all_commands_are_called():
     assert {command for _, command, _ in CALLS} == set(COMMANDS)
 
 
-@pytest.mark.parametrize(("page", "command", "arguments"), CALLS, ids=lambda value: str(value)[:60])
-def test_commands_parse(page, command, arguments, tmp_path, monkeypatch):
-    """Experiments are read and validated, too; run files are not there to be read."""
-    write_files(page, tmp_path)
-    monkeypatch.chdir(tmp_path)
+def parse_command(command, arguments):
+    """Parse a command line as the command would; of `run`, read and validate the experiment too."""
     if command == "launch":
         command, arguments = "run", generate.parser("launch").parse_known_args(arguments)[1]
+    # Run files are not there to be read: their command lines are parsed only.
     if command == "run" and not any(word.endswith(".h5") for word in arguments):
-        try:
-            assert load(arguments)[0]
-        except Answered:
-            assert "--settings" in arguments
+        with contextlib.suppress(Answered):  # --settings prints instead of running
+            load(arguments)
     else:
         generate.parser(command).parse_intermixed_args(arguments)
 
 
-@pytest.mark.parametrize(
-    ("page", "code"), [(page, code) for page in PAGES for _, _, code in blocks(page, "toml") if "[project" not in code]
-)
-def test_experiments_in_pages_are_valid(page, code):
-    assert experiments(read_table(code, page), "page")
+def test_commands_parse(tmp_path, monkeypatch):
+    wrong = []
+    for number, page in enumerate(PAGES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_files(page, folder)
+        monkeypatch.chdir(folder)
+        for command, arguments in (call[1:] for call in CALLS if call[0] == page):
+            try:
+                parse_command(command, arguments)
+            except (InputError, SystemExit) as error:
+                wrong.append(f"{page}: {command} {shlex.join(arguments)}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_experiments_are_valid_and_ask_a_question():
+    """The TOML blocks of the pages, and the files in experiments/."""
+    wrong = []
+    for page in PAGES:
+        for code in (code for _, _, code in blocks(page, "toml") if "[project" not in code):
+            try:
+                experiments(read_table(code, page), "page")
+            except InputError as error:
+                wrong.append(f"{page}: {error}")
+    for path in sorted((ROOT / "experiments").glob("*.toml")):
+        if not re.match(r"# [A-Z].*\?$", path.read_text().splitlines()[0]):
+            wrong.append(f"{path.name}: the first line is no question in a comment")
+        try:
+            for config in load([str(path)])[0]:
+                prepare(config)
+        except InputError as error:
+            wrong.append(f"{path.name}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_readme_is_short_and_has_the_two_commands():
@@ -187,17 +205,15 @@ def test_the_readme_is_short_and_has_the_two_commands():
         assert code.endswith(f"{end}\n")
 
 
-def test_the_test_command_is_what_ci_runs():
+def test_ci_runs_the_test_command_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text()
     (line,) = (line for line in script.splitlines() if line.startswith("command="))
-    done = subprocess.run(
-        ["bash", "-c", f'{line}; echo "$command"'], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = finished(["bash", "-c", f'{line}; echo "$command"'], ROOT)
     (code,) = (code for mark, _, code in blocks("README.md", "sh") if mark == "test")
-    assert done.stdout == code
+    assert done.out == code
 
 
-def test_the_workflow_does_what_ci_does_on_every_python():
+def test_the_workflow_runs_ci_on_every_python():
     workflow = (ROOT / ".github/workflows/ci.yml").read_text()
     (pythons,) = re.findall(r"^ +python: (\[.+\])$", workflow, re.M)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -207,7 +223,7 @@ def test_the_workflow_does_what_ci_does_on_every_python():
     assert "- run: .ci/run\n" in workflow
 
 
-def test_the_version_stands_in_one_place():
+def test_the_version_is_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "evolve.__version__"}
@@ -222,16 +238,30 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files(page):
-    for target, _, anchor in re.findall(r"\]\(([^)#\s]*)(#([^)\s]+))?\)", TEXTS[page]):
-        if target.startswith("https://"):
-            continue
-        path = (PAGES[page].parent / target).resolve() if target else PAGES[page]
-        assert path.exists(), target
-        assert path.is_relative_to(ROOT)
-        if anchor:
-            assert anchor in {slug(line) for line in re.findall(r"^#+ (.+)$", path.read_text(), re.M)}, anchor
+def whole_text(path):
+    """Return the text of a page, with the files that it includes."""
+    text = path.read_text()
+    return "\n".join([text, *((ROOT / name).read_text() for name in re.findall(r'^--8<-- "(.+)"$', text, re.M))])
+
+
+def broken_link(page, target, anchor):
+    """Return whether a page has a link to a file, or to a heading of one, that is not there."""
+    if target.startswith("https://"):
+        return False
+    path = (PAGES[page].parent / target).resolve() if target else PAGES[page]
+    if not (path.exists() and path.is_relative_to(ROOT)):
+        return True
+    return bool(anchor) and anchor not in {slug(line) for line in re.findall(r"^#+ (.+)$", whole_text(path), re.M)}
+
+
+def test_links_and_named_files_exist():
+    link = r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)"
+    name = r"(?<![\w/.-])(?:evolve|tests|experiments|hostfiles|benchmarks|examples|docs)/[\w./-]*\w/?"
+    missing = []
+    for page, text in TEXTS.items():
+        missing += [f"{page}: {at}#{part}" for at, part in re.findall(link, text) if broken_link(page, at, part)]
+        missing += [f"{page}: {path}" for path in re.findall(name, text) if not (ROOT / path).exists()]
+    assert not missing, "\n".join(missing)
 
 
 def navigation(part):
@@ -254,33 +284,27 @@ def test_every_page_has_its_place_in_the_navigation():
 
 
 def test_every_page_is_linked_from_the_first():
-    """A page of the notebook is linked from the page whose results it explains instead."""
+    """Except for the notebook: pages link to the notebook that explains their results."""
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", TEXTS["index.md"]))
     assert linked == {page for page in navigation(SITE["nav"]) if "/" not in page} - {"index.md"}
     for notebook in (page for page in navigation(SITE["nav"]) if "/" in page):
         assert any(f"]({notebook}" in text for text in TEXTS.values()), notebook
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_named_files_exist(page):
-    pattern = r"(?<![\w/.-])(?:evolve|tests|experiments|hostfiles|benchmarks|examples|docs)/[\w./-]*\w/?"
-    for path in re.findall(pattern, TEXTS[page]):
-        assert (ROOT / path).exists(), path
-
-
 OLD_DIALECT = r"told|retold|judge[sd]?|newborns?|births?|floor plan|rooms?|ancestors?|farm|mk1|mk2|trails?|parting"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_pages_use_the_words_of_the_field(page):
-    assert re.findall(rf"\b({OLD_DIALECT})\b", prose(page), re.I) == []
-
-
-def test_the_code_uses_the_words_of_the_field():
-    """But for `mk2`, an alias that still works, and room, which is what a label needs."""
-    words = "|".join(word for word in OLD_DIALECT.split("|") if word not in ("mk2", "rooms?"))
-    found = {str(path): re.findall(rf"\b({words}|rooms)\b", path.read_text(), re.I) for path in FILES}
-    assert not any(found.values()), {path: words for path, words in found.items() if words}
+def test_pages_and_code_use_the_words_of_the_field():
+    """The code may name `mk2`, a network's alias that still works, and the room that a label needs."""
+    old = re.compile(rf"\b({OLD_DIALECT})\b", re.I)
+    offenders = [f"{page}: {word}" for page in PAGES for word in old.findall(prose(page))]
+    offenders += [
+        f"{relative(path)}: {word}"
+        for path in FILES
+        for word in old.findall(path.read_text())
+        if word.lower() not in ("mk2", "room")
+    ]
+    assert not offenders, "\n".join(offenders)
 
 
 def test_every_public_name_has_its_docstring_on_the_site():
@@ -334,14 +358,14 @@ def test_old_spellings_are_accepted():
             assert option not in now
 
 
-def test_what_follows_from_the_code_is_up_to_date():
+def test_generated_parts_of_pages_are_up_to_date():
     for path, text in generate.pages():
         assert path.read_text() == text, f"{path.name}: run `python docs/generate.py`"
     assert f"Schema {schema.SCHEMA}." in TEXTS["run-file.md"]
 
 
 def test_a_page_without_its_place_is_refused():
-    with pytest.raises(ValueError, match="expected one place <!-- columns -->, got 0"):
+    with pytest.raises(ValueError, match="columns"):
         generate.filled("nothing", "columns", "")
 
 
@@ -356,9 +380,7 @@ def definitions():
     """Return the functions and classes of each file."""
     return {
         str(path.relative_to(ROOT)): {
-            node.name
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            node.name for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.ClassDef)
         }
         for path in FILES
     }
@@ -393,20 +415,17 @@ sys.setprofile(None)
 print(json.dumps([rank, called]) + "\\n", end="", flush=True)
 """
 MADE = ["AskedGenomes.take", "Strategy.ask", "describe"]
-"""How a rank makes genomes; rank 0 with workers only for the record."""
+"""The calls that make genomes on a rank; rank 0 with workers makes them only for the record."""
 WORKERS = ["Transport.probe", "decode", "Worker.receive", "Rollout.submit", *MADE, "Rollout.tick"]
-"""The steps of a worker for its first chunk, before it sends anything but heartbeats."""
+"""The calls of a worker for its first chunk, before it sends results."""
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_the_way_of_a_candidate_is_what_the_code_does(ranks, tmp_path):
+def test_the_code_calls_the_steps_of_a_candidate_in_order(ranks, tmp_path):
     steps = [name for row in rows("architecture.md", "step | what happens | where") for name in names(row[0])]
-    words = [*launcher(ranks), sys.executable, "-c", WAY, json.dumps(steps)]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    called = dict(json.loads(line) for line in done.stdout.splitlines())
+    done = finished([*launcher(ranks), sys.executable, "-c", WAY, json.dumps(steps)], tmp_path)
+    assert done.code == 0, done.err
+    called = dict(json.loads(line) for line in done.out.splitlines())
     if ranks is None:
         between = ["WorkQueue", "encode", "Transport.send", *WORKERS[:3]]
         assert called == {0: [step for step in steps if step not in between]}
@@ -415,7 +434,7 @@ def test_the_way_of_a_candidate_is_what_the_code_does(ranks, tmp_path):
         assert [step for step in called[1] if step in WORKERS] == WORKERS
 
 
-def test_what_the_architecture_names_is_there():
+def test_names_on_the_architecture_page_exist():
     known = definitions()
     for step, _, where in rows("architecture.md", "step | what happens | where"):
         (path,) = names(where)
@@ -425,7 +444,7 @@ def test_what_the_architecture_names_is_there():
     assert {name for pair in named for name in pair if name} <= set.union(*known.values())
 
 
-def test_the_ladder_is_that_of_the_imports():
+def test_the_packages_on_the_page_are_in_the_order_of_imports():
     table = rows("architecture.md", "package | what happens there")
     assert [set(names(row[0])) for row in table] == LADDER
 
@@ -440,13 +459,6 @@ def test_every_door_is_described():
     for library, paths in doors.items():
         if library != "cupy":  # is to come
             assert {path.partition("/")[0] for path in paths} == {described[library][0]}
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.name)
-def test_experiments_are_valid_and_ask_a_question(path):
-    assert re.match(r"# [A-Z].*\?$", path.read_text().splitlines()[0])
-    for config in load([str(path)])[0]:
-        prepare(config)
 
 
 def test_the_2020_experiment_is_the_command_in_the_pages():

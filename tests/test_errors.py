@@ -1,4 +1,4 @@
-"""What errors say, and how they are made one line."""
+"""The messages of errors, and exceptions as one line."""
 
 import os
 import shlex
@@ -48,20 +48,14 @@ def test_whole_numbers_come_through():
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("5", "at least 1, got '5'"),
-        (5.0, "at least 1, got 5.0"),
-        (True, "at least 1, got True"),
-        (None, "at least 1, got None"),
-        (0, "at least 1, got 0"),
-        (2**63, "at least 1 and below 2**63, got 9223372036854775808"),
-    ],
+    ("value", "got"),
+    [("5", "'5'"), (5.0, "5.0"), (True, "True"), (None, "None"), (0, "0"), (2**63, "9223372036854775808")],
 )
-def test_what_is_no_whole_number_is_refused(value, message):
+def test_other_values_than_whole_numbers_are_refused(value, got):
     with pytest.raises(InputError) as refused:
         check_whole("episodes", value, 1)
-    assert str(refused.value) == f"episodes: expected a whole number, {message}."
+    assert refused.value.argument == "episodes"
+    assert f"at least 1{' and below 2**63' if value == 2**63 else ''}, got {got}." in str(refused.value)
 
 
 def test_an_episode_error_knows_its_episode():
@@ -79,8 +73,8 @@ def test_values_are_shown_in_one_line(value, text):
     assert sanitize(value) == text
 
 
-def test_what_cannot_be_printed_is_said():
-    assert sanitize(10**6000) == "a int too large to print"
+def test_a_value_that_cannot_be_printed_is_named_by_its_type():
+    assert sanitize(10**6000).startswith("a int ")
 
 
 def test_counts():
@@ -119,16 +113,16 @@ def test_a_clone_whose_path_has_spaces_is_quoted(monkeypatch, tmp_path):
     clone = tmp_path / "my clone"
     clone.mkdir()
     (clone / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
-    monkeypatch.setattr(errors, "_SOURCE", clone)
+    monkeypatch.setattr(errors, "SOURCE", clone)
     assert shlex.split(install_command("gpu")) == ["pip", "install", "-e", f"{clone}[gpu]"]
 
 
 @pytest.mark.parametrize("other", [None, '[project]\nname = "other"\n'])
 def test_an_installed_package_takes_an_extra_from_pypi(monkeypatch, tmp_path, other):
-    """A pyproject.toml among the installed packages is another's."""
+    """A pyproject.toml among the installed packages belongs to another project."""
     if other is not None:
         (tmp_path / "pyproject.toml").write_text(other)
-    monkeypatch.setattr(errors, "_SOURCE", tmp_path)
+    monkeypatch.setattr(errors, "SOURCE", tmp_path)
     assert install_command("video") == "pip install 'evolve-mpi[video]'"
     assert how_to_install("gpu") == "Install it: pip install 'evolve-mpi[gpu]'."
 

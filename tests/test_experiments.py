@@ -1,7 +1,8 @@
-"""The tables of docs/results.md: written from run files by one command, and only from whole runs."""
+"""The tables of docs/results.md: one command writes them from run files, and only from complete runs."""
 
 import importlib.util
 import json
+import re
 import shutil
 import sys
 
@@ -47,7 +48,7 @@ def results():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Experiments, and runs of them: whole ones, a shorter one, and one of other settings."""
+    """Experiments and their runs: complete runs, a shorter run, and a run with other settings."""
     place = tmp_path_factory.mktemp("experiments")
     (place / "one.toml").write_text(SMALL.format(name="one", more=""))
     (place / "two.toml").write_text(SMALL.format(name="two", more="[early_stop]\nsteps = 100\n"))
@@ -60,13 +61,13 @@ def place(tmp_path_factory):
 
 
 def known(results, place, *names):
-    """Return what came of some experiments, by their run files."""
+    """Return the results of experiments, read from their run files."""
     runs = results.find(place / "runs")
     configs = {name: load([str(place / f"{name}.toml")])[0][0] for name in names}
     return {name: list(map(results.result_of, results.of(config, runs))) for name, config in configs.items()}
 
 
-def test_what_came_of_seeds_is_kept_until_the_settings_change(results, place, tmp_path):
+def test_results_of_seeds_are_kept_until_the_settings_change(results, place, tmp_path):
     runs = results.of(load([str(place / "one.toml")])[0][0], results.find(place / "runs"))
     experiment, file = tmp_path / "one.toml", tmp_path / "results.json"
     experiment.write_text(SMALL.format(name="one", more=""))
@@ -166,8 +167,8 @@ def test_changed_walkers_are_walkers(name, tmp_path, monkeypatch, call):
 
 
 def test_champions_are_evaluated_elsewhere(results, place):
-    """By a command of its own, for which the walkers have to be found."""
-    with pytest.raises(SystemExit, match="an environment of the champion's 4 observations and 2 actions"):
+    """A command of its own evaluates them, and has to find the walkers."""
+    with pytest.raises(SystemExit, match="4 observations and 2 actions"):
         results.elsewhere(store.read(place / "runs" / "one" / "seed-1.h5"), "WeakLeg")
 
 
@@ -186,7 +187,7 @@ def test_the_experiments_that_are_compared_differ_in_nothing_else():
     assert load_config(full.to_toml()) == full
 
 
-def test_the_study_runs_what_is_left_and_says_for_how_long(place, tmp_path):
+def test_the_study_runs_the_missing_runs_and_estimates_their_time(place, tmp_path):
     jobs = [job for name in ("one", "many") for job in study.jobs_of(name, place)]
     assert [(job.directory, job.seed) for job in jobs] == [
         *(("one", seed) for seed in (1, 2)),
@@ -199,5 +200,5 @@ def test_the_study_runs_what_is_left_and_says_for_how_long(place, tmp_path):
     assert 0 < clock.seconds(jobs[2:3]) < clock.seconds()
     said = []
     assert [run.complete for _, run in run_all(jobs, tmp_path, said.append)] == [True] * 6
-    assert said[-1].endswith("; 0 left, 0 s")
+    assert re.search(r"\b0 left, 0 s$", said[-1])
     assert study.jobs_of("two", place)[0].generations(50.0) == 2

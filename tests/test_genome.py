@@ -22,7 +22,7 @@ def test_absent_connections_weigh_positive_zero():
 
 @pytest.mark.parametrize("mask", [np.ones((2, 3), np.bool_), np.ones((3, 4), np.int8)])
 def test_shapes_are_checked_at_the_boundary(mask):
-    with pytest.raises(ValueError, match=r"mask: expected \[P, W\] bool \(P=3, W=4\), got"):
+    with pytest.raises(ValueError, match=r"^mask: .*P=3, W=4"):
         Genomes(np.zeros((3, 4), np.float32), mask)
 
 
@@ -93,7 +93,7 @@ def test_digest_chains_and_sees_every_bit():
     assert len({first, *others}) == 6
 
 
-def test_digest_of_a_candidate_depends_on_nothing_but_its_genome():
+def test_digest_of_a_candidate_depends_only_on_its_genome():
     genomes = some()
     assert candidate_digests(genomes.take(np.array([2, 0]))) == [candidate_digests(genomes)[p] for p in (2, 0)]
 

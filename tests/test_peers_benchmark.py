@@ -1,7 +1,8 @@
-"""Evolution against its peers: each runs alone, what is missing is said, and the table compares digests."""
+"""Evolution against its peers: each runs alone, missing libraries are named, and the table compares digests."""
 
 import json
 import os
+from argparse import Namespace
 
 import pytest
 from conftest import ROOT
@@ -36,10 +37,10 @@ def test_missing_peers_are_named(bench, absent, tmp_path):
     code, out, err = bench("peers", "--peers", "evotorch", "neat", "evosax", "-o", tmp_path)
     assert (code, out) == (0, "")
     assert [line.split(" needs ")[0] for line in err.splitlines()] == ["evotorch", "neat", "evosax"]
-    assert err.splitlines()[1] == "neat needs neat-python. Run pip install -r benchmarks/requirements-peers.txt"
+    assert err.count("requirements-peers.txt") == 3
     code, _, err = bench("peers", "--show", "-o", tmp_path)
     assert code == 1
-    assert "expected JSON files of finished runs, got none" in err
+    assert err.startswith(f"{tmp_path}: ")
 
 
 def run(workers, digest, seconds, aim=None):
@@ -56,24 +57,22 @@ def test_the_table_compares_digests(peers, tmp_path, capsys):
     peers.show(tmp_path)
     lines = capsys.readouterr().out.splitlines()
     count = peers.lines_of("neat_peer")
-    assert lines[2] == f"| neat-python | 375, 1,000 | 1.0 | 400 | {count} | yes | no | no |"
+    assert lines[2].split(" | ")[1:] == ["375, 1,000", "1.0", "400", str(count), "yes", "no", "no |"]
     (tmp_path / "neat" / "0.json").write_text(json.dumps(run(1, "a", 2.0)))
     peers.show(tmp_path)
-    assert "| 375, 1,000 | not reached | not reached |" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[2].split(" | ")[2:4] == ["not reached", "not reached"]
     assert lines[4] == "- one, load 0.5, 2026-01-02."
 
 
-def test_lines_are_those_that_a_user_writes(peers, monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "_FOLDER", tmp_path)
+def test_lines_of_code_are_counted(peers, monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "FOLDER", tmp_path)
     (tmp_path / "some_peer.py").write_text('"""What it is."""\n\nx = 1\n# why\n\nprint(x)\n')
     (tmp_path / "some_peer.ini").write_text("[a]\n\nb = 1\n")
     assert peers.lines_of("some_peer") == 5
 
 
-def test_what_fails_is_told(peers, monkeypatch, tmp_path):
-    from argparse import Namespace
-
+def test_a_failed_peer_is_reported(peers, monkeypatch, tmp_path):
     (tmp_path / "child.py").write_text("raise SystemExit('out of luck')")
-    monkeypatch.setattr(peers, "__file__", str(tmp_path / "child.py"))
+    monkeypatch.setattr(peers, "SCRIPT", tmp_path / "child.py")
     asked = Namespace(seed=1, steps=1, episodes=1, limit=60.0)
     assert peers.start("neat", 1, asked) == {"failed": "exit code 1: out of luck"}

@@ -1,6 +1,7 @@
-"""Evolution against PPO: both are judged alike, runs are kept, and the table says what they came to."""
+"""Evolution against PPO: both are evaluated alike, runs are kept, and a table shows their results."""
 
 import json
+import re
 from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ def parts(monkeypatch):
     return episodes, page
 
 
-def test_the_judge_plays_the_held_out_episodes_of_evolve(parts, tmp_path):
+def test_ppo_is_evaluated_in_the_held_out_episodes_of_evolve(parts, tmp_path):
     episodes, _ = parts
     env = {"id": "CartPole-v1", "engine": "exact"}
     run = evolve.train(env=env, generations=2, population=8, episodes=1, seed=5, held_out_episodes=6, output=tmp_path)
@@ -82,15 +83,16 @@ def record(seed, means, digest):
     return {"schema": 1, "curve": curve, "returns": []} | about | more
 
 
-def test_the_table_says_who_reached_the_aim(parts):
+def test_the_table_counts_the_seeds_that_reached_the_aim(parts):
     _, page = parts
     ours = [record(1, [100, 480, 500], "ab"), record(2, [90, 470, 490], "cd"), record(3, [90, 470, 470], "ef")]
     theirs = [record(1, [20, 30, 40], None)]
     text = page.table({("cartpole", "evolution"): ours, ("cartpole", "ppo"): theirs})
-    assert "| cartpole | evolution | 1, 2, 3 | **490** (480 to 495) | 100 k | 3.3 min | 3 s | 475 | 2 of 3 |" in text
-    assert "| cartpole | PPO | 1 | **40** | 100 k | 3.3 min | 3 s | 475 | 0 of 1 | – | – |" in text
-    assert "- Digests of cartpole, evolution: seed 1 `ab…`, seed 2 `cd…`, seed 3 `ef…`." in text
-    assert "- Runs of 2026-01-02, on one, 2 cores each; load 0.5 to 1.5." in text
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| cartpole")]
+    assert cells[0][2:9] == ["1, 2, 3", "**490** (480 to 495)", "100 k", "3.3 min", "3 s", "475", "2 of 3"]
+    assert cells[1][2:] == ["1", "**40**", "100 k", "3.3 min", "3 s", "475", "0 of 1", "–", "–"]
+    assert re.search("cartpole, evolution: seed 1 `ab…`, seed 2 `cd…`, seed 3 `ef…`", text)
+    assert re.search(r"2026-01-02, on one, 2 cores.* 0\.5 to 1\.5", text)
 
 
 def test_the_legend_names_both_methods_wherever_they_are(parts):
@@ -133,14 +135,14 @@ def test_records_are_kept_beside_those_of_earlier_runs(parts, monkeypatch, tmp_p
     other["asked"]["steps"] = 2000
     place.write_text(json.dumps(record(1, [100], None)))
     (tmp_path / "today" / "cartpole" / "evolution-seed-2.json").write_text(json.dumps(other))
-    with pytest.raises(SystemExit, match="cartpole, evolution: seeds 1 and 2 were run with different settings"):
+    with pytest.raises(SystemExit, match="cartpole, evolution: seeds 1 and 2 "):
         page.publish(tmp_path / "today")
     assert not (kept / "cartpole" / "evolution-seed-2.json").exists()
-    with pytest.raises(SystemExit, match="expected JSON files of finished runs, got none"):
+    with pytest.raises(SystemExit, match="nowhere: "):
         page.publish(tmp_path / "nowhere")
 
 
-def test_the_page_names_what_is_run(parts):
+def test_the_page_has_the_settings_of_all_tasks(parts):
     from ppo_parts import tasks
 
     text = (ROOT / "docs" / "comparison.md").read_text()
@@ -157,7 +159,7 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_pat
     asked = []
     config = Config(early_stop={"steps": 100})
 
-    def segment(_task, _seed, _folder, _cores, steps, _episodes):
+    def evolve_until(_task, _seed, _folder, _cores, steps, _episodes):
         asked.append(steps)
         held_out = SimpleNamespace(mean=1.0, returns=[1.0])
         experiment = SimpleNamespace(in_evaluation=lambda: SimpleNamespace(config=config))
@@ -165,7 +167,7 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_pat
         return SimpleNamespace(table=lambda: table, held_out=held_out, config=config, experiment=experiment, digest="")
 
     monkeypatch.setattr(evolution, "configuration", lambda _: config)
-    monkeypatch.setattr(evolution, "_segment", segment)
+    monkeypatch.setattr(evolution, "evolve_until", evolve_until)
     outcome = evolution.evolve_task(tasks.TASKS["cheetah"], 1, tmp_path, 1, [10, 60, 300, 900], most, 4)
     assert asked == [point.steps for point in outcome.curve] == expected
     assert f"steps = {expected[-1]}" in outcome.settings["experiment"]
@@ -205,15 +207,14 @@ def test_a_finished_run_is_not_run_again(bench, tmp_path):
     path.with_name("seed-1.curve").unlink()
     code, _, err = bench("ppo", *words, "--methods", "evolution")
     assert code == 1
-    assert "seed-1.curve is missing beside it. Remove it, and run it again." in err
+    assert "seed-1.curve" in err
     path.write_text(json.dumps(kept))
     code, _, err = bench("ppo", *words, "--methods", "evolution", "--episodes", 5)
     assert code == 1
     assert "'episodes': 4" in err
-    assert "Choose another folder with -o" in err
     code, out, err = bench("ppo", "--show", "-o", tmp_path)
     assert code == 0, out + err
-    assert "| cues | evolution | 1 |" in out
+    assert any(line.split(" | ")[:3] == ["| cues", "evolution", "1"] for line in out.splitlines())
     assert (tmp_path / "ppo.png").stat().st_size > 10_000
 
 
@@ -221,12 +222,12 @@ def test_without_its_libraries_the_cure_is_said(bench, absent, tmp_path):
     absent("stable_baselines3")
     code, out, err = bench("ppo", "--tasks", "cartpole", "-o", tmp_path)
     assert (code, out) == (1, "")
-    assert err.startswith("PPO needs stable-baselines3")
-    assert err.endswith("Run pip install -r benchmarks/requirements-ppo.txt, or leave it out: --methods evolution\n")
+    for word in ("stable-baselines3", "benchmarks/requirements-ppo.txt", "--methods evolution"):
+        assert word in err
     assert not any(tmp_path.iterdir())
     code, _, err = bench("ppo", "--show", "-o", tmp_path)
     assert code == 1
-    assert "expected JSON files of finished runs, got none" in err
+    assert err.startswith(f"{tmp_path}: ")
 
 
 @pytest.mark.skipif(not HAS_PPO, reason="no Stable-Baselines3")

@@ -1,6 +1,7 @@
-"""`benchmarks/scale.py`: cells are real generations, what does not fit is said, and a fit finds what it was given."""
+"""`benchmarks/scale.py`: cells are real generations, tables name what was left out, and fits find known models."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -38,7 +39,7 @@ def test_a_small_grid_is_measured_and_drawn(script, tmp_path):
 
 @pytest.fixture
 def unmeasured(monkeypatch):
-    """Cells of a model that starts nothing; returns those that were asked for."""
+    """Replace measurements by a model that starts no process; returns the list of the cells it was asked for."""
     asked = []
 
     def measured(cell):
@@ -56,18 +57,16 @@ def test_the_tables_say_what_was_measured_and_how_it_grows(script, unmeasured):
     done = script("scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1)
     assert done.code == 0, done.err
     assert [cell.ranks for cell in unmeasured] == [1] * 6 + [3] * 6
-    assert done.out.index("12 of 12 cells, about ") < done.out.index("1 rank: one process")
+    assert done.out.index("12 of 12 cells") < done.out.index("1 rank: ")
     rows = [line.split() for line in done.out.splitlines() if line[:11].strip().replace(",", "").isdigit()]
     assert [row[:2] for row in rows[6:8]] == [["100", "64"], ["100", "1,024"]]
     assert rows[6][5:7] == ["0.015", "9.62"]  # MB, and centres of 800 bytes for each worker
     assert rows[6][9] == "150%"  # 1 s alone, a third of it for two workers
-    assert "bytes moved in a later generation, 3 ranks: P + W fits better, as 1 kB + 200 B × P + 16 B × W" in done.out
-    assert (
-        "rank 0's processor time, 3 ranks: P + W fits better, as 1 ms + 10 µs × P + 10 ns × W is off by 0%" in done.out
-    )
+    for fit in ("1 kB + 200 B × P + 16 B × W", "1 ms + 10 µs × P + 10 ns × W"):
+        assert re.search(rf"3 ranks: P \+ W .*{re.escape(fit)}", done.out)
 
 
-def test_what_does_not_fit_is_said(script, unmeasured, monkeypatch):
+def test_cells_that_do_not_fit_are_named(script, unmeasured, monkeypatch):
     monkeypatch.setattr(grids, "free_memory", lambda: 1.2e9)
     monkeypatch.setattr(measurement, "slowness", lambda: 1.0)
     words = ("--weights", 100, 10_000_000, "--candidates", 64, 1_000_000, "--ranks", 1, "--budget", 60)
@@ -75,10 +74,8 @@ def test_what_does_not_fit_is_said(script, unmeasured, monkeypatch):
     assert done.code == 0, done.err
     assert unmeasured == [Cell(100, 64, 1)]
     small, large = sorted(line for line in done.out.splitlines() if line.startswith("not measured"))
-    assert small == "not measured, it would take too long (W × P): 100 × 1,000,000 on 1 rank"
-    assert large.startswith(
-        "not measured, too little memory (W × P): 10,000,000 × 64 on 1 rank (about 1.6 GB, of 1.0 GB"
-    )
+    assert re.search(r"too long .*: 100 × 1,000,000 on 1 rank", small)
+    assert re.search(r"memory .*: 10,000,000 × 64 on 1 rank .*1\.6 GB, of 1\.0 GB", large)
 
 
 def test_a_cell_that_fails_is_left_out(monkeypatch, unmeasured, tmp_path):

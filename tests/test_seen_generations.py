@@ -1,13 +1,12 @@
 """A generation that a script has seen is in its run file, however the script ends, and the exit adds no message."""
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import h5py
 import pytest
-from conftest import LONG, environment, launcher
+from conftest import finished, launcher
 
 import evolve
 
@@ -113,11 +112,8 @@ def in_file(path):
 
 
 def run(script, folder, ranks=None):
-    """Run a script in a process of its own; return it, and the digests that it has seen."""
-    words = [*launcher(ranks), sys.executable, "-c", BEGIN + script]
-    done = subprocess.run(
-        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LONG, check=False
-    )
+    """Run a script in a process of its own; return the finished process, and the digests that it has seen."""
+    done = finished([*launcher(ranks), sys.executable, "-c", BEGIN + script], folder)
     return done, (folder / "seen").read_text().split()
 
 
@@ -128,11 +124,11 @@ def test_a_generation_that_was_seen_is_kept(way, tmp_path):
     assert in_file(tmp_path / NAME) == seen
     assert len(seen) == (1 if way == "one generation" else 4)
     if isinstance(end, int):
-        assert (done.returncode, done.stderr) == (end, "")
+        assert (done.code, done.err) == (end, "")
     else:
-        assert done.returncode != 0
-        assert (done.stderr.startswith("Traceback"), done.stderr.count("Traceback")) == (True, 1), done.stderr
-        assert done.stderr.splitlines()[-1] == end
+        assert done.code != 0
+        assert (done.err.startswith("Traceback"), done.err.count("Traceback")) == (True, 1), done.err
+        assert done.err.splitlines()[-1] == end
 
 
 def test_a_thread_at_work_does_not_keep_the_interpreter_from_its_exit(tmp_path):

@@ -1,15 +1,14 @@
-"""The site of docs/: it is built strictly, its links lead somewhere, and nothing in it comes from another host."""
+"""The site of docs/: the strict build passes, its links exist, and it loads nothing from another host."""
 
 import re
 import shutil
-import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, finished
 
 pytestmark = pytest.mark.skipif(
     not (find_spec("zensical") and find_spec("mkdocstrings")), reason="no site generator: pip install -e '.[docs]'"
@@ -25,10 +24,7 @@ def copy(folder):
 
 
 def build(folder):
-    words = [sys.executable, "-m", "zensical", "build", "--strict"]
-    return subprocess.run(
-        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
+    return finished([sys.executable, "-m", "zensical", "build", "--strict"], folder)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +32,12 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     copy(folder)
     done = build(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.out + done.err
     return folder / "site"
 
 
 class Page(HTMLParser):
-    """What a page links to (as href), what it loads, and the anchors that it has."""
+    """The links (href), loaded files and anchors of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -71,7 +67,7 @@ def test_every_page_is_there(site, pages):
     assert built == {path.relative_to(docs).with_suffix("") for path in docs.rglob("*.md")}
 
 
-def test_links_lead_somewhere(site, pages):
+def test_links_exist(site, pages):
     for path, page in pages.items():
         for target in page.links + page.loads:
             parts = urlsplit(target)
@@ -114,7 +110,7 @@ def test_a_wrong_page_is_refused(tmp_path, pages):
         r"nav = \[.*?\n\]\n", 'nav = ["index.md", "promise.md"]\n', (tmp_path / "zensical.toml").read_text(), flags=re.S
     )
     (tmp_path / "zensical.toml").write_text(text.replace('["assets/extra.css"]', "[]"))
-    assert build(tmp_path).returncode == 0
+    assert build(tmp_path).code == 0
     for wrong in pages:
         (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{wrong}\n")
-        assert build(tmp_path).returncode != 0, wrong
+        assert build(tmp_path).code != 0, wrong

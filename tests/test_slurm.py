@@ -1,4 +1,4 @@
-"""The job of hostfiles/slurm.sh in a real SLURM: time limits, lost nodes and arrays cost time, and no bit."""
+"""The job of hostfiles/slurm.sh in a real SLURM: time limits, lost nodes and arrays cost time, but change no bit."""
 
 import os
 import sys
@@ -54,7 +54,7 @@ class Job:
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def evolving(self, times=1):
-        """Wait until generations were complete since the job began for the so-manieth time."""
+        """Wait until generations are complete after the job has started for the `times`-th time."""
         wait_for(lambda: self.log().rpartition("on what is allocated")[2].count("best fitness") > 1
                  and self.log().count("on what is allocated") >= times, self.log)  # fmt: skip
 

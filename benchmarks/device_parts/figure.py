@@ -1,4 +1,4 @@
-"""What a network step costs on the host and on a device, against how many slots are stepped together."""
+"""Figure: the time of a network step on the host and on a device, against the number of slots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ def draw_device_speed(networks: Mapping[str, tuple[Sequence[Row], Sequence[Row]]
     """Return the figure of times per step over slots, one row of panels for each network, at most three.
 
     Args:
-        networks: The rows of `device_parts.steps` by the layer sizes of the networks, of plain and plastic ones.
-        cores: How many the host has; a line counts as if they did not slow one another down.
-        device: Its name, "" where there is none.
+        networks: The rows of `device_parts.steps`, of plain and plastic networks, by layer sizes.
+        cores: The number of cores of the host; their line assumes that they do not slow one another down.
+        device: The name of the device, "" if there is none.
     """
     measured = [name for name, pair in networks.items() if all(_is_measured(rows) for rows in pair)]
     names = _selected(measured or list(networks)[:1])

@@ -17,10 +17,11 @@ from evolve.numerics.device import device
 from evolve.store.disk import check_writable
 
 BUDGET = 120.0
-"""Seconds."""
+"""Seconds of a whole run, by default."""
 _ROLLOUTS = 0.3  # of the budget
 _TRIAL = 0.02  # of the budget, each
-_LONGEST_TRIAL = 2.0  # seconds
+LONGEST_TRIAL = 2.0
+"""Seconds of a rollout, at most."""
 
 
 def check_figure(path: Path | None) -> None:
@@ -51,13 +52,13 @@ def measure_devices(
     environment: tuple[str, str] | None = None,
     sizes: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> dict[str, Any]:
-    """Return what was measured, in about so many seconds; every network and the rollouts get a share of what is left.
+    """Return all measurements, made in about `budget` seconds; each network, and the rollouts, get a share of the rest.
 
     Args:
         budget: In seconds.
         show: Called with each table.
         check: Called between networks; may raise.
-        environment: Of the rollouts, with its engine; by default what is here of EnvPool.
+        environment: The environment of the rollouts, and its engine; by default those of EnvPool, if installed.
         sizes: Widths of layers, and numbers of slots in ascending order; by default `WIDTHS` and `SLOTS`.
     """
     widths, slots = sizes or (WIDTHS, SLOTS)
@@ -74,7 +75,7 @@ def measure_devices(
         measured = rows(*network, slots, effort, Budget(share))
         show(tables.network_steps(measured, cores()))
         found["networks"].append(_with_break_even(measured))
-    for row in rollout_rows(environment, min(_LONGEST_TRIAL, _TRIAL * budget), whole):
+    for row in rollout_rows(environment, min(LONGEST_TRIAL, _TRIAL * budget), whole):
         check()
         found["rollouts"].append(row)
     show(tables.whole_rollouts(found["rollouts"]))
@@ -83,7 +84,7 @@ def measure_devices(
 
 
 def _with_break_even(measured: list[Row]) -> dict[str, Any]:
-    """Return what was measured of a network. A break-even of "none" is beyond the slots that were measured."""
+    """Return the measurements of a network. A break-even of "none" is beyond the measured numbers of slots."""
     first = measured[0]
     found: dict[str, Any] = {"layers": layer_sizes(first["width"]), "plastic": first["plastic"]}
     for name, number in (("one_core", 1), ("all_cores", cores())):
@@ -93,7 +94,7 @@ def _with_break_even(measured: list[Row]) -> dict[str, Any]:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw what `measure_devices` has returned."""
+    """Draw the result of `measure_devices`."""
     pairs: dict[str, list[list[Row]]] = {}
     for network in found["networks"]:
         pairs.setdefault(network["layers"], []).append(network["rows"])

@@ -15,14 +15,14 @@ Row = dict[str, Any]
 ENVPOOL = (("CartPole-v1", "envpool"), ("BipedalWalker-v3", "envpool"))
 GYMNASIUM = (("CartPole-v1", "gymnasium"),)
 HIDDEN = ((8, 8), (64, 64))
-_SLOTS = 1024
+SLOTS = 1024
 _EPISODES = 8
 
 
 def rollout_rows(asked: tuple[str, str] | None, seconds: float, budget: Budget) -> Iterator[Row]:
-    """Yield, for each environment and network, steps per second of the host and of a device, and what bounds the gain.
+    """Yield, for each environment and network, steps per second of the host and of a device, and the bound of the gain.
 
-    asked: the environment and its engine; None for those of EnvPool, or Gymnasium's CartPole without it.
+    asked: the environment and its engine; None for EnvPool's environments, or without EnvPool Gymnasium's CartPole.
     """
     for environment in [asked] if asked else _environments():
         for hidden in HIDDEN:
@@ -46,7 +46,7 @@ def _row(experiment: Experiment, hidden: tuple[int, ...], seconds: float, budget
 
 
 def _environments() -> tuple[tuple[str, str], ...]:
-    """Return the environments that are here."""
+    """Return the environments whose engine is installed."""
     try:
         for environment in ENVPOOL:
             _experiment(*environment, HIDDEN[0])
@@ -59,8 +59,8 @@ def _experiment(env: str, engine: str, hidden: tuple[int, ...]) -> Experiment:
     table = {
         "env": {"id": env, "engine": engine},
         "network": {"name": "hebbian-dag", "hidden": list(hidden)},
-        "compute": {"slots": _SLOTS, "backend": host_backend("auto")},
-        "population": _SLOTS // _EPISODES,
+        "compute": {"slots": SLOTS, "backend": host_backend("auto")},
+        "population": SLOTS // _EPISODES,
         "episodes": _EPISODES,
     }
     return prepare(parse(Config, table))

@@ -1,6 +1,6 @@
 """When a GPU pays: a network step on the host and on a device, for widths and slots over their whole range.
 
-What costs too much time or memory is not measured, and that is said: whoever has more of both asks for a longer budget.
+Measurements that cost too much time or memory are left out, and the tables say so; a longer budget allows more.
 """
 
 import math
@@ -26,19 +26,19 @@ WIDTHS = (8, 32, 64, 128, 256, 512, 1024)
 SLOTS = (1, 16, 64, 256, 1024, 4096, 16384, 65536)
 PLASTICITY = 0.1
 COLUMNS = ("numpy", "native", "gpu", "gpu_with_copies")
-_MOST_HOST_BYTES = 2**28  # of a batch on the host: beyond, its memory bounds it, and more slots change nothing
+_MOST_HOST_BYTES = 2**28  # of a batch on the host: larger ones are bound by memory, and more slots change nothing
 
 
 @dataclass
 class Budget:
-    """So many seconds from now on."""
+    """A number of seconds from now on."""
 
     seconds: float
     begin: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> float:
-        """Seconds that are left; below zero when it was overrun."""
+        """The remaining seconds; below zero after an overrun."""
         return self.seconds - (time.monotonic() - self.begin)
 
 
@@ -48,11 +48,11 @@ class _Column:
 
     budget: Budget
     tile: int
-    """Slots that cost as much as one."""
+    """Slots of a tile, which cost as much as one slot."""
     last: tuple[int, float] | None = None  # tiles, and the seconds that measuring them took
 
     def measure(self, slots: int, measurement: Callable[[], float | tuple[float, float]]) -> Any:
-        """Return what a measurement returns, or a string: why it was not made."""
+        """Return the result of a measurement, or the reason why it was not made, a string."""
         tiles = -(-slots // self.tile)
         expected = 0.0 if self.last is None else self.last[1] * tiles / self.last[0]
         if expected >= self.budget.left:
@@ -67,7 +67,7 @@ class _Column:
 
 
 def network_of(width: int, plastic: bool) -> Network:
-    """Return a hebbian-dag with two hidden layers: with the inputs of a BipedalWalker, from width 64 on of an Ant."""
+    """Return a hebbian-dag with two hidden layers, for a BipedalWalker, or from width 64 on for an Ant."""
     table = {"name": "hebbian-dag", "hidden": [width, width], "plasticity": PLASTICITY if plastic else 0.0}
     return networks.make(table, *((24, 4) if width < 64 else (105, 8)))
 
@@ -83,7 +83,7 @@ def cores() -> int:
 
 
 def why_no_device() -> str:
-    """Return why there is no device that can be used, "" where there is one."""
+    """Return the reason why no device can be used, "" if one can."""
     try:
         device()
     except InputError as error:
@@ -94,25 +94,25 @@ def why_no_device() -> str:
 def rows(width: int, plastic: bool, slots: Sequence[int], effort: Effort, budget: Budget) -> list[Row]:
     """Return a row for each number of slots: nanoseconds per step by each of `COLUMNS`.
 
-    Where one was not measured it is None, and `why` of the row says why.
+    A time that was not measured is None, and `why` has the reason.
 
-    native: the best of all numbers of slots up to that row's; `native_slots` says which. A large network is slower
-    where its slots do not fit into a cache, and nobody has to step so many at a time.
+    native: the best time of all numbers of slots up to that of the row; `native_slots` is that number. A large network
+    is slower if its slots do not fit into a cache, and a rollout need not step so many at a time.
     """
     network = network_of(width, plastic)
     genomes = some_genomes(network, max(slots))
     missing = why_no_device()
     if not missing:
-        device_steps(network, genomes, 1, Effort(0, 0.0))  # what is done but once is no part of a prediction
+        device_steps(network, genomes, 1, Effort(0, 0.0))  # work that is done only once is no part of a prediction
     lanes = native.lanes() if native.available() else 1
     columns = {"numpy": _Column(budget, 1), "native": _Column(budget, lanes), "gpu": _Column(budget, TILE)}
     best: tuple[float, int] | None = None
     made = []
     for n in slots:
-        found = _on_host(network, genomes, n, columns, effort)
+        found = on_host(network, genomes, n, columns, effort)
         if isinstance(found["native"], float):
             best = min(best or (math.inf, n), (found["native"], n))
-        if best and (best[1] == n or best[1] >= lanes):  # less than a tile says nothing about more
+        if best and (best[1] == n or best[1] >= lanes):  # less than a tile predicts nothing
             found |= {"native": best[0], "native_slots": best[1]}
         found |= (
             _on_device(network, genomes, n, columns, effort) if not missing else dict.fromkeys(COLUMNS[2:], missing)
@@ -122,12 +122,12 @@ def rows(width: int, plastic: bool, slots: Sequence[int], effort: Effort, budget
 
 
 def parted(found: Row) -> Row:
-    """Return a row in which strings, which say why something was not measured, are a table of their own."""
+    """Return a row with its strings, the reasons for missing measurements, moved into a table of their own."""
     why = {name: value for name, value in found.items() if isinstance(value, str)}
     return found | dict.fromkeys(why) | {"why": why}
 
 
-def _on_host(network: Network, genomes: Genomes, n: int, columns: dict[str, _Column], effort: Effort) -> Row:
+def on_host(network: Network, genomes: Genomes, n: int, columns: dict[str, _Column], effort: Effort) -> Row:
     if 4 * n * network.slot_size > _MOST_HOST_BYTES:
         return dict.fromkeys(("numpy", "native"), "beyond what a cache holds by far")
     found: Row = {"native": "the native kernels were not built"}
@@ -143,11 +143,10 @@ def _on_device(network: Network, genomes: Genomes, n: int, columns: dict[str, _C
 
 
 def break_even(measured: Sequence[Row], cores: int) -> float | None:
-    """Return the least slots from which a GPU, with its copies, is faster than so many cores of the host.
+    """Return the smallest number of slots from which a GPU, with its copies, is faster than `cores` cores of the host.
 
-    Cores are counted as if they did not slow one another down, and no more of them than slots. Between the numbers of
-    slots that were measured it is interpolated. None: it was not measured; infinity: not with as many slots as were
-    measured.
+    Cores count as if they did not slow one another down, and at most one for each slot. The result is interpolated
+    between measured numbers of slots. None: not measured; infinity: not within the measured numbers of slots.
     """
     both = [row for row in measured if row["native"] is not None and row["gpu_with_copies"] is not None]
     if not both:

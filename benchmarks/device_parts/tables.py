@@ -19,7 +19,7 @@ _FIRST, _WIDE = 26, 11  # characters of columns
 
 
 def heading(cores: int, device: str) -> str:
-    """Return what is measured."""
+    """Return the heading of all tables: unit and machine."""
     host = f"one of {cores} core{'s' * (cores > 1)}"
     return f"nanoseconds per step of a hebbian-dag: {host}, and {device or 'no GPU'}"
 
@@ -39,7 +39,7 @@ def network_steps(rows: Sequence[Row], cores: int) -> str:
 
 
 def _line(name: str, values: Sequence[float | None]) -> str:
-    """Return a line with cells up to the last that was measured, as nothing beyond it is tried."""
+    """Return a line with the cells up to the last measured one; larger ones are not tried."""
     last = max((n for n, value in enumerate(values) if value is not None), default=-1)
     cells = "".join(f"{'-' if value is None else _number(value):>{_WIDE}}" for value in values[: last + 1])
     return f"{name:{_FIRST}}{cells}" + (f"    {_MISSING}" if not values or last + 1 < len(values) else "")
@@ -64,7 +64,7 @@ def _break_even(rows: Sequence[Row], cores: int) -> str:
 
 
 def _most(rows: Sequence[Row]) -> int:
-    """Return the most slots that the device was measured with."""
+    """Return the largest number of slots that the device was measured with."""
     return int(max(row["slots"] for row in rows if row["gpu_with_copies"] is not None))
 
 
@@ -103,7 +103,7 @@ def _one(value: float | None, form: str, factor: float = 1.0) -> str:
 
 
 def reasons(rows: Sequence[Row]) -> str:
-    """Return why cells were not measured, each reason once, with what it was said of."""
+    """Return the reasons for missing cells, each reason once, with its cells."""
     said: dict[str, list[str]] = {}
     for row in rows:
         for column, why in row["why"].items():

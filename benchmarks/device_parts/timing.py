@@ -17,22 +17,22 @@ from evolve.shapes import Float32
 from evolve.strategies import initial_genomes
 
 _MOST_GENOMES = 64
-_MOST_NUMBERS = 2**22  # of different genomes together; slots beyond them hold the same again
-_CYCLE = 8  # ticks: what may wait for so long before it is done in one of them, as the updates of traces, is counted in
+_MOST_NUMBERS = 2**22  # of different genomes together; further slots repeat them
+_CYCLE = 8  # ticks: work that is postponed for several ticks, such as updates of traces, is included
 _MOST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long is measured: the least of `rounds` of about so many `seconds`, after one to warm up."""
+    """The effort of a measurement: the minimum over `rounds` of about `seconds` each, after a warm-up."""
 
     rounds: int = 4
     seconds: float = 0.03
 
     def least(self, repeat: Callable[[int], None]) -> float:
-        """Return the seconds of one of the ticks that `repeat` makes a number of.
+        """Return the seconds of one tick; `repeat(n)` makes n ticks.
 
-        Whatever takes so long that a round is beyond all measure is measured once.
+        A tick that takes longer than a round is measured once.
         """
         repeat(_CYCLE)
         begin = time.perf_counter()
@@ -65,9 +65,9 @@ def host_step(network: Network, genomes: Genomes, slots: int, backend: Backend, 
 
 
 def device_steps(network: Network, genomes: Genomes, slots: int, effort: Effort, parts: int = 2) -> tuple[float, float]:
-    """Return nanoseconds per step on a device: of its kernel alone, and with copies up and down.
+    """Return nanoseconds per step on a device: of its kernel alone, and with copies in both directions.
 
-    The slots are parted as in a rollout: while copies of one half are made, the kernel may be at work for the other.
+    The slots are halved as in a rollout: while one half is copied, the kernel may work on the other half.
 
     Raises:
         DeviceMemoryError: The device has too little memory.
@@ -81,7 +81,7 @@ def device_steps(network: Network, genomes: Genomes, slots: int, effort: Effort,
         for step, _ in steps:
             step.arrays.wait()
 
-    with_copies = effort.least(partial(_tick, steps))  # first: it brings the observations there
+    with_copies = effort.least(partial(_tick, steps))  # first, because it copies the observations to the device
     return effort.least(launch) / slots * 1e9, with_copies / slots * 1e9
 
 
@@ -117,7 +117,7 @@ def _on_device(network: Network, genomes: Genomes, slots: int) -> tuple[DeviceSt
 
 
 def _loaded(network: Network, genomes: Genomes, slots: int, backend: Backend) -> Batch:
-    """Return a batch whose slots all hold a genome; where the batch is, they are copied from a few."""
+    """Return a batch whose slots all hold a genome, copied from a few genomes within the batch."""
     batch = network.batch(slots, backend)
     filled = min(slots, len(genomes))
     first = np.arange(filled)

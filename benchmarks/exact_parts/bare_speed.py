@@ -1,8 +1,8 @@
-"""Bare environments of three engines that play what was recorded: no network is timed, but resets are.
+"""Bare environments of three engines play recorded actions: resets are timed, networks are not.
 
-Each function returns environment steps and the CPU seconds that they took, all threads of this process together.
-Gymnasium makes a new environment for each episode, as its physics asks for. EnvPool has one thread. The exact engine
-steps whole groups of worlds; only its native calls are timed.
+Each function returns environment steps and their CPU seconds, of all threads of this process. Gymnasium makes a new
+environment for each episode, as its physics asks for. EnvPool has one thread. The exact engine steps whole groups of
+worlds; only its native calls are timed.
 """
 
 import time
@@ -40,7 +40,7 @@ class TimedSlots(CompiledSlots):
 
 
 def play_exact(task: Box2DTask, episodes: Sequence[Recording], least: int) -> Timed:
-    """Play at least so many steps; a slot whose episode has ended begins the next one."""
+    """Play at least `steps` steps; a slot whose episode has ended begins the next one."""
     exact = exact_task(task.options)
     slots = TimedSlots(exact, TOGETHER)
     outputs = [np.stack(episode.outputs) for episode in episodes]
@@ -76,9 +76,9 @@ def play_gymnasium(task: Box2DTask, episodes: Sequence[Recording]) -> Timed:
 
 @dataclass(frozen=True)
 class RecordedPool:
-    """What some environments of EnvPool did side by side: their seeds, and the outputs [B, A] of each tick.
+    """A recording of EnvPool environments side by side: their seeds, and the outputs [B, A] of each tick.
 
-    EnvPool begins the next episode with the tick after an end, so that tick is not a step. steps: of all episodes.
+    EnvPool begins the next episode with the tick after an end, so that tick is no step. steps: of all episodes.
     """
 
     seeds: list[int]
@@ -104,7 +104,7 @@ def record_pool(task: Box2DTask, player: str, seeds: list[int], ticks: int) -> R
 
 
 def play_envpool(task: Box2DTask, recorded: RecordedPool) -> Timed:
-    """Play what was recorded, in a new pool, whose making is not timed."""
+    """Play a recording in a new pool, whose construction is not timed."""
     engine = EnvPoolEngine(_in_pool(task), len(recorded.seeds))
     actions = [engine.decode(outputs) for outputs in recorded.outputs]
     pool = engine.pool(recorded.seeds)

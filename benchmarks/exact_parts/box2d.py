@@ -1,7 +1,7 @@
 """Whole episodes of the rigid-body tasks: the exact engine against fresh Gymnasium environments.
 
-Every observation, every reward and the end of each episode are compared, to the bit. Work is done in parts of some
-episodes of a task and a player; the parts that are done stand in a JSON file, and are not done again.
+Every observation, every reward and the end of each episode are compared, to the bit. The work consists of parts: some
+episodes of a task and a player. Finished parts are kept in a JSON file, and are not played again.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """A part that is done: how many steps its episodes have, how many are in equal ones, and where others differ."""
+    """A finished part: the steps of all its episodes, the steps of the equal ones, and the first differences."""
 
     part: Part
     steps: int
@@ -105,7 +105,7 @@ def compare(part: Part) -> Compared:
 
 
 def parts_of(episodes: int) -> list[Part]:
-    """Return the parts of about so many episodes of all tasks and players together, the same number of each."""
+    """Return parts with about `episodes` episodes together, as many for each task and player."""
     each = -(-episodes // (len(BOX2D_TASKS) * len(PLAYERS)))
     return [
         Part(task, player, first, min(_EPISODES, each - first))
@@ -116,13 +116,13 @@ def parts_of(episodes: int) -> list[Part]:
 
 
 def software() -> dict[str, str]:
-    """Return what is compared: the versions of Gymnasium and of Box2D, and the digest of the native kernels."""
+    """Return the compared software: the versions of Gymnasium and Box2D, and the digest of the native kernels."""
     kernels = hashlib.sha256(native.path().read_bytes()).hexdigest()[:16]
     return {"gymnasium": version("gymnasium"), "box2d": version("box2d"), "kernels": kernels}
 
 
 def read(path: Path | None) -> list[Compared]:
-    """Return the parts that a file has, none if there is no file. Ends the process if they are of other software."""
+    """Return the parts in a file; no parts if there is no file. Ends the process if other software made them."""
     if path is None or not path.exists():
         return []
     stored = json.loads(path.read_text(encoding="utf-8"))
@@ -137,16 +137,16 @@ def read(path: Path | None) -> list[Compared]:
 
 
 def write(path: Path, done: Sequence[Compared]) -> None:
-    """Write all parts that are done."""
+    """Write all finished parts."""
     with atomic_write(path) as partial:
         text = json.dumps({"software": software(), "parts": [asdict(one) for one in done]}, indent=1)
         partial.write_text(text, encoding="utf-8")
 
 
 def compare_all(episodes: int, workers: int, path: Path | None, say: Callable[[Compared, int], None]) -> list[Compared]:
-    """Compare what is not in the file yet, and write each part there; return all parts.
+    """Play and compare the parts that are not in the file yet, and write each there; return all parts.
 
-    say: called with each part that is done, and how many are left.
+    say: called with each finished part, and the number of parts left.
     """
     wanted = parts_of(episodes)
     known = {found.part: found for found in read(path)}

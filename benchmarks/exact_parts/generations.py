@@ -1,4 +1,4 @@
-"""Whole generations of the exact engine, from ask to record and the run file, against the native call within them."""
+"""Whole generations of the exact engine, from ask to record and the run file, and the share of the native call."""
 
 import tempfile
 import time
@@ -19,7 +19,7 @@ TOGETHER = 4
 
 
 class TimedPlay(NativePlay):
-    """Notes how long the kernel played, and which weights [n, W]."""
+    """Notes how long the kernel played, and the weights [n, W] that it played."""
 
     seconds = 0.0
     fed: tuple[np.ndarray, ...] = ()
@@ -37,7 +37,7 @@ class TimedPlay(NativePlay):
 
 @dataclass(frozen=True)
 class Measured:
-    """Some generations: environment steps, CPU seconds of the native call and of all, and the last one's weights."""
+    """A few generations: environment steps, CPU seconds of the native call and of everything, and the last weights."""
 
     generation: int
     steps: int
@@ -57,7 +57,7 @@ class Measured:
 
 
 def measure(experiment: Experiment, generations: list[int]) -> Iterator[Measured]:
-    """Yield what TOGETHER generations take, from each of the given ones on."""
+    """Yield the measurements of TOGETHER generations, from each of the given generations on."""
     rollouts.NativePlay = TimedPlay
     with tempfile.TemporaryDirectory() as folder:
         config = experiment.config

@@ -1,6 +1,6 @@
-"""Players of the rigid-body tasks: random ones, and the champions of the zoo; and their episodes, recorded.
+"""Players of the rigid-body tasks, random or champions of the zoo, and recordings of their episodes.
 
-An episode depends on its task, its player and its seed, and on nothing else.
+An episode depends only on its task, its player and its seed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ ZOO = Path(__file__).parents[2] / "zoo"
 TOGETHER = 32
 """Slots in which episodes are played; the kernels step as many worlds side by side."""
 _HELD = 8  # steps that a saturated output stays
-_NOISE = 0.4  # the largest deviation of what is added to the weights of a champion
+_NOISE = 0.4  # the largest deviation of the noise in a champion's weights
 _ROWS = 256  # random outputs that are drawn at a time
 
 
@@ -63,7 +63,7 @@ class Player(Protocol):
 
 
 class RandomPlayer:
-    """Outputs that do not depend on observations: uniform on ±1, or saturated: ±1, and the same for some steps."""
+    """Outputs that do not depend on observations: uniform on ±1, or saturated, which means ±1 for several steps."""
 
     def __init__(self, slots: int, action_size: int, saturated: bool) -> None:
         self._streams = [np.random.Generator(np.random.Philox(0))] * slots
@@ -94,7 +94,7 @@ class RandomPlayer:
 
 
 class ChampionPlayer:
-    """A champion of the zoo; half-trained, with a little or much noise in its weights, other noise in each episode."""
+    """A champion of the zoo, or a half-trained one: with noise of its own in its weights in each episode."""
 
     def __init__(self, slots: int, action_size: int, champion: str, noisy: bool) -> None:
         stored = store.read_any(ZOO / f"{champion}.champion")
@@ -128,9 +128,9 @@ class ChampionPlayer:
 
 
 def champion_of(name: str) -> Float32:
-    """Return the weights of a champion that is an mlp with one hidden layer, with its normalizer worked into them.
+    """Return the weights of a champion, an mlp with one hidden layer, with its normalizer folded into them.
 
-    So it acts on observations as they are, as candidates of an experiment without normalization do.
+    It then acts on raw observations, like the candidates of an experiment without normalization.
     """
     stored = store.read_any(ZOO / f"{name}.champion")
     assert isinstance(stored, StoredChampion), "the zoo has champions only"

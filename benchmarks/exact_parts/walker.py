@@ -21,17 +21,17 @@ from exact_parts.generations import TOGETHER, Measured, measure
 from exact_parts.players import BOX2D_TASKS, champion_of, play
 
 ROWS = (("walker", "champion", 1), ("walker", "random", 1), ("lander", "champion", 4), ("lander", "random", 4))
-"""Tasks, players, and how many times as many episodes are recorded."""
+"""Tasks, players, and the factor of their numbers of episodes."""
 _ROUNDS = 3  # of all engines in turns; medians count
 _AGAIN = 4  # times that the exact engine plays the recorded steps in a round
 _POOL = 16  # environments of EnvPool, which is slower with one and with 64
 _TICKS = 1000  # of EnvPool, at least
-_SIGMA = 0.02  # candidates around a champion walk, too
+_SIGMA = 0.02  # so small that candidates around a champion walk, too
 
 
 @dataclass(frozen=True)
 class Row:
-    """A task and a player: steps of an episode in the mean, and µs of CPU time for a step by each engine."""
+    """A task and a player: the mean steps of an episode, and µs of CPU time per step of each engine."""
 
     task: str
     player: str
@@ -42,7 +42,7 @@ class Row:
 
 
 def rows(episodes: int) -> Iterator[Row]:
-    """Yield the rows, each of so many recorded episodes."""
+    """Yield the rows, each of `recorded` episodes."""
     for name, player, times in ROWS:
         task = BOX2D_TASKS[name]
         recorded = list(play(task, player, range(times * episodes)))
@@ -98,7 +98,7 @@ def generations(population: int, episodes: int) -> Iterator[tuple[str, Measured]
 
 
 def pin() -> None:
-    """Stay on one core."""
+    """Keep this process on one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 

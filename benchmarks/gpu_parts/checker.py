@@ -1,4 +1,4 @@
-"""Part 7: NVIDIA's compute-sanitizer, if it is here, over some steps of every network."""
+"""Part 7: NVIDIA's compute-sanitizer, if installed, over some steps of every network."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def check(context: Context) -> Outcome:
 
 
 def _run(context: Context, tool: str, name: str) -> int | str:
-    """Return how many errors a tool reports, or why it says nothing."""
+    """Return the number of errors that a tool reports, or the reason why it reports nothing."""
     program = _PROGRAM.format(paths=[str(ROOT), str(ROOT / "benchmarks")])
     words = [tool, "--tool", name, sys.executable, "-c", program]
     try:

@@ -1,4 +1,4 @@
-"""What all parts share: the device, how long they may take, and how they say that something was not measured."""
+"""Shared by all parts: the device, the time limit, and the error for a missing measurement."""
 
 import sys
 import time
@@ -13,17 +13,17 @@ ROOT = Path(__file__).parents[2]
 
 
 class NotMeasuredError(Exception):
-    """Something could not be measured; says why."""
+    """A measurement cannot be made; the message is the reason."""
 
 
 @dataclass
 class Context:
-    """What a part is told.
+    """The input of a part.
 
     Attributes:
-        emulated: Whether the device is the emulated one of the tests, and everything tiny.
-        seconds: How long the part may take.
-        output: The file of JSON; what a part draws goes beside it.
+        emulated: Whether the device is the emulated one of the tests, and all sizes are tiny.
+        seconds: The time limit of the part.
+        output: The JSON file; a part writes its figures beside it.
     """
 
     emulated: bool
@@ -33,11 +33,11 @@ class Context:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """The remaining seconds."""
         return self.seconds - (time.monotonic() - self.begin)
 
     def device(self) -> Device:
-        """Return the device. Raises NotMeasuredError where there is none."""
+        """Return the device. Raises NotMeasuredError if there is none."""
         if self.emulated:
             sys.path.insert(0, str(ROOT / "tests" / "helpers"))
             from emulation import EmulatedDevice  # noqa: PLC0415 - only of a checkout
@@ -51,12 +51,12 @@ class Context:
 
 @dataclass
 class Outcome:
-    """What a part has found.
+    """The findings of a part.
 
     Attributes:
-        verdict: In a few words.
+        verdict: A summary in a few words.
         good: Whether nothing was wrong.
-        figures: For JSON.
+        figures: Values for the JSON file.
     """
 
     verdict: str

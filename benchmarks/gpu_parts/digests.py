@@ -19,7 +19,7 @@ _SPARE = 5.0  # seconds
 
 
 def compare(context: Context) -> Outcome:
-    """Run the same experiment in several ways; print its last digest of each."""
+    """Run the same experiment in several ways; print the last digest of each run."""
     context.device()
     env, engine = _environment()
     size = ["-p", "6", "-r", "2", "-g", "2"] if context.emulated else ["-p", "32", "-r", "2", "-g", "4"]
@@ -52,7 +52,7 @@ def compare(context: Context) -> Outcome:
 
 
 def _environment() -> tuple[str, str]:
-    """Return the first environment that is here."""
+    """Return the first environment that is installed."""
     why = ""
     for env, engine in _ENVIRONMENTS:
         try:

@@ -1,4 +1,4 @@
-"""Part 2: exp, tanh and sigmoid on all float32: the device's against the native ones, to the bit."""
+"""Part 2: exp, tanh and sigmoid on all float32: the device's results against the native ones, to the bit."""
 
 import os
 import queue
@@ -13,12 +13,12 @@ from gpu_parts.context import Context, NotMeasuredError, Outcome
 NAMES = ("exp", "tanh", "sigmoid")
 _ALL = 2**32
 _CHUNK = 2**22
-_ODD = 389  # chunks are done in an order that is all over the numbers, in case that time runs out
+_ODD = 389  # the order of the chunks covers all magnitudes, even if the time runs out
 _SPARE = 10.0  # seconds
 
 
 def compare(context: Context) -> Outcome:
-    """Compare as many as time allows, all of them if it can; the native side runs on all cores."""
+    """Compare as many inputs as the time allows, if possible all; the native side runs on all cores."""
     device = context.device()
     stride = 2**16 if context.emulated else 1
     chunk = min(_CHUNK, _ALL // stride // 4)
@@ -73,7 +73,7 @@ def compare(context: Context) -> Outcome:
 
 
 def differences(name: str, bits: np.ndarray, ours: np.ndarray) -> np.ndarray:
-    """Return the inputs, as bits, whose answers differ; any NaN is as good as another."""
+    """Return the inputs, as bits, whose results differ; all NaNs count as equal."""
     x = bits.view(np.float32)
     wanted = native.exact(name, x) if native.available() else getattr(portable, name)(x)
     wrong = np.flatnonzero(wanted.view(np.uint32) != ours.view(np.uint32))

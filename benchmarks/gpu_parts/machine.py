@@ -1,4 +1,4 @@
-"""Part 1: versions, how fast memory and the bus are, and what a tick costs that does nothing."""
+"""Part 1: versions, the speed of memory and of the bus, and the time of an empty tick."""
 
 import importlib.metadata
 import platform
@@ -22,7 +22,7 @@ _PACKAGES = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvid
 
 
 def measure(context: Context) -> Outcome:
-    """Print and return all of it."""
+    """Print and return all values."""
     figures = {"versions": versions()}
     print(", ".join(f"{name} {version}" for name, version in figures["versions"].items()))
     device = context.device()
@@ -43,7 +43,7 @@ def measure(context: Context) -> Outcome:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what counts."""
+    """Return the versions of the relevant software."""
     found = {"evolve": __version__, "Python": platform.python_version(), "native kernels": str(native.available())}
     found |= {"CPU": _processor(), "cores": str(cores())}
     words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
@@ -69,7 +69,7 @@ def _processor() -> str:
 
 
 def about(device: Device) -> dict[str, object]:
-    """Return what a device is."""
+    """Return the properties of a device."""
     found: dict[str, object] = {"device": device.name, "architecture": getattr(device, "architecture", "")}
     found |= {"multiprocessors": getattr(device, "multiprocessors", 0), "free_bytes": device.free_memory()}
     runtime = getattr(device, "_runtime", None)
@@ -79,11 +79,11 @@ def about(device: Device) -> dict[str, object]:
 
 
 def memory_bandwidth(device: Device, nbytes: int) -> float | None:
-    """Return the bytes that a large copy reads and writes, per second; None where there is no such copy."""
+    """Return the bytes per second that a large copy reads and writes; None if the device cannot copy."""
     nbytes = min(nbytes, device.free_memory() // 4)
     source, target, queue = device.allocate(nbytes), device.allocate(nbytes), device.queue()
     copy = getattr(queue, "_copy", None)
-    if copy is None:  # the emulated one has none
+    if copy is None:  # the emulated device has no such copy
         return None
 
     def repeat(times: int) -> None:
@@ -95,7 +95,7 @@ def memory_bandwidth(device: Device, nbytes: int) -> float | None:
 
 
 def bus_bandwidth(device: Device, nbytes: int) -> dict[str, float]:
-    """Return bytes per second to the device, from it, and in both ways at once."""
+    """Return bytes per second to the device, from it, and in both directions at once."""
     ways = [(device.queue(), device.allocate(nbytes), device.host_array((nbytes,), np.uint8)) for _ in range(2)]
     (up, up_memory, up_array), (down, down_memory, down_array) = ways
 
@@ -120,7 +120,7 @@ def bus_bandwidth(device: Device, nbytes: int) -> dict[str, float]:
 
 
 def empty_ticks(count: int) -> dict[str, float]:
-    """Return the µs of a tick of the smallest network with one slot, and of its launch with the wait for it."""
+    """Return the µs of a tick of the smallest network with one slot, and of a launch with its wait."""
     network = networks.make({"name": "mlp", "hidden": []}, 1, 1)
     batch, genomes = network.batch(1, "cupy"), some_genomes(network, 1)
     batch.load(np.arange(1), genomes.weights, genomes.mask, np.arange(1))

@@ -1,4 +1,4 @@
-"""Part 6: several processes that share the device, each with its part of the slots, against one that has all."""
+"""Part 6: several processes that share the device, each with some of the slots, against one process with all."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ _NETWORKS = {"24-8-8-5": (8, False), "105-64-64-9": (64, False)}
 
 
 def measure(context: Context) -> Outcome:
-    """Print steps per second of all processes together, a line per number of them."""
+    """Print the steps per second of all processes together, a line for each number of processes."""
     context.device()
     mps = mps_runs()
     print(f"an MPS daemon {'runs' if mps else 'does not run'}; copies included")
@@ -48,7 +48,7 @@ def mps_runs() -> bool:
 
 
 def _rates(context: Context, processes: int, slots: int) -> dict[str, Any]:
-    """Return steps per second of each network, of all processes together; "failed" says what went wrong."""
+    """Return steps per second by network, of all processes together; "failed" has the error."""
     start = multiprocessing.get_context("spawn")
     barrier, results = start.Barrier(processes), start.Queue()
     seconds = 0.1 if context.emulated else 1.0
@@ -71,7 +71,7 @@ def _rates(context: Context, processes: int, slots: int) -> dict[str, Any]:
 
 
 def _work(number: int, processes: int, slots: int, seconds: float, context: Context, barrier, results) -> None:
-    """Step each network for so long, all processes at once; put steps per second, or what went wrong."""
+    """Step each network for some seconds, all processes at once; report steps per second, or the error."""
     os.environ |= {"OMPI_COMM_WORLD_LOCAL_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_SIZE": str(processes)}
     try:
         from device_parts.steps import network_of  # noqa: PLC0415 - what a worker imports, it imports alone

@@ -1,4 +1,4 @@
-"""Part 5: python benchmarks/devices.py, and what was wanted of the kernels."""
+"""Part 5: python benchmarks/devices.py, and the speeds that the kernels aim at."""
 
 from contextlib import suppress
 from typing import Any
@@ -20,7 +20,7 @@ _BUDGET = 0.7  # of the seconds, for the bench
 
 
 def measure(context: Context) -> Outcome:
-    """Print the bench's tables, then a line for each that was wanted."""
+    """Print the tables of the bench, then a line for each aim."""
     context.device()
     wanted = list(targets(context))
     sizes = ((8, 32), (1, 40)) if context.emulated else None
@@ -37,7 +37,7 @@ def measure(context: Context) -> Outcome:
 
 
 def targets(context: Context):
-    """Yield a row for each of what was wanted."""
+    """Yield a row for each aim."""
     effort = Effort(0, 0.0) if context.emulated else Effort(6, 0.2)
     for (width, plastic), floor in _FLOORS.items():
         yield _large(width, plastic, floor, (64 if context.emulated else _LARGE), effort)

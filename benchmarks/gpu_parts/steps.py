@@ -1,4 +1,4 @@
-"""Part 3: every network, steps on the device against steps on the host, with the worst numbers there are."""
+"""Part 3: every network, steps on the device against steps on the host, with special numbers."""
 
 import itertools
 import math
@@ -107,7 +107,7 @@ def differing(network: Network, slots: int, ticks: int, seed: int = 0, until: fl
 
 
 def observations(slots: int, rng: np.random.Generator) -> np.ndarray:
-    """Return [slots, O] of all magnitudes, denormals too, and whatever is special."""
+    """Return observations [slots, O] of all magnitudes, with denormals, infinities and NaN."""
     with np.errstate(all="ignore"):
         numbers = rng.standard_normal((slots, O)) * 10.0 ** rng.integers(-44, 5, (slots, 1))
         return _spoilt(numbers.astype(np.float32), rng)
@@ -132,7 +132,7 @@ def _spoilt(numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def unequal(one: np.ndarray, other: np.ndarray) -> int:
-    """Return how many numbers have other bits; any NaN is as good as another."""
+    """Return how many numbers differ in their bits; all NaNs count as equal."""
     one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
     different = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
     if one.dtype.kind == "f":

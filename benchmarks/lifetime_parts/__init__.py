@@ -1,1 +1,1 @@
-"""The parts of `benchmarks/lifetime.py`: what is run, computed about the tasks, and made of the runs."""
+"""The parts of `benchmarks/lifetime.py`: its runs, the bounds of its tasks, and its tables and figures."""

@@ -1,9 +1,9 @@
-"""What can be reached in the tasks of learning within a life: by no learning, by simple learners, and at best.
+"""The returns that can be reached in the tasks of lifetime learning: without learning, by simple learners, at best.
 
     python benchmarks/lifetime_parts/bounds.py
 
-Cues, reversal and T-maze are computed exactly. For the bandit the best is not known: it lies between what an index
-learner gets (simulated, with its standard error), which is known to be near it, and the mean of the best arm.
+Cues, reversal and T-maze are computed exactly. The bandit's optimum is not known: it lies between the return of an
+index learner (simulated, with its standard error), which is known to be close, and the mean of the best arm.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 WINDOW = 5
-"""Of how many trials a switch takes one, each as likely as another."""
+"""The trials of a window, in one of which, uniformly drawn, a switch happens."""
 WORSE = 0.2
-"""What the worse arm gives; the better gives 1."""
+"""The reward of the worse arm; the better arm gives 1."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Value:
 
 
 def cues(presentations: int = 8) -> dict[str, Value]:
-    """Return the values of Cues-v0: each cue has to be guessed once, and what follows can be known."""
+    """Return the values of Cues-v0: each cue has to be guessed once; afterwards its answer can be known."""
     return {"static": Value(0.5), "optimum": Value(1 - 1 / (2 * presentations))}
 
 
 def reversal(trials: int = 40, switches: int = 3) -> dict[str, Value]:
     """Return the values of Reversal-v0, and of TMaze-v0 with one turn.
 
-    After each trial a learner knows which arm was the better, so what it does not know is whether the arms switch
-    before the next one. In a window the chance of that grows with every trial without a switch: 1/5, 1/4, … 1. The
-    optimum stays with the better arm while the chance is below one half; `win-stay, lose-shift` always does.
+    After each trial a learner knows the better arm; it does not know whether the arms switch before the next trial. In
+    a window the probability of a switch grows with every trial without one: 1/5, 1/4, … 1. The optimum stays with the
+    better arm while that probability is below one half; `win-stay, lose-shift` always stays.
     """
     first = (1 - WORSE) / 2
     missed = sum(_chance_so_far(k) * min(_hazard(k), 1 - _hazard(k)) for k in range(WINDOW)) * (1 - WORSE)
@@ -52,17 +52,17 @@ def reversal(trials: int = 40, switches: int = 3) -> dict[str, Value]:
 
 
 def _hazard(k: int) -> float:
-    """Return the chance of a switch before trial k of its window, where there was none before."""
+    """Return the probability of a switch before trial k of its window, if there was none before."""
     return 1 / (WINDOW - k)
 
 
 def _chance_so_far(k: int) -> float:
-    """Return the chance that a window's switch is not among its first k trials."""
+    """Return the probability that a window's switch is not among its first k trials."""
     return (WINDOW - k) / WINDOW
 
 
 def reversal_by_trial(trials: int = 40, switches: int = 3) -> Array:
-    """Return [trials]: what the optimal learner of `reversal` gets in each trial, on average."""
+    """Return [trials]: the mean reward of the optimal learner of `reversal` in each trial."""
     curve = np.ones(trials)
     curve[0] = (1 + WORSE) / 2
     span = trials // (switches + 1)
@@ -74,22 +74,22 @@ def reversal_by_trial(trials: int = 40, switches: int = 3) -> Array:
 
 
 def cues_by_presentation(presentations: int = 8) -> Array:
-    """Return [presentations]: what the optimal learner of `cues` gets when a cue comes for the nth time."""
+    """Return [presentations]: the mean reward of the optimal learner of `cues` at the nth presentation of a cue."""
     return np.array([0.5, *[1.0] * (presentations - 1)])
 
 
 Choose = Callable[[Array, Array, int], NDArray[np.int64]]
-"""From hits and misses [lives, arms] and the pulls left: the arm that each life pulls."""
+"""A function from hits and misses [lives, arms] and the pulls left to the arm that each life pulls."""
 
 
 def greedy(hits: Array, misses: Array, left: int) -> NDArray[np.int64]:
-    """Pull the arm of the largest posterior mean, any of equals."""
+    """Pull an arm with the largest posterior mean."""
     any_of_equals = 1e-9 * np.random.default_rng(left).random(hits.shape)
     return np.argmax((hits + 1) / (hits + misses + 2) + any_of_equals, axis=1)
 
 
 def play_bandit(choose: Choose, arms: int = 5, pulls: int = 100, lives: int = 20_000, seed: int = 0) -> Array:
-    """Return [lives, pulls]: what a learner that counts hits and misses gets."""
+    """Return [lives, pulls]: the rewards of a learner that counts hits and misses."""
     random = np.random.default_rng(seed)
     chances = random.random((lives, arms))
     hits, misses = np.zeros((2, lives, arms))
@@ -105,7 +105,7 @@ def play_bandit(choose: Choose, arms: int = 5, pulls: int = 100, lives: int = 20
 
 
 def win_stay_lose_shift(arms: int = 5, pulls: int = 100, lives: int = 20_000, seed: int = 0) -> Array:
-    """Return [lives, pulls]: what a player gets that pulls an arm until it misses, and then the next one."""
+    """Return [lives, pulls]: the rewards of a player that pulls an arm until it misses, and then the next arm."""
     random = np.random.default_rng(seed)
     chances = random.random((lives, arms))
     arm = np.zeros(lives, np.int64)
@@ -118,11 +118,10 @@ def win_stay_lose_shift(arms: int = 5, pulls: int = 100, lives: int = 20_000, se
 
 
 def stopping_values(price: float, pulls: int) -> Array:
-    """Return [pulls + 1, n, n]: what an arm is worth if every pull of it costs a price and one may stop at any time.
+    """Return [pulls + 1, n, n]: the value of an arm if every pull costs a price and the player may stop at any time.
 
     n = pulls + 1. At [left, hits, misses] it is max(0, p - price + p V(hit) + (1 - p) V(miss)) with p the posterior
-    mean and V what the arm is worth with one pull less left, by dynamic programming. Counts that cannot be pulled any
-    more are worth nothing.
+    mean and V the value with one pull less, by dynamic programming. Counts that cannot be reached have the value 0.
     """
     n = pulls + 1
     counts = np.arange(n)
@@ -138,7 +137,7 @@ def index_learner(pulls: int = 100, steps: int = 64) -> Choose:
     """Return the learner that pulls the arm of the largest index: the price at which the arm would be given up.
 
     This is the index of Whittle (1988) for a finite horizon, or Gittins' (1979) without discount. Prices are on a grid
-    of so many steps; within one step the posterior mean decides.
+    of `steps` steps; within one step the posterior mean decides.
     """
     indices = np.zeros((pulls + 1,) * 3)
     for price in np.linspace(0, 1, steps + 1):

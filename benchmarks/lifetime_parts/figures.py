@@ -1,4 +1,4 @@
-"""The figures of the study, drawn with what all figures of evolve share."""
+"""The figures of the study, in the style of all figures of evolve."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,10 +32,10 @@ _SMOOTH = {"bandit": 5}  # pulls of which the mean is drawn
 
 @styled
 def draw_lives(found: Mapping[str, Results], optima: Mapping[str, Array]) -> Any:
-    """Return the figure of lives: of each task a panel, with the reward by trial of each network.
+    """Return the figure of lives: a panel for each task, with the reward of each network by trial.
 
-    Lines are means over seeds and held-out lives; bands reach from the worst to the best seed. optima: what the best
-    learner that is known gets in each trial.
+    Lines are means over seeds and held-out lives; bands reach from the worst to the best seed. optima: the mean reward
+    of the best known learner in each trial.
     """
     figure = new_figure(_HEIGHT * -(-len(found) // 2))
     panels = figure.subplots(-(-len(found) // 2), 2, squeeze=False).ravel()
@@ -68,14 +68,14 @@ def _draw_task(panel: Any, task: str, results: Results, optimum: Array | None) -
 
 
 def smooth(curve: Array, width: int) -> tuple[Array, Array]:
-    """Return where the means of every `width` trials stand, counted from 1, and those means."""
+    """Return the positions of the means of every `width` trials, counted from 1, and those means."""
     whole = len(curve) - len(curve) % width
     y = curve[:whole].reshape(-1, width).mean(axis=1)
     return np.arange(len(y)) * width + (width + 1) / 2, y
 
 
 def optima(bandit: Array) -> dict[str, Array]:
-    """Return what the best learner gets in each trial; bandit: [lives, pulls] of its index learner."""
+    """Return the mean reward of the best learner in each trial; bandit: [lives, pulls] of its index learner."""
     return {
         "cues": cues_by_presentation(),
         "reversal": reversal_by_trial(),
@@ -86,7 +86,7 @@ def optima(bandit: Array) -> dict[str, Array]:
 
 @styled
 def draw_sweep(found: Sweep) -> Any:
-    """Return the figure of a sweep: of each network a table of cues and presentations, shaded by what was learnt."""
+    """Return the figure of a sweep: a table of cues and presentations for each network, shaded by the learnt share."""
     figure = new_figure(2.6)
     panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
     shades = matplotlib("colors").LinearSegmentedColormap.from_list("share", ("#ffffff", COLOURS[0]))
@@ -110,7 +110,7 @@ def draw_sweep(found: Sweep) -> Any:
 
 @styled
 def draw_seeds(found: Mapping[str, Results], bounds: Mapping[str, Sequence[tuple[str, float]]]) -> Any:
-    """Return the figure of all seeds: of each task a panel with a dot for each run, beside what can be reached."""
+    """Return the figure of all seeds: a panel for each task with a dot for each run, and the reachable returns."""
     figure = new_figure(2.3 * -(-len(found) // 2))
     panels = figure.subplots(-(-len(found) // 2), 2, squeeze=False).ravel()
     for panel, (task, results) in zip(panels, found.items(), strict=False):

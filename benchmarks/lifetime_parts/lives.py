@@ -1,4 +1,4 @@
-"""The lives of a champion, step by step: what it gets in each trial of its life."""
+"""The lives of a champion, step by step: its reward in each trial."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 class Lives:
     """N lives of one genome.
 
-    rewards: [N, T], 0 after the end of a life. observations: [N, T, O], what was seen before each of these steps.
+    rewards: [N, T], 0 after the end of a life. observations: [N, T, O], before each of these steps.
     """
 
     rewards: Array
@@ -26,7 +26,7 @@ class Lives:
 
     @property
     def returns(self) -> Array:
-        """[N]: what a run file calls the return of an episode."""
+        """[N]: the return of each life, as a run file has it."""
         total = np.zeros(len(self.rewards))
         for rewards in self.rewards.T:
             total = total + rewards
@@ -56,7 +56,7 @@ def play(experiment: Experiment, genome: Genomes, seeds: NDArray[np.int64]) -> L
 
 
 def by_trial(task: str, kwargs: dict[str, Any], lives: Lives) -> Array:
-    """Return [N, trials]: the reward of each trial, 1 where all was done that can be.
+    """Return [N, trials]: the reward of each trial, 1 for a perfect one.
 
     A trial of the cues is the nth presentation of a cue, averaged over the cues.
     """
@@ -71,7 +71,7 @@ def by_trial(task: str, kwargs: dict[str, Any], lives: Lives) -> Array:
 
 
 def _by_presentation(right: Array, shown: NDArray[np.int64], cues: int) -> Array:
-    """Return [N, presentations]: how many of the cues were answered right when they came for the nth time."""
+    """Return [N, presentations]: the share of cues answered correctly at their nth presentation."""
     order = np.argsort(shown, axis=1, kind="stable")
     by_cue = np.take_along_axis(right, order, axis=1)
     return by_cue.reshape(len(right), cues, -1).mean(axis=1)

@@ -1,4 +1,4 @@
-"""What is measured of a complete run: its champion's lives, with learning and without, and when it reached the aim."""
+"""Measurements of a complete run: its champion's lives with and without learning, and when it reached the aim."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -17,10 +17,10 @@ from lifetime_parts.presets import OFF
 from lifetime_parts.runs import Job
 
 LIVES = 1000
-"""Held-out lives, of which the first hundred are those of the run file."""
-_VALIDATION = 200  # lives, by which is said when the aim was reached
+"""The number of held-out lives; the first hundred are those of the run file."""
+_VALIDATION = 200  # lives, which decide whether the aim was reached
 _EVERY = 5  # generations
-_NEAR = 0.95  # of the aim: where the champion is not even there, no generation is looked at
+_NEAR = 0.95  # of the aim: if the champion is below it, no generation is checked
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Measured:
     """A run, measured.
 
     Attributes:
-        seed: Of the run.
-        digest: Of its last generation.
+        seed: The seed of the run.
+        digest: The digest of its last generation.
         mean: The held-out mean of its first hundred lives, which the run file has.
-        long_mean: That of a thousand.
-        off: The same thousand lives of the same genome without learning; None where it cannot learn.
+        long_mean: The held-out mean of a thousand lives.
+        off: The mean of the same thousand lives of the same genome without learning; None if it cannot learn.
         steps: Environment steps of all generations.
-        seconds: What they took.
-        reached: After how many steps and seconds the best of a generation reached the aim; None where none did.
+        seconds: Their duration.
+        reached: Steps and seconds until the best of a generation reached the aim; None if none did.
         curve: The mean reward of each trial of a life.
     """
 
@@ -51,7 +51,7 @@ class Measured:
 
 
 def measure(job: Job, out: Path) -> Measured:
-    """Return what is measured of a complete run; it is kept in a file beside it."""
+    """Return the measurements of a complete run, which are kept in a file beside it."""
     run = job.load(out)
     assert run is not None, f"{job.directory} seed {job.seed} is not complete"
     kept = run.path.with_suffix(".json")
@@ -88,7 +88,7 @@ def _measure(job: Job, run: evolve.Run) -> Measured:
 
 
 def _reached(job: Job, stored: store.StoredRun, run: evolve.Run) -> tuple[int, float] | None:
-    """Return the steps and seconds up to the first generation of every fifth whose best is as good as was aimed at."""
+    """Return the steps and seconds up to the first generation, of every fifth, whose best reaches the aim."""
     steps, seconds = 0, 0.0
     for number, record in enumerate(stored.records):
         steps += int(record.steps)

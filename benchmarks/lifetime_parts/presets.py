@@ -1,4 +1,4 @@
-"""What is tried: tasks with their aims, networks and strategies with the settings that are tuned, and those chosen."""
+"""Tasks with their aims, networks and strategies with the settings that are tuned, and the chosen settings."""
 
 import itertools
 import json
@@ -19,12 +19,12 @@ class Task:
     """A task: the experiment of its plastic network, the held-out mean aimed at, and how it is tuned.
 
     Attributes:
-        name: Of its experiment.
-        aim: The held-out mean.
-        unit: What a return is measured in.
-        tuning_generations: How long tuning runs are.
-        tuning_seeds: Presets are chosen by these, and judged by those of the experiment.
-        by_hand: Networks that are not tuned: what was chosen by a first look stays.
+        name: The name of its experiment.
+        aim: The held-out mean aimed at.
+        unit: The unit of a return.
+        tuning_generations: The generations of tuning runs.
+        tuning_seeds: The seeds that choose presets; the experiment's seeds evaluate them.
+        by_hand: Networks that are not tuned, because their settings were chosen by hand.
         tuned_as: The task whose tuning chooses its presets, if it is another one.
     """
 
@@ -80,11 +80,11 @@ OFF: dict[str, Settings] = {
     "hebbian-lstm": {"update_limit": 1e-30},
     "plastic-mlp": {"update_every": 1_000_000},
 }
-"""The settings that take learning within a life from a network; elman keeps its memory, which is no learning."""
+"""The settings that switch learning within a life off; elman keeps its memory, which is no learning."""
 
 
 def pairs(network: str) -> list[tuple[Settings, Settings]]:
-    """Return what is tried for a network: each of its settings with each setting of each strategy."""
+    """Return the settings that are tried for a network: each of its settings with each setting of each strategy."""
     strategies = itertools.chain.from_iterable(STRATEGIES.values())
     return list(itertools.product(NETWORKS[network], strategies))
 
@@ -108,17 +108,17 @@ def chosen(task: str, network: str) -> tuple[Settings, Settings]:
 
 
 def read_chosen() -> dict[str, dict[str, dict[str, Settings]]]:
-    """Return what has been chosen so far: of each task, of each network, the network and the strategy."""
+    """Return the choices so far: for each task and each network, the network and the strategy."""
     return json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
 
 
 def write_chosen(found: Mapping[str, Any]) -> None:
-    """Keep what has been chosen."""
+    """Write the choices."""
     CHOSEN.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def label(settings: Settings) -> str:
-    """Return a network or a strategy in a few words that are fit for a directory."""
+    """Return a short name of a network or a strategy, for a directory."""
     rest = {key: value for key, value in settings.items() if key != "name"}
     words = (f"{key}-{'-'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in rest.items())
     return ",".join([settings["name"], *words])

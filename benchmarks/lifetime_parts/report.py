@@ -61,12 +61,12 @@ def report(
 
 
 def _results(name: str, out: Path, seeds: Sequence[int]) -> dict[str, list[tables.Measured]]:
-    """Return the measured runs of a task by network, of those networks of which all runs are complete."""
+    """Return the measured runs of a task by network, for networks with all runs complete."""
     found = {}
     for network in NETWORKS:
         try:
             jobs = judged(TASKS[name], network, seeds)
-        except KeyError:  # nothing was chosen yet
+        except KeyError:  # not tuned yet
             continue
         if all(job.load(out) is not None for job in jobs):
             found[network] = [measure(job, out) for job in jobs]
@@ -81,9 +81,9 @@ def _long_results(out: Path) -> dict[str, list[tables.Measured]]:
 
 
 def sweep_results(out: Path) -> dict[str, dict[tuple[int, int], float]]:
-    """Return of each network, by cues and presentations, the share of what can be learnt; nothing where runs miss.
+    """Return for each network, by cues and presentations, the learnt share; cells with missing runs are left out.
 
-    0 is guessing, 1 is the best that there is; a mean over seeds.
+    0 is guessing, 1 is the optimum; a mean over seeds.
     """
     found: dict[str, dict[tuple[int, int], list[float]]] = {}
     for network in SWEEP_NETWORKS:

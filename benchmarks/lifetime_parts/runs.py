@@ -1,4 +1,4 @@
-"""The runs of the study: which there are, and in which order."""
+"""The runs of the study, in their order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,19 +27,19 @@ LONG_SEEDS = (1, 2)
 
 @dataclass(frozen=True)
 class Job(resumable.Job):
-    """One run of this study: also what it is for, and the task."""
+    """One run of this study, with its purpose and its task."""
 
     part: str
     task: Task
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What decides how fast it is."""
+        """The settings that decide how fast it is."""
         return self.task.name, self.part, self.settings["network"]["name"]
 
 
 def tuning(task: Task, network: str) -> list[Job]:
-    """Return the runs that choose the settings of a network: as many for each that is tuned."""
+    """Return the runs that choose the settings of a network, the same number for each tuned network."""
     if network in task.by_hand:
         return []
     return [
@@ -51,7 +51,7 @@ def tuning(task: Task, network: str) -> list[Job]:
 
 
 def judged(task: Task, network: str, seeds: Sequence[int]) -> list[Job]:
-    """Return the runs of a network with what was chosen for it. Raises KeyError before it was."""
+    """Return the runs of a network with its chosen settings. Raises KeyError if none are chosen yet."""
     settings = settings_of(task, *chosen(task.name, network))
     return [Job(settings, seed, f"judge/{task.name}/{network}", "judge", task) for seed in seeds]
 
@@ -71,7 +71,7 @@ def sweep(network: str) -> list[Job]:
 
 
 def long_controls() -> dict[str, list[Job]]:
-    """Return runs of networks with memory on the cues that are ten times as long as those judged."""
+    """Return runs of networks with memory on the cues, ten times as long as the published ones."""
     task = TASKS["cues"]
     longer = 10 * int(task.settings["generations"])
     return {
@@ -84,7 +84,7 @@ def long_controls() -> dict[str, list[Job]]:
 
 
 def choose(task: Task, networks: Sequence[str], out: Path) -> dict[str, dict[str, Settings]]:
-    """Return what tuning has found best for networks of a task: by the mean over its seeds of 1,000 lives."""
+    """Return the best settings for networks of a task, by the mean over seeds of 1,000 lives."""
     best = {}
     for network in networks:
         if network in task.by_hand:

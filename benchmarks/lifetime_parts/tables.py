@@ -1,4 +1,4 @@
-"""The tables of the study in Markdown: what was reached, by all seeds, and the tests of what is claimed."""
+"""The tables of the study in Markdown: results over seeds, all seeds, and tests of the claims."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,9 +11,9 @@ from lifetime_parts.measures import Measured
 from lifetime_parts.presets import Task, chosen, label
 
 Results = Mapping[str, Sequence[Measured]]
-"""Of each network of a task, the runs, measured, by seed."""
+"""The measured runs of a task, by network and in the order of seeds."""
 Sweep = Mapping[str, Mapping[tuple[int, int], float]]
-"""Of each network, by cues and presentations, the share of what can be learnt that was learnt."""
+"""For each network, by cues and presentations: the learnt share."""
 
 
 def reached(task: Task, results: Results) -> str:
@@ -36,7 +36,7 @@ def reached(task: Task, results: Results) -> str:
 
 
 def _until(runs: Sequence[Measured]) -> str:
-    """Return in words after how many steps, and how long, the median run was first at the aim."""
+    """Return as text the steps and seconds after which the median run first reached the aim."""
     known = [run.reached for run in runs if run.reached is not None]
     if not known:
         return "never"
@@ -46,7 +46,7 @@ def _until(runs: Sequence[Measured]) -> str:
 
 
 def tests(results: Results) -> dict[str, str]:
-    """Return of each control p of the rank test against the plastic network, corrected by Holm's method."""
+    """Return for each control the p of the rank test against the plastic network, corrected by Holm's method."""
     plastic, *others = results
     long_means = {name: np.array([run.long_mean for run in runs]) for name, runs in results.items()}
     corrected = holm([rank_test(long_means[plastic], long_means[name]) for name in others])
@@ -58,7 +58,7 @@ def _p(p: float) -> str:
 
 
 def figure(value: float) -> str:
-    """Return a return with as many digits as matter."""
+    """Return a return as text with the digits that matter."""
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
@@ -70,7 +70,7 @@ def all_seeds(results: Results) -> str:
 
 
 def presets(results: Mapping[str, Results]) -> str:
-    """Return the table of what tuning has chosen."""
+    """Return the table of the chosen settings."""
     rows = []
     for task, networks in results.items():
         for name in networks:
@@ -80,7 +80,7 @@ def presets(results: Mapping[str, Results]) -> str:
 
 
 def digests(results: Mapping[str, Results]) -> str:
-    """Return the table of the digests of all runs, abridged: of each task and network those of its seeds."""
+    """Return the table of the abridged digests of all runs, by task and network, in the order of seeds."""
     rows = [
         [task, network, " ".join(f"`{run.digest[:8]}`" for run in runs)]
         for task, networks in results.items()

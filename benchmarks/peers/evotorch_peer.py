@@ -35,7 +35,7 @@ def train(seed, workers, steps):
 
 def environment(seed, **settings):
     env = gymnasium.make("CartPole-v1", **settings)
-    env.reset(seed=seed)  # GymNE resets without one, and goes on with this one's random numbers
+    env.reset(seed=seed)  # GymNE resets without a seed, and continues the random numbers of this one
     return env
 
 

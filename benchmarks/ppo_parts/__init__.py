@@ -1,1 +1,1 @@
-"""The parts of benchmarks/ppo.py: tasks, both methods, records of runs, and what is drawn of them."""
+"""The parts of benchmarks/ppo.py: tasks, both methods, records of runs, and the page."""

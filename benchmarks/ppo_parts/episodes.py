@@ -1,4 +1,4 @@
-"""Episodes side by side in one of evolve's own engines, so that PPO plays and is judged where evolution is."""
+"""Episodes side by side in one of evolve's own engines, so that PPO and evolution play the same environments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _PURPOSE = "benchmarks.ppo"
 
 @dataclass(frozen=True)
 class Actions:
-    """The actions of an environment. choices: how many, None for those of a box. size: A, the outputs that make one."""
+    """The actions of an environment. choices: their number, None for a box. size: A, the outputs of an action."""
 
     choices: int | None
     size: int
 
     def outputs(self, actions: np.ndarray) -> np.ndarray:
-        """Return [N, A]: network outputs that mean the same as N actions: a box's own, or the largest for a choice."""
+        """Return [N, A]: the network outputs of N actions: those of a box, or the largest output for a choice."""
         if self.choices is None:
             return np.asarray(actions, np.float32)
         if self.size == 1:  # only its sign counts
@@ -33,10 +33,10 @@ class Actions:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What a step gives.
+    """The results of a step.
 
-    observations [B, O]: those of a new episode where one has ended. rewards [B]. ended [B]. cut [B]: whether it was the
-    limit of steps that ended it. last [B, O]: the observations before any new episode began.
+    observations [B, O]: of the new episode if one has ended. rewards [B]. ended [B]. cut [B]: whether the step limit
+    ended it. last [B, O]: the observations before any new episode began.
     """
 
     observations: np.ndarray
@@ -52,8 +52,8 @@ class Episodes:
     Args:
         options: The environment.
         slots: B.
-        seed: That all seeds of episodes follow from.
-        ends_by_itself: Whether the limit of steps is the end of the task, and cuts nothing.
+        seed: The seed of all seeds of episodes.
+        ends_by_itself: Whether the limit of steps is the end of the task, not a truncation.
     """
 
     def __init__(self, options: EnvOptions, slots: int, seed: int, ends_by_itself: bool = False) -> None:
@@ -70,7 +70,7 @@ class Episodes:
         return self._observations.copy()
 
     def step(self, outputs: np.ndarray) -> Stepped:
-        """Step all slots with outputs [B, A]; begin new episodes where one has ended."""
+        """Step all slots with outputs [B, A]; slots whose episode has ended begin a new one."""
         every = np.arange(len(self._lengths))
         rewards, ended = self.engine.step(every, outputs, self._observations)
         _check(self.engine)
@@ -92,7 +92,7 @@ class Episodes:
 
 
 def held_out_seeds(seed: int, episodes: int) -> np.ndarray:
-    """Return [N]: the seeds of the environments in which evolve judges the champion of a run with a seed."""
+    """Return [N]: the seeds of the held-out environments of a run with a seed."""
     zeros = np.zeros(episodes, np.int64)
     return environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
 
@@ -113,6 +113,6 @@ def play(options: EnvOptions, seeds: np.ndarray, act: Act) -> np.ndarray:
 
 
 def _check(engine: Engine) -> None:
-    """Raise RuntimeError where an episode has failed."""
+    """Raise RuntimeError if an episode has failed."""
     if engine.faults:
         raise RuntimeError(f"An episode failed: {next(iter(engine.faults.values()))}")

@@ -1,5 +1,7 @@
-"""Evolution's side: an experiment of the repository, run by the command of evolve until one number of steps after the
-other, so that the champion of each is judged."""
+"""Evolution's side: an experiment of the repository, run by `evolve run` up to each of the given numbers of steps.
+
+The champion at each of these points is evaluated.
+"""
 
 import json
 import os
@@ -26,16 +28,16 @@ def configuration(task: Task) -> Config:
 def evolve_task(
     task: Task, seed: int, folder: Path, cores: int, points: Sequence[int], most: int | None, episodes: int
 ) -> Outcome:
-    """Evolve a task to its end, or for so many steps.
+    """Evolve a task to its end, or for `most` steps.
 
     Args:
-        task: Which.
-        seed: Of the run.
-        folder: Where its run file is; a run that is there goes on.
-        cores: How many workers play episodes; with 1 there is one process in all.
-        points: The environment steps after which champions are judged.
+        task: The task.
+        seed: The seed of the run.
+        folder: The folder of its run file; an unfinished run is resumed.
+        cores: The number of workers; 1 means a single process.
+        points: The environment steps after which champions are evaluated.
         most: The steps to end with, if the experiment does not end earlier; None for the experiment's end.
-        episodes: Held-out ones.
+        episodes: The number of held-out episodes.
     """
     progress = folder / f"seed-{seed}.curve"
     curve, spent = _begun(progress)
@@ -45,7 +47,7 @@ def evolve_task(
         if curve and steps is not None and steps != end and steps <= curve[-1].steps:
             continue  # in the same generation
         before = _children()
-        run = _segment(task, seed, folder, cores, steps, episodes)
+        run = evolve_until(task, seed, folder, cores, steps, episodes)
         spent += _children() - before
         table = run.table()
         assert run.held_out is not None
@@ -53,9 +55,9 @@ def evolve_task(
         if not curve or curve[-1].steps < point.steps:
             curve.append(point)
         write(progress, {"curve": [asdict(point) for point in curve], "spent": spent})
-        if steps is not None and point.steps < steps:  # it has come to its end
+        if steps is not None and point.steps < steps:  # the experiment has ended
             break
-    asked = {  # where the file lies does not matter, nor after which point the run came to its end
+    asked = {  # neither the directory of the file nor the last point matters
         "output": run.config.output.model_copy(update={"directory": None}),
         "early_stop": run.config.early_stop.model_copy(update={"steps": end}),
     }
@@ -65,7 +67,7 @@ def evolve_task(
 
 
 def _begun(progress: Path) -> tuple[list[Point], float]:
-    """Return the points, and the seconds of processors, of a run that was interrupted. Ends where they are lost."""
+    """Return the points and CPU seconds of an interrupted run. Ends the process if they are lost."""
     if progress.exists():
         kept = json.loads(progress.read_text())
         return [Point(**point) for point in kept["curve"]], kept["spent"]
@@ -75,8 +77,8 @@ def _begun(progress: Path) -> tuple[list[Point], float]:
     return [], 0.0
 
 
-def _segment(task: Task, seed: int, folder: Path, cores: int, steps: int | None, episodes: int) -> Any:
-    """Let the run go on until it has so many steps, or to its end; return it."""
+def evolve_until(task: Task, seed: int, folder: Path, cores: int, steps: int | None, episodes: int) -> Any:
+    """Continue the run until it has `steps` steps, or to its end; return it."""
     words = [sys.executable, "-m", "evolve.run", str(task.experiment), "-s", str(seed), "-o", str(folder), "--resume"]
     words += ["--set", f"held_out_episodes={episodes}"]
     words += [] if steps is None else ["--set", f"early_stop.steps={steps}"]

@@ -62,13 +62,13 @@ class EngineEnv(VecEnv):
 
 
 class Judge(BaseCallback):
-    """Judges the policy each time that it has had so many steps; the time for that does not count.
+    """Evaluates the policy after given numbers of steps; the time for that does not count.
 
     Args:
-        points: The environment steps after which it does.
+        points: These numbers of environment steps.
         options: The environment of held-out episodes.
-        seeds: Theirs.
-        actions: What the policy's actions are.
+        seeds: The seeds of held-out episodes.
+        actions: The actions of the policy.
     """
 
     def __init__(self, points: Sequence[int], options: EnvOptions, seeds: np.ndarray, actions: Actions) -> None:
@@ -80,10 +80,10 @@ class Judge(BaseCallback):
         self._clocks = np.zeros(2)
 
     def start(self) -> None:
-        """Begin to count the time."""
+        """Start counting the time."""
         self._clocks = _clocks()
 
-    def _on_rollout_start(self) -> None:  # the policy has learnt all that it has been shown
+    def _on_rollout_start(self) -> None:  # the policy was updated with all steps so far
         if self._points and self.num_timesteps >= self._points[0]:
             self._points = [point for point in self._points if point > self.num_timesteps]
             self.judge()
@@ -92,7 +92,7 @@ class Judge(BaseCallback):
         return True
 
     def judge(self) -> None:
-        """Judge the policy as it is."""
+        """Evaluate the present policy."""
         begin = _clocks()
         seconds, cpu = begin - self._clocks
         options, seeds, actions = self._judged
@@ -159,5 +159,5 @@ def _schedule(value: Any) -> Any:
 
 
 def _clocks() -> np.ndarray:
-    """Return seconds [2]: of the wall, and of this process on all cores."""
+    """Return two times in seconds: wall time, and CPU time of this process."""
     return np.array([time.perf_counter(), time.process_time()])

@@ -1,16 +1,16 @@
-"""Which libraries are not installed."""
+"""Missing libraries."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
 
 
 def missing(needed: Mapping[str, str]) -> list[str]:
-    """Return the packages that are not installed, of those needed: packages by their modules."""
+    """Return the needed packages that are not installed. needed: packages by module."""
     return [package for module, package in needed.items() if not _is_there(module)]
 
 
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # it was made unimportable
+    except ValueError:  # the import is blocked
         return False

@@ -1,4 +1,4 @@
-"""What is made of the records: a table in Markdown, the figure, and with both the page of the site."""
+"""The page of the site, made of the records: a table in Markdown and the figure."""
 
 import shutil
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def show(folder: Path) -> None:
 
 
 def publish(folder: Path) -> None:
-    """Keep the records below a folder in the repository; write the page and its figure from all that are kept."""
+    """Copy the records below a folder into the repository; write the page and its figure from all its records."""
     kept, new = read(RESULTS), _some(folder)
     check_alike({key: [*kept.get(key, ()), *new.get(key, ())] for key in kept | new})
     for path in places(folder):
@@ -54,7 +54,7 @@ def publish(folder: Path) -> None:
 
 
 def _some(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the records below a folder. Ends with a sentence where there are none."""
+    """Return the records below a folder. Ends the process with a message if there are none."""
     found = read(folder)
     if not found:
         raise SystemExit(
@@ -64,7 +64,7 @@ def _some(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
-    """Return the table, with what it was measured on below it."""
+    """Return the table, with the machine and the versions below it."""
     keys = [(task, method) for task in TASKS for method in METHODS if (task, method) in found]
     return "\n".join([markdown(_HEAD, (row(*key, found[key]) for key in keys)), "", *notes(found)])
 
@@ -75,7 +75,7 @@ def row(task: str, method: str, records: Records) -> list[str]:
     aim = TASKS[task].aim
     firsts = [first_at(record, aim) for record in records]
     reached = sum(point is not None for point in firsts)
-    some = reached > len(records) / 2  # else the median seed does not come there
+    some = reached > len(records) / 2  # otherwise the median seed does not reach it
     steps, seconds = (median([point or _NEVER for point in firsts], name) for name in ("steps", "seconds"))
     return [
         task, _NAMES[method], ", ".join(str(record["seed"]) for record in records),
@@ -86,7 +86,7 @@ def row(task: str, method: str, records: Records) -> list[str]:
 
 
 def first_at(record: dict[str, Any], aim: float) -> dict[str, Any] | None:
-    """Return the first point at which a champion was as good as the aim, None if there is none."""
+    """Return the first point at which a champion reached the aim, None if there is none."""
     return next((point for point in record["curve"] if point["mean"] >= aim), None)
 
 
@@ -96,7 +96,7 @@ def median(points: Records, name: str) -> float:
 
 
 def spread(means: Sequence[float]) -> str:
-    """Return the median, and the quartiles where there are several."""
+    """Return the median, and the quartiles if there are several values."""
     low, middle, high = np.percentile(means, (25, 50, 75))
     digits = 2 if abs(middle) < 10 else 0
     around = f" ({low:.{digits}f} to {high:.{digits}f})" if len(means) > 1 else ""
@@ -104,17 +104,17 @@ def spread(means: Sequence[float]) -> str:
 
 
 def count(steps: float) -> str:
-    """Return a number of steps in words."""
+    """Return a number of steps as text."""
     return f"{steps / 1e6:.2f} M" if steps >= 1e6 else f"{steps / 1e3:.0f} k"
 
 
 def clock(seconds: float) -> str:
-    """Return a duration in words."""
+    """Return a duration as text."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
 def notes(found: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
-    """Return what the runs were made with, a line each; and how the digests of evolution's begin."""
+    """Return lines about the machine, versions and settings of the runs, with the first digits of the digests."""
     everything = [record for records in found.values() for record in records]
     dates = sorted({record["date"][:10] for record in everything})
     machines = sorted(
@@ -171,7 +171,7 @@ def draw(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Any:
 
 
 def draw_curve(panel: Any, method: str, name: str, records: Records) -> None:
-    """Draw the median and the quartiles over the runs of a method, and where each run ends."""
+    """Draw the median and the quartiles over the runs of a method, and the end of each run."""
     if not records:
         return
     colour, dash, marker = _LOOK[method]

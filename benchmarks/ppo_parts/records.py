@@ -1,4 +1,4 @@
-"""What is kept of a run: a JSON file for each task, method and seed, written once it is finished."""
+"""The record of a finished run: a JSON file for each task, method and seed."""
 
 import json
 import os
@@ -21,8 +21,8 @@ METHODS = ("evolution", "ppo")
 class Point:
     """A champion on the way: environment steps and seconds of training until then, and its held-out mean return.
 
-    cpu_seconds are those of all processes; evolution's have the start of its processes and
-    the held-out episodes of all points in them, PPO's have not.
+    cpu_seconds: of all processes. Evolution's include the start of its processes and the held-out episodes of all
+    points; PPO's do not.
     """
 
     steps: int
@@ -35,7 +35,7 @@ class Point:
 class Outcome:
     """A finished run: its points, the held-out returns of the last champion, and how it was made.
 
-    digest: of evolution's run; None for PPO, which has none.
+    digest: of evolution's run; None for PPO.
     """
 
     curve: list[Point]
@@ -56,7 +56,7 @@ def places(folder: Path) -> list[Path]:
 
 
 def machine(cores: int) -> dict[str, Any]:
-    """Return what is known of this machine, and its load of the last minute."""
+    """Return the properties of this machine, and its load over the last minute."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "cpu": names[0] if names else platform.processor() or platform.machine(),
@@ -68,7 +68,7 @@ def machine(cores: int) -> dict[str, Any]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python, evolve, and those of the packages that are installed."""
+    """Return the versions of Python, evolve, and the installed ones of the packages."""
     found = {"python": platform.python_version(), "evolve": __version__}
     for package in packages:
         try:
@@ -79,7 +79,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def is_there(path: Path, asked: dict[str, Any]) -> bool:
-    """Return whether a run is finished, and say so. Ends with a sentence where it was asked for otherwise."""
+    """Return whether a run is finished, and print so. Ends the process if it was run with other options."""
     if not path.exists():
         return False
     kept = json.loads(path.read_text())["asked"]
@@ -90,7 +90,7 @@ def is_there(path: Path, asked: dict[str, Any]) -> bool:
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
-    """Write a record at once, so that a file that is there is whole."""
+    """Write a record atomically, so that an existing file is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(record, indent=1) + "\n")
@@ -98,7 +98,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def record_of(outcome: Outcome, before: dict[str, Any], cores: int, packages: Iterable[str]) -> dict[str, Any]:
-    """Return what is written of a run. before: the machine when it began."""
+    """Return the record of a run. before: the machine when it began."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     about = {"date": now, "machine": before, "load after": machine(cores)["load"], "versions": versions(packages)}
     return {"schema": SCHEMA} | about | asdict(outcome)
@@ -119,7 +119,7 @@ def read(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def check_alike(found: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
-    """End with a sentence where runs of a task and a method were asked for, or set, in different ways."""
+    """End the process with a message if runs of a task and a method have different options or settings."""
     for (task, method), (first, *others) in found.items():
         for other in others:
             if _set(first) != _set(other):
@@ -128,7 +128,7 @@ def check_alike(found: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
 
 
 def _set(record: dict[str, Any]) -> list[Any]:
-    """Return what a run was asked for and made with, but for its seed."""
+    """Return the options and settings of a run without its seed."""
     experiment = tomllib.loads(record["settings"].get("experiment", "")) | {"seeds": None}
     return [record["asked"], record["settings"] | {"experiment": experiment}]
 

@@ -1,7 +1,7 @@
 """The tasks: the experiment of evolution's side, and the published settings of PPO's.
 
-PPO's are those that rl-baselines3-zoo publishes (hyperparams/ppo.yml); where it has an earlier version of an
-environment only, those of that version. What `source` says is printed below the table.
+PPO's settings are those that rl-baselines3-zoo publishes (hyperparams/ppo.yml); if it has only an earlier version of an
+environment, the settings for that version. The text of `source` is printed below the table.
 """
 
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ EXPERIMENTS = HERE.parents[1] / "experiments"
 
 @dataclass(frozen=True)
 class PPO:
-    """What PPO is given.
+    """The settings of PPO.
 
-    steps: in which it is to learn. envs: how many environments it steps together. normalize: whether observations and
+    steps: of training. envs: how many environments it steps together. normalize: whether observations and
     rewards are normalized. recurrent: whether it is RecurrentPPO, with an LSTM. settings: of the constructor; the text
-    `linear_X` is X that decreases to 0. network: of `policy_kwargs`. source: where these are from.
+    `linear_X` is X that decreases to 0. network: of `policy_kwargs`. source: their origin.
     """
 
     steps: int
@@ -34,7 +34,7 @@ class PPO:
 class Task:
     """A task: its experiment; the discrete actions, if they are; the aim for the held-out mean return; PPO's side.
 
-    ends_by_itself: whether the limit is the task's end, and not a cut, so that nothing would have come after it.
+    ends_by_itself: whether the limit of steps is the task's end, not a truncation.
     """
 
     experiment: Path

@@ -1,4 +1,4 @@
-"""One cell of `benchmarks/scale.py`: real generations, in a job of its own that prints what rank 0 has seen."""
+"""One cell of `benchmarks/scale.py`: real generations, in a job of its own that prints the measurements of rank 0."""
 
 import gc
 import json
@@ -25,10 +25,10 @@ Row = dict[str, Any]
 
 
 def measure(cell: Cell, app: App, folder: str) -> int:
-    """Inside mpirun: evolve a few generations and print their figures; the run file goes into a folder.
+    """Inside mpirun: evolve a few generations and print their measurements; the run file goes into a folder.
 
-    The first generation, in which workers make what they need, is left out. The later ones are averaged: one that takes
-    long is enough.
+    The first generation, in which workers set themselves up, is left out. The later ones are averaged; a single one is
+    enough if it takes long.
     """
     before, _ = memory()
     experiment = cell.experiment(1 + _MOST)
@@ -54,7 +54,7 @@ def measure(cell: Cell, app: App, folder: str) -> int:
 
 
 def memory() -> tuple[int, int] | tuple[None, None]:
-    """Return the bytes that this process has in memory, and the most that it ever had; None if no kernel says so."""
+    """Return the present and the peak resident bytes of this process; None if the system does not tell."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -64,7 +64,7 @@ def memory() -> tuple[int, int] | tuple[None, None]:
 
 
 def measured(cell: Cell) -> Row:
-    """Start the measurement of a cell on its ranks; return its figures. Raises RunError."""
+    """Measure a cell on its ranks; return its measurements. Raises RunError."""
     words = ["--weights", str(cell.weights), "--candidates", str(cell.candidates)]
     with tempfile.TemporaryDirectory() as folder:
         return figures_of_job([str(SCRIPT), *words, MEASURE, folder], cell.ranks)

@@ -1,4 +1,4 @@
-"""How bytes, processor time and memory of rank 0 grow with weights and candidates."""
+"""Figure: the growth of traffic, processor time and memory of rank 0 with weights and candidates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ def draw_growth(rows: Sequence[Row]) -> Any:
 
 
 def _draw(panel: Any, rows: Sequence[Row], column: str, guide: float) -> None:
-    """Draw the lines of a panel, and what each would be if rank 0 made all genomes, dotted."""
+    """Draw the lines of a panel; dotted lines show the costs if rank 0 made all genomes."""
     ends = matplotlib("ticker").LogLocator(numticks=9)
     panel.xaxis.set_major_locator(ends)
     for n, P in enumerate(sorted({row["candidates"] for row in rows})):
@@ -63,18 +63,18 @@ def _draw(panel: Any, rows: Sequence[Row], column: str, guide: float) -> None:
 
 
 def _count(n: float, _: Any) -> str:
-    """Return a power of ten in short."""
+    """Return a power of ten as a short text."""
     unit, size = next((u, s) for u, s in (("M", 1e6), ("k", 1e3), ("", 0.0)) if n >= s)
     return f"{n / (size or 1):g}{unit}"
 
 
 def _size(n: float, _: Any) -> str:
-    """Return a number of bytes in short."""
+    """Return a number of bytes as a short text."""
     unit, size = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 0.0)) if n >= 0.999 * s)
     return f"{n / (size or 1):g} {unit}"
 
 
 def _duration(n: float, _: Any) -> str:
-    """Return a duration in short."""
+    """Return a duration as a short text."""
     unit, size = next((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("µs", 0.0)) if n >= 0.999 * s)
     return f"{n / (size or 1e-6):g} {unit}"

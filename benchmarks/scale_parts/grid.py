@@ -1,4 +1,4 @@
-"""The cells of `benchmarks/scale.py`, weights × candidates × ranks: what they cost, and which of them are measured."""
+"""The cells of `benchmarks/scale.py`, weights × candidates × ranks: costs, and the choice of cells to measure."""
 
 import math
 import os
@@ -31,7 +31,7 @@ _SHARE = 0.8  # of what is free
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: about so many weights, candidates, and ranks."""
+    """One measurement: about `weights` weights, candidates, and ranks."""
 
     weights: int
     candidates: int
@@ -44,13 +44,13 @@ class Cell:
 
     @property
     def workers(self) -> int:
-        """How many ranks play; one rank does everything."""
+        """The number of ranks that play; a single rank does everything."""
         return max(1, self.ranks - 1)
 
     def experiment(self, generations: int) -> Experiment:
-        """Return what is evolved: an mlp by openai-es, on one step of Pendulum, so that genomes are most of the work.
+        """Return the experiment: an mlp by openai-es, on one step of Pendulum, so that genomes are most of the work.
 
-        Raises InputError, as where it does not fit into memory.
+        Raises InputError if it does not fit into memory.
         """
         table: dict[str, Any] = {
             "population": self.candidates,
@@ -64,13 +64,13 @@ class Cell:
         return prepare(parse(Config, table))
 
     def seconds(self, slowness: float, cores: int) -> float:
-        """Return about how long it takes."""
+        """Return the estimated seconds."""
         P, W = self.candidates, self.weights
         work = slowness * P * (_EPISODE + W * _CANDIDATE_WEIGHT) / min(self.workers, cores)
         return _START + _GENERATIONS * (work + slowness * W * _WEIGHT * self.ranks)
 
     def memory(self) -> float:
-        """Return about how many bytes all its ranks need."""
+        """Return the estimated bytes of all its ranks."""
         W = self.weights
         alone = _PROCESS + _RANK_0 * W + _CANDIDATE * self.candidates
         return alone + (self.ranks > 1) * self.workers * (_PROCESS + _WORKER * W)
@@ -83,7 +83,7 @@ def default_ranks(cores: int) -> list[int]:
 
 
 def slowness() -> float:
-    """Return how slow this machine makes genomes, by a trial: 1 for that on which the costs of cells were measured."""
+    """Return how slowly this machine makes genomes, by a trial; 1 for the machine of the cost constants."""
     strategy = Cell(100_000, 16, 1).experiment(1).strategy(seed=0)
     state = strategy.start()
     best = np.inf
@@ -95,9 +95,9 @@ def slowness() -> float:
 
 
 def plan(cells: Sequence[Cell], budget: float, slow: float, cores: int) -> tuple[dict[Cell, str], float]:
-    """Return why each cell is not measured, "" where it is, and how many seconds all that are take, about.
+    """Return for each cell the reason to leave it out, "" if it is measured, and the estimated seconds of the others.
 
-    Those that cost least come first into the budget.
+    The cheapest cells come first into the budget.
     """
     memory, disk = _SHARE * free_memory(), _SHARE * shutil.disk_usage(tempfile.gettempdir()).free
     why: dict[Cell, str] = {}
@@ -119,7 +119,7 @@ def plan(cells: Sequence[Cell], budget: float, slow: float, cores: int) -> tuple
 
 
 def free_memory() -> float:
-    """Return the bytes of memory that processes may still take; infinity where the machine does not say."""
+    """Return the free bytes of memory; infinity if the system does not tell."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))

@@ -14,12 +14,12 @@ _BETTER = 0.05  # of R², from which on one model is said to fit better
 
 @dataclass(frozen=True)
 class Fit:
-    """A model of costs that were measured.
+    """A model of measured costs.
 
     Attributes:
-        coefficients: a, b, …, none below 0.
-        r2: The share of what a constant misses that it does not miss, by squares of relative errors.
-        error: The median of the relative errors, without their signs.
+        coefficients: a, b, …, not negative.
+        r2: 1 - (squared relative errors of the model) / (those of a constant).
+        error: The median of the absolute relative errors.
     """
 
     coefficients: tuple[float, ...]
@@ -36,12 +36,12 @@ class Growth:
 
 
 def growth(candidates: Sequence[float], weights: Sequence[float], costs: Sequence[float]) -> Growth | None:
-    """Return both models, None where too few cells were measured to tell them apart.
+    """Return both models, None if too few cells were measured to tell them apart.
 
     Args:
         candidates: P of each cell.
-        weights: W.
-        costs: Above 0.
+        weights: W of each cell.
+        costs: The cost of each cell, above 0.
     """
     P, W, y = (np.array(values, np.float64) for values in (candidates, weights, costs))
     if len(y) < _LEAST or len(set(candidates)) < 2 or len(set(weights)) < 2:
@@ -53,7 +53,7 @@ def growth(candidates: Sequence[float], weights: Sequence[float], costs: Sequenc
 def fitted(columns: Float64, costs: Float64) -> Fit:
     """Return the combination of columns [N, k] nearest to costs [N], by relative errors: costs span many decades.
 
-    No coefficient is below 0, as no part of a cost is: the best of all choices of columns that need none.
+    No part of a cost is negative. So the result is the best of all choices of columns without negative coefficients.
     """
     relative = columns / costs[:, None]
     k = columns.shape[1]
@@ -75,7 +75,7 @@ def fitted(columns: Float64, costs: Float64) -> Fit:
 
 
 def sentence(what: str, found: Growth | None, unit: Callable[[float], str]) -> str:
-    """Return which model fits a cost better, in one sentence; `unit` puts a number into words."""
+    """Return a sentence that names the model that fits a cost better; `unit` turns a number into text."""
     if found is None:
         return f"{what}: too few cells to fit, at least {_LEAST} with two sizes of both."
     a, b, c = map(unit, found.sum.coefficients)

@@ -26,7 +26,7 @@ from scale_parts.growth import Growth, growth, sentence
 
 SCALE_BUDGET = 300.0
 """Seconds."""
-_OVERRUN = 3.0  # times the budget: what has not begun by then is not measured
+_OVERRUN = 3.0  # times the budget: cells that have not begun by then are left out
 _COSTS = (
     ("bytes moved in a later generation", "bytes", tables.size),
     ("rank 0's processor time", "cpu_seconds", tables.duration),
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 def cells(weights: Sequence[int] | None, candidates: Sequence[int] | None, ranks: Sequence[int] | None) -> list[Cell]:
-    """Return the cells of a grid, by ranks, weights and candidates. Raises InputError for sizes that cannot be."""
+    """Return the cells of a grid, by ranks, weights and candidates. Raises InputError for invalid sizes."""
     sizes = sorted({*(weights or WEIGHTS)}), sorted({*(candidates or CANDIDATES)})
     for option, least, given in zip(
         ("--weights", "--candidates"), (LEAST_WEIGHTS, LEAST_CANDIDATES), sizes, strict=True
@@ -46,17 +46,17 @@ def cells(weights: Sequence[int] | None, candidates: Sequence[int] | None, ranks
             raise InputError(option, f"at least {least}", given[0])
     sizes_of_jobs = sorted({*(ranks or default_ranks(cores()))})
     if sizes_of_jobs[-1] > 1:
-        mpirun_words(sizes_of_jobs[-1])  # raises where there is none
+        mpirun_words(sizes_of_jobs[-1])  # raises if mpirun is missing
     return [Cell(W, P, R) for R in sizes_of_jobs for W in sizes[0] for P in sizes[1]]
 
 
 def measure_scale(
     grid: Sequence[Cell], budget: float, show: Callable[[str], None], check: Callable[[], None]
 ) -> dict[str, Any]:
-    """Return what was measured, in about so many seconds.
+    """Return all measurements, made in about `budget` seconds.
 
     Args:
-        grid: What is to be measured.
+        grid: The cells.
         budget: In seconds.
         show: Called with each line.
         check: Called between cells; may raise.
@@ -75,7 +75,7 @@ def measure_scale(
             try:
                 rows.append(measured(cell))
             except RunError as error:
-                check()  # whoever stops this stops the job, too
+                check()  # a stop of this process stops the job, too
                 why[cell] = f"it failed: {str(error).splitlines()[-1]}"
                 continue
             show(tables.line(rows[-1], _alone(rows, rows[-1])))
@@ -96,7 +96,7 @@ def _alone(rows: Sequence[Row], row: Row) -> Row | None:
 
 
 def _most_ranks(rows: Sequence[Row]) -> list[Row]:
-    """Return the cells of the most ranks, to which growth is fitted."""
+    """Return the cells with the most ranks, to which growth is fitted."""
     most = max((row["ranks"] for row in rows), default=1)
     return [row for row in rows if row["ranks"] == most]
 
@@ -129,7 +129,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
 
 
 def draw_scale(found: dict[str, Any], path: Path) -> None:
-    """Draw what `measure_scale` has returned, for the most ranks. Raises InputError where nothing was measured."""
+    """Draw the result of `measure_scale` for the most ranks. Raises InputError if nothing was measured."""
     rows = _most_ranks(found["rows"])
     if not rows:
         raise InputError("--figure", "at least one cell that fits", "none", "Allow more with --budget.")

@@ -24,7 +24,7 @@ _CENTRE = 8  # bytes per weight
 
 
 def heading(why: Mapping[Cell, str], seconds: float) -> str:
-    """Return what is going to be measured, and about how long it takes."""
+    """Return the number of cells to measure, and the estimated time."""
     count = sum(not reason for reason in why.values())
     took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     return (
@@ -34,7 +34,7 @@ def heading(why: Mapping[Cell, str], seconds: float) -> str:
 
 
 def columns(ranks: int) -> str:
-    """Return the lines above the cells of so many ranks."""
+    """Return the heading of the cells with `ranks` ranks."""
     who = f"rank 0 and {pluralize(ranks - 1, 'worker')}" if ranks > 1 else "one process"
     names = "".join(f"{name:>{width}}" for name, _, width in _COLUMNS)
     units = "".join(f"{unit:>{width}}" for _, unit, width in _COLUMNS)
@@ -60,7 +60,7 @@ def line(row: Row, alone: Row | None) -> str:
 
 
 def notes() -> str:
-    """Return what the columns mean."""
+    """Return the meaning of the columns."""
     return (
         "\nask+tell: what is not episodes, with the wait for sums that workers add up; "
         "per worker: what moved, a centre is 8 W bytes\n"
@@ -70,7 +70,7 @@ def notes() -> str:
 
 
 def reasons(why: Mapping[Cell, str]) -> str:
-    """Return why cells were not measured, each reason once, with the cells."""
+    """Return the reasons for missing cells, each reason once, with its cells."""
     said: dict[str, list[str]] = {}
     for cell, reason in why.items():
         if reason:
@@ -110,5 +110,5 @@ def _number(value: float) -> str:
 
 
 def fits(sentences: Sequence[str]) -> str:
-    """Return how costs grow."""
+    """Return the sentences about the growth of costs."""
     return "\n".join(["", *sentences])

@@ -52,9 +52,14 @@ def in_sight() -> bool:
     return True
 
 
-def use(other: Device) -> None:
-    """Use another device in this process, such as the emulated device of the tests."""
-    _OPEN[:] = [other]
+def use(other: Device | None) -> Device | None:
+    """Make another device that of this process, and return the one before.
+
+    None stands for no device: the next call of `device` opens one.
+    """
+    before = _OPEN[0] if _OPEN else None
+    _OPEN[:] = [] if other is None else [other]
+    return before
 
 
 class DeviceColumns:

@@ -22,7 +22,8 @@ from evolve.store.reading import exists, is_empty, read, unwritable
 from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Column, Header, HeldOut, Record
 
 _MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
-_MAX_BUFFERED = 2**26  # bytes of genomes, or of the strategy states from which genomes are computed
+MAX_BUFFERED = 2**26
+"""Bytes of genomes, or of the strategy states from which genomes are computed, that may wait for a flush."""
 _CHUNK = 2048  # bytes of each chunk of a checkpoint array
 _MOST_CHUNKS = 64  # of a large checkpoint array
 
@@ -64,7 +65,8 @@ class RunFile:
     _pending: list[Record] = field(default_factory=list)
     _genomes: list[GenomeSource] = field(default_factory=list)
     _flushed_at: float = -np.inf
-    _flush_cost: float = 0.0
+    flush_cost: float = 0.0
+    """Seconds that the last flush took."""
     _flushed: tuple[object, ...] = ()
     """The result of `_content` at the last flush."""
 
@@ -102,7 +104,7 @@ class RunFile:
         # A lazy genome source keeps the state of its generation in memory.
         state = sum(array.nbytes for array in self.checkpoint.values())
         buffered = sum(part.weights.nbytes if isinstance(part, Genomes) else state for part in self._genomes)
-        if buffered > _MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self._flush_cost:
+        if buffered > MAX_BUFFERED or time.monotonic() - self._flushed_at >= _MIN_INTERVAL * self.flush_cost:
             self.flush()
 
     def _add_to_totals(self, record: Record, generation: int) -> None:
@@ -125,7 +127,7 @@ class RunFile:
             raise RunError(f"{self.path} cannot be written ({error}). {cure}") from error
         self._flushed = content
         self._flushed_at = time.monotonic()
-        self._flush_cost = self._flushed_at - begin
+        self.flush_cost = self._flushed_at - begin
 
     def _content(self) -> tuple[object, ...]:
         """Return all values on which the content of the file depends."""
@@ -213,7 +215,7 @@ class RunFile:
 
 def _blocks(genomes: GenomeSource) -> Iterator[tuple[int, Genomes]]:
     """Yield (number of the first genome, genomes) for blocks that together are all genomes."""
-    at_once = max(1, _MAX_BUFFERED // max(1, 8 * genomes.num_weights))
+    at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))
     for first in range(0, len(genomes), at_once):
         yield first, genomes.take(np.arange(first, min(first + at_once, len(genomes))))
 

@@ -29,8 +29,10 @@ _FEED = 4
 """Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
 LEAST_GAIN = 1.3
 """The speed of a GPU, in units of the host's, above which it is used."""
-_SECONDS = 0.5  # of each trial
-_WARM_UP = 4  # ticks
+TRIAL_SECONDS = 0.5
+"""Seconds of each trial."""
+WARM_UP = 4
+"""Ticks before a trial measures."""
 _MOST_GENOMES = 64
 
 
@@ -172,7 +174,7 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     if compute.backend != "auto" or not in_sight():
         return experiment, None
     here = host_backend("auto")
-    speed = rollout_speed(experiment, here, _SECONDS).steps_per_second
+    speed = rollout_speed(experiment, here, TRIAL_SECONDS).steps_per_second
     trial = BackendTrial(here, device().name, speed, _device_speed(experiment))
     return replace(experiment, chosen_backend="cupy" if trial.pays else here), trial
 
@@ -191,7 +193,7 @@ def _device_speed(experiment: Experiment) -> float:
     """Return the environment steps per second of the device; 0 if it fails, or its memory is too small."""
     try:
         check_device_memory(experiment)
-        return rollout_speed(experiment, "cupy", _SECONDS).steps_per_second
+        return rollout_speed(experiment, "cupy", TRIAL_SECONDS).steps_per_second
     except (InputError, RunError, DeviceMemoryError):
         return 0.0
 
@@ -239,8 +241,8 @@ def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Call
     steps = 0
     begin = 0.0
     ticks = 0
-    while ticks <= _WARM_UP or not steps or time.perf_counter() - begin < seconds:
-        if ticks == _WARM_UP:
+    while ticks <= WARM_UP or not steps or time.perf_counter() - begin < seconds:
+        if ticks == WARM_UP:
             begin = time.perf_counter()
             rollout.environment_seconds = 0.0
             steps = 0

@@ -24,9 +24,12 @@ from evolve.shapes import Float64, UInt8
 from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
-_FEW = 2**20  # numbers of P genomes, or of their traces, below which sharing the work costs more than it saves
-_COLUMNS = 2**14  # that are summed together, so that they stay in a cache
-_LEAST = 2**11  # columns of a part that is worth a message
+FEW = 2**20
+"""Numbers of P genomes, or of their traces, below which sharing the work costs more than it saves."""
+COLUMNS = 2**14
+"""Columns that are summed together, so that they stay in a cache."""
+LEAST = 2**11
+"""Columns of the smallest part that is worth a message."""
 _PARTS = 4  # for each worker, so that no worker waits long for another
 _TOKENS = itertools.count()
 
@@ -102,7 +105,7 @@ class SharedStrategy:
         P, network = experiment.config.population, experiment.network
         self._wanted = wanted_traces(strategy, network.num_traces)
         self._made_anywhere = is_made_anywhere(strategy, network.num_traces)
-        few = P * network.num_traces <= _FEW
+        few = P * network.num_traces <= FEW
         racing = self._wanted == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if few or racing else self._wanted
         """The traces that workers send: of each candidate if they are few, so that their fingerprints are known.
@@ -139,7 +142,7 @@ class SharedStrategy:
         knowing = workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
-            shared = knowing and len(fitness) * W > _FEW
+            shared = knowing and len(fitness) * W > FEW
             if shared:
                 parts = self._shared_out(generation, fitness, W)
             else:
@@ -158,7 +161,7 @@ class SharedStrategy:
 
     def _shared_out(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
-        size = max(_LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
+        size = max(LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
         places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
         asked = [frame_of(AddUp(fitness, place.start, place.stop), _KINDS) for place in places]
         parts = []
@@ -241,6 +244,6 @@ class StrategyReplica:
 
 def add_up(strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
     """Return the sums [n] or [n, k] of the columns of a place, computed block by block."""
-    starts = range(place.start, place.stop, _COLUMNS)
-    parts = [slice(start, min(start + _COLUMNS, place.stop)) for start in starts]
+    starts = range(place.start, place.stop, COLUMNS)
+    parts = [slice(start, min(start + COLUMNS, place.stop)) for start in starts]
     return np.concatenate([strategy.sums(state, generation, fitness, part) for part in parts])

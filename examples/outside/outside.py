@@ -1,6 +1,6 @@
 """A network and a strategy from outside the package; its entry points name the pairs `leaky` and `hill_climber`.
 
-`evolve/networks/network.py` and `evolve/strategies/strategy.py` say what they must do. To give equal bits everywhere
+`evolve/networks/network.py` and `evolve/strategies/strategy.py` define their protocols. To give equal bits everywhere
 they take their arithmetic from `evolve.numerics` (no BLAS, no libm), and random numbers from the keyed streams of
 `evolve.numerics.streams`, for purposes that they name themselves.
 """
@@ -49,7 +49,7 @@ class Leaky:
         return pruned(weights, np.ones(weights.shape, np.bool_))
 
     def batch(self, slots, backend):
-        return LeakyBatch(self, slots)  # one arithmetic for every back end
+        return LeakyBatch(self, slots)  # the same arithmetic for every back end
 
 
 class LeakyBatch:
@@ -70,7 +70,7 @@ class LeakyBatch:
 
     def step(self, observations):
         n = len(observations)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # absurd weights are no reason to stop
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # extreme weights must not stop a run
             into = sequential_sum(observations.T[:, None] * self._weights[..., :n])
             self._states[:, :n] += self._leak * (into - self._states[:, :n])
             return tanh(self._states[:, :n]).T.copy()
@@ -86,7 +86,7 @@ class HillClimberOptions(Options):
 
 
 class HillClimber(Strategy):
-    """(1, λ): the parent is candidate 0, everybody else is the parent and noise, and the best is the next parent."""
+    """(1, λ): candidate 0 is the parent, the others are the parent plus noise; the best is the next parent."""
 
     portable = True
     traces = "none"

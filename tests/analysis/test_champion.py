@@ -1,4 +1,4 @@
-"""The champion of a run, and the traces that it leaves."""
+"""The champion of a run, and its mean traces."""
 
 from dataclasses import replace
 

@@ -1,12 +1,13 @@
-"""The contest: its work is pinned, machines are held against the known digests, and files that lie are refused."""
+"""The contest: its work is fixed, machines must reproduce the known digests, and wrong files are refused."""
 
 import json
-import subprocess
+import re
 import sys
 import sysconfig
+from dataclasses import replace
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, finished
 from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
 from evolve.analysis.contest import ranking, results, session, work
@@ -80,11 +81,10 @@ def test_an_older_processor_agrees(command):
 
 
 def validate_with(words, folder, **env):
-    """Play the known run, by a package in a folder; return the exit code and what was said."""
+    """Play the known run with the package in a folder; return the exit code and the output."""
     words = [*words, sys.executable, "-m", "evolve", "contest", "--validate", "--size", "trial"]
-    env["PYTHONPATH"] = str(folder)
-    done = subprocess.run(words, cwd=folder, env=environment(**env), capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    done = finished(words, folder, PYTHONPATH=str(folder), **env)
+    return done.code, done.out + done.err
 
 
 @pytest.mark.slow
@@ -98,25 +98,36 @@ def test_an_emulated_old_processor_agrees():
 @pytest.mark.slow
 @x86
 @pytest.mark.parametrize("flags", [("-ffp-contract=fast", "-mfma"), ("-ffast-math",)])
-def test_a_build_that_contracts_or_reorders_is_told_so(flags, tmp_path):
+def test_a_build_that_contracts_or_reorders_is_refused(flags, tmp_path):
     build_package(tmp_path, "gcc", sysconfig.get_config_var("EXT_SUFFIX"), flags)
     code, said = validate_with([], tmp_path)
     assert code == 1
     assert "different work: " in said
     assert "generation 0, candidate " in said
-    assert "other episodes of the same genome" in said
+    assert "the same genome" in said
+
+
+def legs_with(changed, tags):
+    """Return the known legs of the smallest contest, with other tags of one leg."""
+    known = work.golden()["sizes"]["trial"]
+    legs = {
+        leg: session.PlayedLeg((one["digest"],), tuple(one["tags"]), 1.0, 1.0, 1, 1, 1) for leg, one in known.items()
+    }
+    return legs | {changed: replace(legs[changed], marks=("another",), tags=tuple(tags))}
 
 
 def test_the_first_difference_is_named():
     played = session.play(work.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
     all_legs = dict.fromkeys(work.LEGS, played)
     assert session.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
-    expected = work.golden()["sizes"]["trial"]["short"]["tags"]
-    tags = list(expected)
-    tags[1] = tags[1][: 7 * session.TAG + 5] + "?" + tags[1][7 * session.TAG + 6 :]
-    assert session._where(expected, tags) == "generation 1, candidate 7: other episodes of the same genome"
-    tags[1] = tags[1][: 7 * session.TAG] + "?" + tags[1][7 * session.TAG + 1 :]
-    assert session._where(expected, tags) == "generation 1, candidate 7: another genome"
+    tags = list(work.golden()["sizes"]["trial"]["short"]["tags"])
+    # The first half of a candidate's tag stands for its genome, the second half for its episodes.
+    for place, what in ((session.TAG // 2, "the same genome"), (0, "another genome")):
+        at = 7 * session.TAG + place
+        tags[1] = f"{tags[1][:at]}?{tags[1][at + 1 :]}"
+        found = session.difference("trial", legs_with("short", tags))
+        assert found.startswith("short, generation 1, candidate 7: ")
+        assert found.endswith(what)
 
 
 def test_when_times_agree():
@@ -238,7 +249,7 @@ def test_unequal_work_is_not_compared(tmp_path):
     swing["digest"] = "another"
     swing["marks"][2:] = ["?", "?"]
     second = signed(tmp_path / "b.json", other)
-    with pytest.raises(InputError, match=r"different work \(swing, generations 4 to 5\)"):
+    with pytest.raises(InputError, match=r"\(swing, generations 4 to 5\)"):
         ranking.rank([first, second])
     swing["marks"] = [*contents({1: [40, 41, 42]})["rows"][0]["legs"]["swing"]["marks"][:-1], "?"]
     first_of_last = 2 * (len(swing["marks"]) - 1)
@@ -260,7 +271,7 @@ def test_versions_are_not_mixed(tmp_path):
     assert ranking.benchmark_2020(results.read(first), compared.rows[0].row) is None
     second = signed(tmp_path / "b.json", contents({1: [40, 41, 42]}))
     assert ranking.rank([second]).version == 2
-    with pytest.raises(InputError, match=r"expected a file of contest 1, as .*a.json is, got one of contest 2"):
+    with pytest.raises(InputError, match=r"contest 1, as .*a\.json is, got one of contest 2"):
         ranking.rank([first, second])
     refused(signed(second, contents({1: [40, 41, 42]}) | {"contest": 1}), "a whole contest")
 
@@ -278,10 +289,10 @@ def test_the_benchmark_of_2020_is_extrapolated_unless_it_was_played(size, said, 
     assert whole.seconds == pytest.approx(11 / 80 * steps)
     assert f"200 generations {said} {whole.seconds:,.0f} s here" in str(whole)
     assert ("extrapolation from 4 generations" in str(whole)) == (size == "small")
-    assert "published in 2020: 3,491 s (24 cores), 6,666 s (64 vCPUs)" in str(whole)
+    assert re.findall(r"[\d,]+ s \(\d+", str(whole))[-2:] == ["3,491 s (24", "6,666 s (64"]
 
 
-def test_what_nobody_looked_at_is_unverified(tmp_path):
+def test_a_machine_that_was_not_validated_is_unverified(tmp_path):
     unseen = contents({1: [40, 41, 42]})
     unseen["rows"][0]["known"] = {}
     assert ranking.rank([signed(tmp_path / "a.json", unseen)]).rows[0].verdict == "unverified"

@@ -1,5 +1,6 @@
-"""Figures, as matplotlib has them: nothing hides anything, whatever the values; and the graphs of networks."""
+"""Figures, inspected as matplotlib objects: labels overlap nothing, for any values; and the graphs of networks."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -50,13 +51,13 @@ def unpruned(group):
     return replace(group, runs=(replace(group.runs[0], records=tuple(kept)),))
 
 
-def test_what_is_constant_has_no_panel_and_load_has_one_on_request(runs):
+def test_a_constant_quantity_has_no_panel_and_load_has_one_on_request(runs):
     (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
     drawn = figures.draw_curves([unpruned(group)])
-    assert [panel._left_title.get_text() for panel in drawn.axes] == ["Fitness"]
-    assert drawn.get_suptitle() == "CartPole-v1: hebbian-dag evolved by prune, seed 1; 7 connections throughout"
+    assert [panel.get_title(loc="left") for panel in drawn.axes] == ["Fitness"]
+    assert re.fullmatch("CartPole-v1: hebbian-dag .*prune, seed 1; 7 connections .*", drawn.get_suptitle())
     both = figures.draw_curves([unpruned(group)], load=True)
-    assert [panel._left_title.get_text() for panel in both.axes] == ["Fitness", "Throughput", "Idle workers"]
+    assert [panel.get_title(loc="left") for panel in both.axes] == ["Fitness", "Throughput", "Idle workers"]
 
 
 def test_environments_have_panels_of_their_own(runs):
@@ -64,7 +65,7 @@ def test_environments_have_panels_of_their_own(runs):
     env = group.config.env.model_copy(update={"id": "Acrobot-v1"})
     other = replace(group, config=group.config.with_env(env))
     drawn = figures.draw_curves([group, other])
-    titles = [panel._left_title.get_text().split(":")[0] for panel in drawn.axes[::2]]
+    titles = [panel.get_title(loc="left").split(":")[0] for panel in drawn.axes[::2]]
     assert titles == ["CartPole-v1", "Acrobot-v1"]
 
 
@@ -110,8 +111,8 @@ def test_biases_are_a_neuron_more():
     assert connections == [(0, 0, 1, 0, 0.5), (0, 2, 1, 0, 0.25), (1, 0, 2, 0, 2.0), (1, 1, 2, 0, -1.0)]
 
 
-def test_what_cannot_act_is_not_there():
-    """A neuromodulator that nobody listens to, and hidden neurons that feed it alone, or that nothing feeds."""
+def test_connections_without_an_effect_are_left_out():
+    """A neuromodulator without an effect; hidden neurons that feed only it, or that have no input."""
     # [2, 2, 1 + 1]: [2, 2] into the hidden layer, then [2, 2] and [2, 2] into modulator and action
     table = {"name": "hebbian-dag", "hidden": [2]}
     left = [1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 1]

@@ -1,4 +1,4 @@
-"""Values in words."""
+"""Values as text: numbers, durations, settings and paths."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is shown of a run where its own environment cannot be drawn."""
+"""The environment that is drawn for a run whose own environment cannot be drawn."""
 
 from evolve import store
 from evolve.analysis.video import drawable
@@ -11,7 +11,8 @@ def test_what_envpool_cannot_draw_is_shown_in_gymnasium_and_said_so(record):
     experiment = reload(store.read(record("HalfCheetah-v4", *SHORT)))
     twin, said = drawable(experiment)
     assert (twin.config.env.engine, twin.network) == ("gymnasium", experiment.network)
-    assert said.startswith("an episode of HalfCheetah-v4 of Gymnasium, since EnvPool")
+    for name in ("HalfCheetah-v4", "Gymnasium", "EnvPool"):
+        assert name in said
 
 
 def test_what_envpool_can_draw_is_shown_itself(record):

@@ -1,4 +1,4 @@
-"""What strategies with antithetic pairs have in common in their tests: a network, and what candidates have to be."""
+"""Shared by the tests of strategies with antithetic pairs: a network, and a check of the candidates."""
 
 import numpy as np
 
@@ -18,13 +18,13 @@ def first_genome():
 
 
 def tell(strategy, state, generation, fitness):
-    """Return the state after a generation of some fitness."""
+    """Return the state after a generation with the given fitness."""
     genomes = strategy.ask(state, generation)
     return strategy.tell(state, genomes, Results(np.asarray(fitness, float)))
 
 
 def check_pairs(asked, generation, sigma):
-    """Three pairs are the first genome with noise added and taken away; a seventh candidate is that genome."""
+    """Check that three pairs are the first genome plus and minus noise, and a seventh candidate is that genome."""
     first = first_genome()
     assert (asked.mask == first.mask).all()
     for pair in range(3):

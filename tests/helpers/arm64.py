@@ -1,7 +1,7 @@
-"""A Python for ARM64 that qemu-user executes: Debian's, with wheels from PyPI, in a folder that is made once.
+"""A Python for ARM64 that qemu-user executes: Debian's, with wheels from PyPI, in a folder that is built once.
 
-Nothing of it is installed: packages are unpacked side by side, so that no rights are needed. The folder lies in
-`EVOLVE_TEST_ROOTS`, by default ~/.cache/evolve-tests; remove it to have it made anew.
+Nothing is installed: packages are unpacked side by side, so that no rights are needed. The folder lies in
+`EVOLVE_TEST_ROOTS`, by default ~/.cache/evolve-tests; remove it to build it anew.
 """
 
 import fcntl
@@ -24,15 +24,15 @@ TOOLS = {"qemu-aarch64": "qemu-user", COMPILER: "gcc-aarch64-linux-gnu", "apt-ge
 
 
 def lacking():
-    """Return the sentence that says which tools are missing, "" for none."""
+    """Return a sentence that names the missing tools, "" if none is missing."""
     packages = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     return f"needs Debian's {', '.join(packages)}: apt-get install {' '.join(packages)}" if packages else ""
 
 
 def root():
-    """Return the folder, with `system` (Debian's files) and `site` (wheels); it is made when it is not there.
+    """Return the folder, with `system` (Debian's files) and `site` (wheels); builds it if it does not exist.
 
-    Raises subprocess.CalledProcessError, with the output, where something cannot be downloaded.
+    Raises subprocess.CalledProcessError, with the output, if a download fails.
     """
     recipe = repr((PACKAGES, REQUIREMENTS, PLATFORMS))
     roots = Path(os.environ.get("EVOLVE_TEST_ROOTS", Path.home() / ".cache" / "evolve-tests"))
@@ -55,7 +55,7 @@ def python(made):
 
 
 def suffix(made):
-    """Return how the names of its extension modules end."""
+    """Return the suffix of its extension modules."""
     return f".cpython-{_version(made).replace('.', '')}-aarch64-linux-gnu.so"
 
 
@@ -68,7 +68,7 @@ def _version(made):
 
 
 def _unpack_system(made):
-    """Unpack Debian's packages, those that this machine's sources have, with all that they depend on."""
+    """Unpack Debian's packages from this machine's sources, with all their dependencies."""
     apt = made / "apt"
     for folder in ("lists/partial", "cache/archives/partial"):
         (apt / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Fused multiply-adds among the machine instructions of a library, as objdump of the GNU binutils lists them."""
+"""Fused multiply-adds in the machine code of a library, found by objdump of the GNU binutils."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""evolve run on the emulated device, in place of a GPU; it has EMULATED_CAPACITY bytes."""
+"""evolve run on the emulated device instead of a GPU; it has EMULATED_CAPACITY bytes."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""One network playing one episode of given inputs: what the tests of single networks share."""
+"""Shared by the tests of single networks: a network that plays one episode of given inputs."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -8,7 +8,7 @@ from evolve.numerics import backend
 
 
 def of_any_size(test):
-    """Try a test with hidden layers, O inputs, A outputs and seeds of all kinds."""
+    """Run a test with many hidden layers, numbers of inputs O and outputs A, and seeds."""
     sizes = {
         "hidden": st.lists(st.integers(1, 4), max_size=3).map(tuple),
         "O": st.integers(1, 5),

@@ -1,4 +1,4 @@
-"""Short runs of the exact tasks, whose digests tests/golden.json has: `python -m exact_runs BACKENDS [SET …]`."""
+"""Short runs of the exact tasks; tests/golden.json has their digests: `python -m exact_runs BACKENDS [SET …]`."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ SETS = {
 WITH_BODIES = tuple(name for name in SETS if name.endswith("-bodies"))
 """The sets of tasks with rigid bodies."""
 WITHOUT_BODIES = ("numpy",)
-"""The back ends that play no rigid bodies by default: arrays are slow at whole episodes."""
+"""The back ends that play no rigid bodies by default, because arrays are slow at whole episodes."""
 
 
 def sets(backend):
@@ -58,7 +58,7 @@ def words(name, tasks=None, engine="exact"):
 def digests(directory, name):
     """Return the digests of a set of runs in a directory, by set and task.
 
-    Not only those of generations: short episodes of one task differ in what networks see and do, but not in rewards.
+    They cover fingerprints, too: short episodes of one task may differ in observations and actions, but not in rewards.
     """
     found = {}
     for path in Path(directory).rglob("*.h5"):
@@ -71,7 +71,7 @@ def digests(directory, name):
 
 
 def all_digests(backend, names=(), engine="exact"):
-    """Return the digests of the runs of sets, by default those of `sets`."""
+    """Return the digests of the runs of some sets, by default of all in `sets`."""
     found = {}
     for name in names or sets(backend):
         with tempfile.TemporaryDirectory() as directory:

@@ -1,7 +1,7 @@
 """Several hosts on one machine, made of Linux namespaces: each has its name, its address, its processes and an sshd.
 
 They share the files of this machine. A host can be lost (all its processes are killed), booted again, cut off and
-mended. Only root can make them.
+reconnected. Only root can make them.
 """
 
 import os
@@ -17,7 +17,7 @@ _NEEDED = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 
 
 def why_not() -> str:
-    """Return why hosts cannot be made here; "" where they can."""
+    """Return the reason why hosts cannot be made here, "" if they can."""
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if missing:
         return f"no {', '.join(missing)}"
@@ -33,12 +33,12 @@ def why_not() -> str:
 
 
 class Hosts:
-    """node1, node2, …: made at the beginning, gone at the end.
+    """node1, node2, …: they exist within a `with` block.
 
     Args:
-        folder: For keys and logs.
-        count: How many.
-        tag: What the links on this machine are named by.
+        folder: The folder for keys and logs.
+        count: The number of hosts.
+        tag: A part of the names of the links on this machine.
     """
 
     def __init__(self, folder: Path, count: int, tag: str | None = None) -> None:
@@ -48,7 +48,7 @@ class Hosts:
         self._bridge = f"evb{self._tag}"
         self._tops: dict[int, subprocess.Popen[bytes]] = {}
         self.ssh = f"ssh -F {folder}/ssh_config"
-        """The command that reaches each host from each."""
+        """The command that reaches each host from every other."""
 
     def __enter__(self) -> "Hosts":
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ class Hosts:
             os.kill(int(self._first(number, top.pid)), signal.SIGKILL)
         top.kill()
         top.wait()
-        with suppress(subprocess.CalledProcessError):  # it goes with the namespace
+        with suppress(subprocess.CalledProcessError):  # the link disappears with the namespace
             self._ip("link", "del", self._link(number))
 
     def cut(self, number: int) -> None:
@@ -126,7 +126,7 @@ class Hosts:
         self._ip("link", "set", self._link(number), "up")
 
     def on(self, number: int, *words: object) -> list[str]:
-        """Return the words that run a command on a host, in the directory of whoever runs them."""
+        """Return the words that run a command on a host, in the directory of the caller."""
         inside = ["nsenter", "-t", self._first(number), "--net", "--uts", "--mount", "--pid", f"--wd={os.getcwd()}"]
         return [*inside, "env", f"TMPDIR={self.folder}/tmp{number}", *map(str, words)]
 

@@ -21,7 +21,7 @@ def old_chain_digest(previous, genomes, returns_pe, lengths_pe):
 
 
 def old_digests(path):
-    """Return the digests, in hexadecimal, that earlier versions found for a run whose genomes are all kept."""
+    """Return the digests of earlier versions, in hexadecimal, of a run file that has all genomes."""
     found, previous = [], DIGEST_START
     for generation, record in enumerate(store.read(path).records):
         genomes = store.population(path, generation)

@@ -1,4 +1,4 @@
-"""Other processors than this one, and other compilers than that of the package."""
+"""Other processors, and other compilers of the native kernels."""
 
 import platform
 import runpy
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
+MASKED = {  # NumPy, OpenBLAS and libm choose as on an older CPU
     "OPENBLAS_CORETYPE": "Nehalem",
     "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_ICL AVX512_SPR AVX2 FMA3 X86_V3 X86_V4",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4",
@@ -19,9 +19,9 @@ MASKED = {  # what an older CPU would make NumPy, OpenBLAS and libm choose
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="masks x86 features")
 nehalem = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user: apt-get install qemu-user")
 NEHALEM = ("qemu-x86_64", "-cpu", "Nehalem")
-"""What executes a program as a processor of 2008 would, without AVX and FMA."""
+"""The words that execute a program as on a processor of 2008, without AVX and FMA."""
 HASWELL = ("qemu-x86_64", "-cpu", "Haswell")
-"""The same of 2013, with AVX2 and FMA, and without AVX-512. It needs qemu 7.2."""
+"""The same for a processor of 2013, with AVX2 and FMA, without AVX-512. It needs qemu 7.2."""
 
 
 _SETUP = runpy.run_path(str(ROOT / "setup.py"))
@@ -33,14 +33,14 @@ KERNELS = (*INCLUDES, *_SETUP["KERNELS"]["extra_compile_args"], *_SETUP["KERNELS
 
 
 def build_kernels(library, compiler, more=()):
-    """Build the native kernels by a compiler. more: flags behind those of the package."""
+    """Build the native kernels with a compiler. more: flags after those of the package."""
     subprocess.run([compiler, *FLAGS, *KERNELS, *more, "-o", library], cwd=ROOT, check=True)
 
 
 def build_package(folder, compiler, suffix, more=()):
     """Copy the package into a folder, with native kernels of another compiler, for a Python with such extensions.
 
-    Returns the path of the library. more: flags behind those of the package.
+    Returns the path of the library. more: flags after those of the package.
     """
     shutil.copytree(ROOT / "evolve", folder / "evolve", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     library = folder / "evolve" / "numerics" / f"_kernels{suffix}"

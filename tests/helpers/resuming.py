@@ -1,10 +1,10 @@
-"""A small run that stops several times, against one that does not."""
+"""A small run that stops several times, compared with an uninterrupted one."""
 
 from evolve import store
 
 
 def run_in_parts(call, folder, strategy, settings, stops):
-    """Return a run that was resumed after each of the stops, generations, but the last: it is equal to a whole one."""
+    """Return a run that was resumed after each of the `stops` (generations); it equals an uninterrupted run."""
     words = ("-e", "Pendulum-v1", "--engine", "exact", "-p", 6, "-r", 1, "-d", 3, "-s", 4, "--strategy", strategy)
     words += tuple(word for setting in (*settings, "held_out_episodes=2") for word in ("--set", setting))
     first, *others = stops

@@ -81,7 +81,7 @@ class Worlds:
 
 
 def used_parts(states):
-    """Return worlds whose parts that mean nothing are zero: scratch, and places that are not taken."""
+    """Return worlds with zeros in all unused parts: scratch memory and empty places."""
     states = states.copy()
     states["body"]["alpha0"] = 0
     contacts = states["contact"]

@@ -14,15 +14,15 @@ _SOCKETS = Path("/run/evolve-munge")
 
 
 def why_no_slurm() -> str:
-    """Return why there can be no SLURM here; "" where there can."""
+    """Return the reason why SLURM cannot run here, "" if it can."""
     missing = [name for name in ("slurmctld", "slurmd", "sbatch", "munged") if shutil.which(name) is None]
     return f"no {', '.join(missing)}: apt-get install {PACKAGES}" if missing else why_not()
 
 
 class Slurm:
-    """node1 to node3 run jobs; a lost one comes back by `boot`.
+    """node1 to node3 run jobs; `boot` restarts a lost node.
 
-    folder: For keys, logs and what SLURM remembers.
+    folder: The folder for keys, logs and the state of SLURM.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Slurm:
         self._node(number)
 
     def command(self, *words: object, **environment: str) -> str:
-        """Run one of SLURM's commands; return what it says."""
+        """Run one of SLURM's commands; return its output."""
         given = [f"{name}={value}" for name, value in environment.items()]
         command = self.hosts.on(_CONTROLLER, "env", f"SLURM_CONF={self.config}", *given, *words)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -80,7 +80,7 @@ class Slurm:
         self._service(number, "slurmd", "-D", "-N", f"node{number}", "-f", self.config)
 
     def _munge(self, number: int) -> None:
-        """Start the service by which hosts believe one another, and wait for its socket."""
+        """Start the authentication service of a host, and wait for its socket."""
         at = self.folder / f"munge{number}"
         shutil.rmtree(at, ignore_errors=True)
         at.mkdir()
@@ -91,7 +91,7 @@ class Slurm:
         while not (at / "socket").exists():
             assert time.monotonic() < deadline, (at / "log").read_text()
             time.sleep(0.05)
-        # One configuration is for all: each host sees its own socket at the place that it names.
+        # All hosts share one configuration: each mounts its own socket at the configured path.
         inside = f"mkdir -p {_SOCKETS} && mount --bind {at} {_SOCKETS}"
         subprocess.run(self.hosts.on(number, "sh", "-c", inside), check=True, capture_output=True)
 

@@ -1,4 +1,4 @@
-"""Results of episodes that nobody has played, for the tests of what becomes of results."""
+"""Results of episodes that were not played, for the tests of the code that receives results."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from evolve.rollouts.episodes import QUANTITIES
 
 
 def results(**given):
-    """Return EpisodeResults: what is given, `genomes` and `lengths` at least, which decides the sizes; else zeros."""
+    """Return EpisodeResults of the given arrays, at least `genomes` and `lengths`; the others are zeros."""
     sizes = {"T": 0, "O": 0, "K": 0, "D": 0, "L": int(np.minimum(given["lengths"], MAX_HASHED_STEPS).sum())}
     for name, array in given.items():
         sizes |= dict(zip(QUANTITIES[name][0].split(), np.shape(array), strict=True))

@@ -1,4 +1,4 @@
-"""Digests of what portable strategies ask for and hold, as tests/golden.json has them: `python -m strategy_digests`."""
+"""Digests of candidates and states of portable strategies, for tests/golden.json: `python -m strategy_digests`."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def digest(table):
         found.update(genomes.weights.tobytes())
         found.update(genomes.mask.tobytes())
         distances = genomes.weights.astype(np.float64) - 0.5
-        fitness = -ordered_sum(distances * distances) - 100.0 * (generation % 3)  # stalls, for those that restart then
+        fitness = -ordered_sum(distances * distances) - 100.0 * (generation % 3)  # stalls: some strategies restart
         state = strategy.tell(state, genomes, Results(fitness))
         for _, array in sorted(strategy.to_arrays(state).items()):
             found.update(array.tobytes())

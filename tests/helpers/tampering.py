@@ -1,4 +1,4 @@
-"""Run files changed behind the back of the command that wrote them."""
+"""Changes to run files, made without the command that wrote them."""
 
 import json
 
@@ -28,8 +28,8 @@ def edit_manifest(path, **more):
         file.attrs["manifest"] = json.dumps(json.loads(file.attrs["manifest"]) | more)
 
 
-def spoil(path, how):  # noqa: PLR0912 - one for each thing
-    """Change one thing of a run file that keeps all genomes and has held-out episodes; return its name."""
+def spoil(path, how):  # noqa: PLR0912 - one branch for each change
+    """Make one of the changes in SPOILED to a run file that has all genomes and held-out episodes."""
     with h5py.File(path, "r+") as file:
         best = int(file["champion/candidate"][1])
         other = (best + 1) % 6

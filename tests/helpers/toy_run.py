@@ -1,4 +1,4 @@
-"""evolve run with chunks of the sizes TOY_CHUNK_SIZES, again and again, in place of those that shrink."""
+"""evolve run with chunks of the sizes TOY_CHUNK_SIZES, repeated for ever, instead of shrinking chunks."""
 
 import itertools
 import os

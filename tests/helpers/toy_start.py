@@ -1,4 +1,4 @@
-"""`python -m toy_start HOW RANK`: a small run of which one rank does not start as it should."""
+"""`python -m toy_start HOW RANK`: a small run in which one rank does not start correctly."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The tests' own environments, reached as `toys:Switches-v0` and so on; importing this module registers them."""
+"""Environments of the tests, named `toys:Switches-v0` and so on; importing this module registers them."""
 
 import os
 
@@ -45,7 +45,7 @@ class Switches(gymnasium.Env):
 
 
 class Memory(gymnasium.Env):
-    """Remembers, against the rules, how many episodes this object has run: needs a fresh object each time."""
+    """Remembers, against the rules, its number of episodes, so that each episode needs a new object."""
 
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Box(np.array([0, -np.inf], np.float32), np.array([4, np.inf], np.float32))
@@ -84,8 +84,8 @@ class Broken(gymnasium.Env):
 class Slow(gymnasium.Env):
     """Ten steps of `seconds` each.
 
-    mark: a file that the first of them makes. brake: where one is named, steps take time only while that file exists;
-    a test can thus interrupt a run at its leisure, and have it end at once.
+    mark: a file that the first step makes. brake: if a file is named, steps take time only while it exists: a test can
+    interrupt the run at any time, remove the file, and let the run end at once.
     """
 
     observation_space = spaces.Box(-1, 1, (2,))
@@ -107,13 +107,13 @@ class Slow(gymnasium.Env):
         if not self.brake or os.path.exists(self.brake):
             end = time.monotonic() + self.seconds
             while (left := end - time.monotonic()) > 0:
-                time.sleep(min(left, 1))  # a signal that comes just before a sleep is not seen until after it
+                time.sleep(min(left, 1))  # a signal just before a sleep is handled after it
         self.steps += 1
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), float(action), False, self.steps >= 10, {}
 
 
 class NotANumber(gymnasium.Env):
-    """Every fourth episode or so returns NaN."""
+    """About every fourth episode returns NaN."""
 
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Discrete(2)
@@ -154,7 +154,7 @@ gymnasium.register(id="RememberingCart-v0", entry_point=remembering_cart, max_ep
 
 
 class Elsewhere(gymnasium.Wrapper):
-    """A CartPole as on another machine: from the sixth step on gravity is what TOY_GRAVITY says."""
+    """A CartPole that another machine may play differently: from the sixth step on TOY_GRAVITY is the gravity."""
 
     def __init__(self):
         from gymnasium.envs.classic_control import CartPoleEnv
@@ -174,7 +174,7 @@ class Elsewhere(gymnasium.Wrapper):
 
 
 def _hang_in_c():
-    """Lock a mutex twice, without letting go of the interpreter: no signal ends that."""
+    """Lock a mutex twice while holding the interpreter's lock: no signal ends that."""
     import ctypes
 
     mutex, libc = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
@@ -257,7 +257,7 @@ class Leaves(Faulty):
 
 
 class Unrepeatable(gymnasium.Env):
-    """Draws from a hidden stream, somewhere."""
+    """Depends on a hidden stream in one place, `where`."""
 
     observation_space = spaces.Dict({"eye": spaces.Box(-1, 1, (2, 2)), "ear": spaces.Box(-1, 1, (2,))})
     action_space = spaces.Discrete(2)

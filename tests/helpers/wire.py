@@ -1,4 +1,4 @@
-"""Ranks that are threads of this process: a transport without MPI, for tests of who says what to whom."""
+"""Ranks that are threads of this process: a transport without MPI, for tests of the messages between ranks."""
 
 import time
 

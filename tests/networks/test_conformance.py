@@ -76,10 +76,10 @@ def backend(request):
 
 
 @pytest.fixture(params=["native", "emulated", "gpu"])
-def compiled(request, monkeypatch):
+def compiled(request, no_device):
     if request.param == "native":
         return usable("native", request)
-    use_device(monkeypatch, request.param)
+    use_device(request.param)
     return "cupy"
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not emulation_available(), reason="no gcc or no 
 
 
 @pytest.fixture
-def cuda(monkeypatch):
+def cuda(monkeypatch, no_device):
     """A `cupy` in place, and its GPU as the device of this process."""
     made = Cuda(EmulatedDevice())
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
@@ -30,7 +30,6 @@ def cuda(monkeypatch):
     for names in cupy_device._LOCAL:
         for name in names:
             monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(device, "_OPEN", [])
     return made
 
 

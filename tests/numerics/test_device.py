@@ -10,7 +10,7 @@ from emulation import emulation_available
 
 from evolve.config import Config, parse
 from evolve.errors import InputError, install_command
-from evolve.numerics import backend, cupy_device, device, host_backend
+from evolve.numerics import backend, cupy_device, host_backend
 from evolve.training import prepare
 from evolve.training.rollouts import check_device_memory, rollout_of
 
@@ -31,9 +31,8 @@ class FakeRuntime:
 
 
 @pytest.fixture
-def cuda(monkeypatch):
+def cuda(monkeypatch, no_device):
     """Install a CuPy with another runtime."""
-    monkeypatch.setattr(device, "_OPEN", [])
 
     def install(runtime):
         driver = types.SimpleNamespace()
@@ -49,9 +48,8 @@ def refusal():
     return str(caught.value)
 
 
-def test_without_cupy(monkeypatch):
-    monkeypatch.setattr(device, "_OPEN", [])
-    monkeypatch.setitem(sys.modules, "cupy", None)
+def test_without_cupy(no_device, absent):
+    absent("cupy")
     message = refusal()
     assert message.startswith("compute.backend: expected a working CuPy, got ")
     assert f"Install it: {install_command('gpu')}. For CUDA 12 it is gpu-cuda12" in message
@@ -71,9 +69,8 @@ def test_what_is_too_little_for_a_gpu_is_done_on_the_host():
     assert host_backend("numpy") == "numpy"
 
 
-def test_the_command_line_refuses_it_once(call, monkeypatch):
-    monkeypatch.setattr(device, "_OPEN", [])
-    monkeypatch.setitem(sys.modules, "cupy", None)
+def test_the_command_line_refuses_it_once(call, no_device, absent):
+    absent("cupy")
     done = call("run", "-g", 1, "--backend", "cupy", "-o", "run")
     assert done.code == 2
     assert done.err.count("\n") == 1
@@ -82,7 +79,7 @@ def test_the_command_line_refuses_it_once(call, monkeypatch):
 
 @pytest.mark.parametrize(("engine", "capacity"), [("gymnasium", 2**24), ("exact", 2**25)])
 def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch, engine, capacity):
-    monkeypatch.setattr(emulated_device, "_capacity", capacity)
+    monkeypatch.setattr(emulated_device, "capacity", capacity)
     env = {"id": "CartPole-v1", "engine": engine}
     experiment = prepare(parse(Config, TABLE | {"env": env, "compute": {"backend": "cupy", "slots": 4096}}))
 
@@ -106,7 +103,7 @@ def test_too_little_memory_names_the_slots_that_fit(emulated_device, monkeypatch
 
 
 def test_the_command_line_refuses_too_many_slots_before_there_is_a_file(call, emulated_device, monkeypatch, tmp_path):
-    monkeypatch.setattr(emulated_device, "_capacity", 2**20)
+    monkeypatch.setattr(emulated_device, "capacity", 2**20)
     done = call("run", "-g", 1, "--backend", "cupy", "--set", "compute.slots=4096", "-o", "run")
     assert done.code == 2
     assert done.err.count("\n") == 1

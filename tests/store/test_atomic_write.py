@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and what is said of those that cannot be."""
+"""Files are written whole or not at all; an error names a file that cannot be written, and the reason."""
 
 import pytest
 
@@ -46,19 +46,18 @@ def test_errors_name_the_path_that_was_asked_for(tmp_path, monkeypatch):
     (tmp_path / "directory.png").mkdir()
     (tmp_path / "file").touch()
     for name, why in (
-        ("none/x.png", "no such directory 'none'"),
-        ("directory.png", "it is a directory"),
+        ("none/x.png", "'none'"),
+        ("directory.png", "is a directory"),
         ("file/x.png", "Not a directory"),
-        ("/proc/x.png", "'/proc' takes no files"),
+        ("/proc/x.png", "'/proc'"),
     ):
         path = type(tmp_path)(name)
-        message = f"{name} cannot be written: {why}. Choose another name or directory."
-        with pytest.raises(InputError) as checked:
+        with pytest.raises(InputError, match=f"^{name}.*: .*{why}") as checked:
             check_writable(path, (".png",))
         with pytest.raises(InputError) as written, naming_output(path), atomic_write(path) as partial:
             partial.write_text("x")
-        assert {str(checked.value), str(written.value)} == {message}
-    with pytest.raises(InputError, match=r"x\.jpg cannot be written: the name has to end with \.png or \.svg\."):
+        assert str(written.value) == str(checked.value)
+    with pytest.raises(InputError, match=r"x\.jpg .*\.png or \.svg"):
         check_writable(tmp_path / "x.jpg", (".png", ".svg"))
     check_writable(tmp_path / "x.png")
     assert {path.name for path in tmp_path.iterdir()} == {"directory.png", "file"}

@@ -1,4 +1,4 @@
-"""Champion files: what is written is read, what is damaged or something else is refused, and nothing is lost."""
+"""Champion files: reading returns what was written; damaged files and files of another kind are refused."""
 
 from dataclasses import replace
 
@@ -45,14 +45,14 @@ def test_either_kind_of_file_is_told_from_the_other(champion, tmp_path):
     store.create(tmp_path / "run.h5", champion.header).close()
     assert isinstance(store.read_any(champion.path), store.StoredChampion)
     assert isinstance(store.read_any(tmp_path / "run.h5"), store.StoredRun)
-    with pytest.raises(InputError, match="expected a run file, got a champion file"):
+    with pytest.raises(InputError, match="got a champion file"):
         store.read(champion.path)
     with pytest.raises(InputError, match="expected a champion file"):
         store.read_champion(tmp_path / "run.h5")
 
 
 def test_a_directory_that_cannot_be_written_is_named(champion, tmp_path):
-    with pytest.raises(InputError, match="cannot be written: no such directory"):
+    with pytest.raises(InputError, match=r"a\.champion .*nowhere"):
         store.write_champion(replace(champion, path=tmp_path / "nowhere" / "a.champion"))
 
 

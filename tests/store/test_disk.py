@@ -1,11 +1,13 @@
-"""Disks that are full, read-only or shared: a plain message, the right exit code, and nothing lost that was there."""
+"""Full, read-only and shared disks: a plain message, the right exit code, and no loss of what a file held."""
 
 import contextlib
+import os
+import re
 import subprocess
 import sys
 
 import pytest
-from conftest import LONG, environment, make_runs, wait_for
+from conftest import finished, make_runs, wait_for
 
 from evolve import store
 from evolve.errors import InputError
@@ -57,8 +59,8 @@ def test_a_disk_that_fills_up(start, call, disk, brake, expected, ranks):
     done = process.wait()
     assert done.code == 1
     message = done.err + done.out
-    assert "cannot be written ([Errno 28] No space left on device" in message
-    assert "continue with --resume" in message
+    assert "[Errno 28]" in message
+    assert "--resume" in message
     assert "Traceback" not in message
     assert before <= store.read(path).num_generations < 12
     assert sorted(p.name for p in disk.iterdir()) == ["filler", "seed-0.h5"]
@@ -71,7 +73,7 @@ def test_a_disk_that_is_full_from_the_beginning(call, disk):
     fill(disk / "filler")
     done = call("run", *RUN, "-o", disk)
     assert done.code == 2
-    assert "output.directory (-o/--output): expected a directory that can be written" in done.err
+    assert "output.directory (-o/--output): " in done.err
     assert done.err.count("\n") == 1
     assert not store.path_of(disk, 0).exists()
 
@@ -79,15 +81,12 @@ def test_a_disk_that_is_full_from_the_beginning(call, disk):
 def test_a_quota(tmp_path, expected):
     """A limit on the size of files fails in the middle of a write, like a quota does."""
     line = f"ulimit -f 70; exec {sys.executable} -m evolve.run {' '.join(map(str, RUN))} -g 60 -o out"
-    words = ["bash", "-c", line]
-    done = subprocess.run(
-        words, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False
-    )
-    assert done.returncode == 1
-    assert "cannot be written ([Errno 27] File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = finished(["bash", "-c", line], tmp_path)
+    assert done.code == 1
+    assert "[Errno 27]" in done.err
+    assert "Traceback" not in done.err
     run = store.read(store.path_of(tmp_path / "out", 0))
-    assert f"{run.num_generations} generations are complete in out/seed-0.h5." in done.stderr
+    assert re.search(rf"\b{run.num_generations} generations .*out/seed-0\.h5", done.err)
     assert [record.digest for record in run.records] == expected[: run.num_generations]
 
 
@@ -115,18 +114,17 @@ def test_two_runs_do_not_write_one_file(start, command, tmp_path):
     wait_for_generations(path, process, 1)
     done = command("run", *RUN, "-g", 200, "-o", "out", "--resume", ranks=2)
     assert done.code == 2
-    assert "expected a run file that is not being written" in done.err + done.out
     assert f"process {process.popen.pid} on " in done.err + done.out
     assert process.popen.poll() is None
     process.kill()
     process.popen.wait()
-    assert store.reopen(path).num_generations >= 1  # the lock of a killed process is nobody's
+    assert store.reopen(path).num_generations >= 1  # the lock ends with its process
 
 
 def test_a_lock_ends_with_its_file(tmp_path):
     path = store.path_of(tmp_path, 0)
     file = store.create(path, store.Header("", {}, 0, "x"))
-    with pytest.raises(InputError, match="is not being written"):
+    with pytest.raises(InputError, match=rf"process {os.getpid()}\b"):
         store.reopen(path)
     file.close()
     again = store.reopen(path)

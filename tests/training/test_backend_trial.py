@@ -1,12 +1,12 @@
-"""A GPU is taken where a trial shows that it pays, and it is said what was taken and why."""
+"""With backend "auto" a trial decides: a GPU is used if it is fast enough, and the choice is printed."""
 
-import sys
+import re
 
 import pytest
 
 from evolve.config import Config, parse
 from evolve.errors import RunError
-from evolve.numerics import device, host_backend
+from evolve.numerics import host_backend
 from evolve.rollouts import ExactRollout
 from evolve.training import prepare, rollouts
 from evolve.training.rollouts import BackendTrial, RolloutSpeed, choose_backend
@@ -16,7 +16,7 @@ SMALL = {"env": {"id": "CartPole-v1"}, "network": {"name": "hebbian-dag"}, "popu
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(rollouts, "_SECONDS", 0.01)
+    monkeypatch.setattr(rollouts, "TRIAL_SECONDS", 0.01)
 
 
 def experiment(**compute):
@@ -26,19 +26,19 @@ def experiment(**compute):
 def test_a_trial_says_what_was_taken_and_why():
     pays = BackendTrial("native", "NVIDIA H200", 1e5, 2.5e5)
     assert pays.pays
-    assert str(pays) == (
-        "backend cupy: the NVIDIA H200 is 2.50 × as fast as native "
-        "(250,000 against 100,000 steps/s in a trial, network and environment)"
-    )
+    assert str(pays).startswith("backend cupy: ")
+    for said in ("NVIDIA H200", "2.50 ×", "250,000", "100,000"):
+        assert said in str(pays)
     does_not = BackendTrial("native", "NVIDIA H200", 1e5, 1.2e5)
     assert not does_not.pays
-    assert str(does_not).startswith("backend native: the NVIDIA H200 would be 1.20 × as fast, less than the 1.3 that")
+    assert str(does_not).startswith("backend native: ")
+    assert "1.20 ×" in str(does_not)
 
 
 @pytest.mark.parametrize(("speeds", "taken"), [((1.0, 1.31), "cupy"), ((1.0, 1.29), host_backend("auto"))])
 def test_the_faster_back_end_is_taken(emulated_device, monkeypatch, speeds, taken):
-    measured = iter(speeds)
-    monkeypatch.setattr(rollouts, "rollout_speed", lambda *_: RolloutSpeed(1 / next(measured), 0.0))
+    measured = iter(RolloutSpeed(step=1 / speed, environment=0.0) for speed in speeds)
+    monkeypatch.setattr(rollouts, "rollout_speed", lambda *_: next(measured))
     monkeypatch.setattr(rollouts, "check_device_memory", lambda _: None)
     chosen, trial = choose_backend(experiment())
     assert trial is not None
@@ -68,13 +68,13 @@ def test_a_trial_of_whole_episodes_counts_all_of_their_steps(emulated_device, qu
 
     monkeypatch.setattr(ExactRollout, "tick", counted)
     speed = rollouts.rollout_speed(there, "cupy", 0.01)
-    steps = sum(made for made, _ in played[rollouts._WARM_UP :])
+    steps = sum(made for made, _ in played[rollouts.WARM_UP :])
     assert steps >= 5 * 8
     assert speed.environment == pytest.approx(played[-1][1] / steps)
 
 
 def test_a_device_without_memory_for_the_slots_is_not_taken(emulated_device, quick, monkeypatch):
-    monkeypatch.setattr(emulated_device, "_capacity", 2**20)
+    monkeypatch.setattr(emulated_device, "capacity", 2**20)
     chosen, trial = choose_backend(experiment())
     assert trial.device_speed == 0
     assert chosen.backend == host_backend("auto")
@@ -90,14 +90,13 @@ def test_a_device_that_fails_is_not_taken(emulated_device, quick, monkeypatch):
     assert chosen.backend == host_backend("auto")
 
 
-def test_what_was_asked_for_needs_no_trial(emulated_device):
+def test_a_backend_that_is_asked_for_needs_no_trial(emulated_device):
     assert choose_backend(experiment(backend="numpy"))[1] is None
     assert choose_backend(experiment(backend="cupy"))[0].backend == "cupy"
 
 
-def test_auto_is_silent_where_there_is_no_gpu(call, monkeypatch):
-    monkeypatch.setattr(device, "_OPEN", [])
-    monkeypatch.setitem(sys.modules, "cupy", None)
+def test_auto_is_silent_without_a_gpu(call, no_device, absent):
+    absent("cupy")
     words = ("-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
     done = call("run", *words)
     assert done.code == 0
@@ -115,7 +114,7 @@ def test_a_network_from_outside_runs_on_the_host_and_that_is_said(call, emulated
     words = ("-a", "leaky", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
     done = call("run", *words, "--strategy", "hill-climber", "--backend", "cupy")
     assert done.code == 0, done.err
-    assert f"the network leaky has no step for a GPU: the {host_backend('auto')} back end computes it" in done.err
+    assert re.search(rf"network leaky .*: .*{host_backend('auto')}", done.err), done.err
 
 
 def test_a_run_is_resumed_on_another_back_end(call, emulated_device):

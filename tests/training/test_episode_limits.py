@@ -1,4 +1,4 @@
-"""Limits of steps that follow the generation, and the mean length of the last one."""
+"""Step limits that depend on the generation, and on the mean episode length of the previous generation."""
 
 import math
 
@@ -24,7 +24,7 @@ ENGINES = ["gymnasium", "envpool", "exact"]
     ("factor", "lengths", "limit"),
     [
         (2.0, [[10, 20], [30, 41]], 51),  # ceil(2 · 25.25)
-        (2.0, [[10, 0], [21, 0]], 31),  # those who have left a race have played no more
+        (2.0, [[10, 0], [21, 0]], 31),  # candidates that left a race played no more episodes
         (1.01, [[1, 1]], 2),
         (30.0, [[20, 20]], 500),  # the environment's own
         (2.0, [[0, 0]], None),
@@ -48,23 +48,23 @@ def test_the_first_generations_have_a_limit_of_their_own(factor, generation, lim
 
 
 @pytest.fixture(scope="module")
-def farmed(tmp_path_factory):
-    """Runs on three ranks."""
+def on_ranks(tmp_path_factory):
+    """Return the folder of runs on three ranks."""
     pytest.importorskip("envpool")
-    where = tmp_path_factory.mktemp("farmed")
+    where = tmp_path_factory.mktemp("on_ranks")
     run_on(3, *WORDS, "-g", 5, "--set", f"sweep.env.engine={ENGINES}", "-o", "ranks", where=where)
     run_on(3, *EARLY, "--set", f"sweep.env.engine={ENGINES}", "-o", "early", where=where)
     return where
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_no_episode_is_longer_and_every_way_gives_the_same(farmed, call, tmp_path, engine):
+def test_no_episode_is_longer_and_every_way_gives_the_same(on_ranks, call, tmp_path, engine):
     words = (*WORDS, "--engine", engine)
     for generations, resume in ((3, ()), (5, ("--resume",))):
         done = call("run", *words, "-g", generations, "-o", "parts", *resume)
         assert done.code == 0, done.err
     ranks, parts = (
-        store.read(store.path_of(at, 4)) for at in (farmed / "ranks" / f"engine={engine}", tmp_path / "parts")
+        store.read(store.path_of(at, 4)) for at in (on_ranks / "ranks" / f"engine={engine}", tmp_path / "parts")
     )
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     cut = 0
@@ -80,16 +80,16 @@ def test_no_episode_is_longer_and_every_way_gives_the_same(farmed, call, tmp_pat
     candidate = int(parts.records[generation].lengths[:, 1].argmax())
     words = ("--generation", generation, "--candidate", candidate, "--episode", 1)
     done = call("replay", parts.path, *words)
-    assert (done.code, done.out.endswith("equal to the log, to the bit\n")) == (0, True), done.out
+    assert (done.code, "equal to the log" in done.out) == (0, True), done.out
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_only_the_first_generations_have_short_episodes(farmed, call, tmp_path, engine):
+def test_only_the_first_generations_have_short_episodes(on_ranks, call, tmp_path, engine):
     for generations, resume in ((1, ()), (4, ("--resume",))):
         done = call("run", *EARLY, "--engine", engine, "-g", generations, "-o", "parts", *resume)
         assert done.code == 0, done.err
     ranks, parts = (
-        store.read(store.path_of(at, 4)) for at in (farmed / "early" / f"engine={engine}", tmp_path / "parts")
+        store.read(store.path_of(at, 4)) for at in (on_ranks / "early" / f"engine={engine}", tmp_path / "parts")
     )
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     longest = [record.lengths.max() for record in parts.records]
@@ -100,11 +100,11 @@ def test_only_the_first_generations_have_short_episodes(farmed, call, tmp_path, 
         assert done.code == 0, done.out + done.err
 
 
-def test_array_operations_give_the_same_as_kernels(farmed, call, tmp_path):
+def test_array_operations_give_the_same_as_kernels(on_ranks, call, tmp_path):
     done = call("run", *WORDS, "--engine", "exact", "-g", 5, "--backend", "numpy", "-o", "arrays")
     assert done.code == 0, done.err
     kernels, arrays = (
-        store.read(store.path_of(at, 4)) for at in (farmed / "ranks" / "engine=exact", tmp_path / "arrays")
+        store.read(store.path_of(at, 4)) for at in (on_ranks / "ranks" / "engine=exact", tmp_path / "arrays")
     )
     assert [r.digest for r in kernels.records] == [r.digest for r in arrays.records]
 
@@ -124,40 +124,33 @@ STARTS = {"name": "openai-es", "starts": 3, "start_generations": 4}
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "name", "got"),
     [
-        ({"early_max_episode_steps": 500}, "early_max_episode_steps: expected fewer steps .* 500, got 500"),
-        ({"early_generations": 5}, "early_max_episode_steps: expected the steps .* first 5 generations, got none"),
-        ({"early_max_episode_steps": 9, "env": SKIPPED}, "early_max_episode_steps: expected none with env.wrappers"),
-        ({"episode_cap": 2.0, "env": SKIPPED}, "episode_cap: expected none with env.wrappers"),
-        (
-            {"early_max_episode_steps": 9, "early_generations": 11, "strategy": STARTS},
-            r"early_generations: expected starts × start_generations, 12, or more, .*, got 11",
-        ),
+        ({"early_max_episode_steps": 500}, "early_max_episode_steps", "500"),
+        ({"early_generations": 5}, "early_max_episode_steps", "none"),
+        ({"early_max_episode_steps": 9, "env": SKIPPED}, "early_max_episode_steps", "9"),
+        ({"episode_cap": 2.0, "env": SKIPPED}, "episode_cap", "2.0"),
+        ({"early_max_episode_steps": 9, "early_generations": 11, "strategy": STARTS}, "early_generations", "11"),
+        ({"early_max_episode_steps": 9, "early_generations": 36, "strategy": ROUNDS}, "early_generations", "36"),
         (
             {"early_max_episode_steps": 9, "strategy": {"name": "openai-es", "restart_after": 7}},
-            r"strategy.restart_after: expected 0 if early episodes are shorter, .*, got 7",
+            "strategy.restart_after",
+            "7",
         ),
         *(
-            (
-                {"early_max_episode_steps": 9, "strategy": strategy},
-                "early_max_episode_steps: expected none with .*, got 9",
-            )
+            ({"early_max_episode_steps": 9, "strategy": strategy}, "early_max_episode_steps", "9")
             for strategy in (
                 *({"name": name} for name in ("prune", "umda", "random")),
                 {"name": "ga", "starts": 2, "start_generations": 3},
             )
         ),
-        (
-            {"early_max_episode_steps": 9, "early_generations": 36, "strategy": ROUNDS},
-            r"early_generations: expected 25, or 45 or more, as each round begins with its starts, .*, got 36",
-        ),
     ],
 )
-def test_limits_that_shorten_nothing_or_defeat_something_are_refused(settings, words):
+def test_limits_that_shorten_nothing_or_defeat_something_are_refused(settings, name, got):
     config = parse(Config, {"env": {"id": "CartPole-v1"}} | settings)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=rf"\bgot {got}\b") as refused:
         validate_new_run(prepare(config))
+    assert refused.value.argument == name
 
 
 @pytest.mark.parametrize(("early", "strategy"), [(12, STARTS), (25, ROUNDS), (45, ROUNDS), (50, ROUNDS)])

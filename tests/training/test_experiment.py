@@ -1,4 +1,4 @@
-"""What an experiment is refused for before anything is played or written."""
+"""Experiments that are refused before an episode is played or a file is written."""
 
 import pytest
 
@@ -15,21 +15,21 @@ MASKS = networks.make({"name": "binary-mask-mlp"}, 4, 2)
 @pytest.mark.parametrize("name", ["openai-es", "cma-es", "sep-cma-es"])
 def test_a_cost_that_all_candidates_share_is_refused(name):
     config = Config(strategy={"name": name}, connection_cost=2.0)
-    with pytest.raises(InputError, match=f"connection_cost: expected 0 with {name}, .* the same connections, got 2.0"):
+    with pytest.raises(InputError, match=f"^connection_cost: .*{name}.* got 2.0"):
         validate_new_run(prepare(config))
     validate_new_run(prepare(config.model_copy(update={"connection_cost": 0.0})))
 
 
 @pytest.mark.parametrize("rounds", [(4,), (1, 4), (2, 9)])
-def test_a_race_in_which_nobody_leaves_is_refused(rounds):
-    with pytest.raises(InputError, match=r"racing.rounds: expected fewer episodes than a candidate has, 4 \(episodes"):
+def test_a_race_that_no_candidate_leaves_is_refused(rounds):
+    with pytest.raises(InputError, match=r"^racing\.rounds: .*\b4\b"):
         validate_new_run(prepare(Config(episodes=4, racing=RacingOptions(rounds=rounds))))
     validate_new_run(prepare(Config(episodes=10, racing=RacingOptions(rounds=rounds))))
 
 
 @pytest.mark.parametrize("name", ["openai-es", "cma-es", "sep-cma-es", "ga"])
-def test_a_strategy_that_changes_no_mask_is_refused_where_nothing_else_counts(name):
-    with pytest.raises(InputError, match=f"strategy.name.*expected one that changes masks.* got {name}. Others"):
+def test_a_strategy_that_changes_no_mask_is_refused_if_only_masks_count(name):
+    with pytest.raises(InputError, match=rf"^strategy\.name: .* got {name}\."):
         validate_new_run(prepare(Config(network={"name": "binary-mask-mlp"}, strategy={"name": name})))
 
 
@@ -42,9 +42,9 @@ def test_masks_are_searched_by_the_others(name):
 @pytest.mark.parametrize(
     "stop", ["held_out_episodes = 2_000_000_000", "[early_stop]\nmean_return = 1.0\nepisodes = 2_000_000_000"]
 )
-def test_champions_are_not_evaluated_in_more_episodes_than_memory_has_room_for(stop, monkeypatch):
+def test_champions_are_not_evaluated_in_more_episodes_than_fit_into_memory(stop, monkeypatch):
     monkeypatch.setattr(experiment, "memory", lambda: 16e9)
-    with pytest.raises(InputError, match=r"population × network.hidden: expected sizes that fit into 16.0 GB"):
+    with pytest.raises(InputError, match=r"^population × network\.hidden: .*16\.0 GB"):
         prepare(load_config(stop))
     few = load_config(stop.replace("2_000_000_000", "2_000"))
     prepare(few)
@@ -63,7 +63,7 @@ def test_large_networks_are_not_handed_out_one_by_one(hidden, backend, least):
     ("hidden", "compute", "slots"),
     [(400, {}, 16), (256, {}, 48), (50, {}, 2048), (400, {"backend": "numpy"}, 2048), (400, {"slots": 50}, 50)],
 )
-def test_of_large_networks_so_many_are_played_at_a_time_as_fit_into_a_cache(monkeypatch, hidden, compute, slots):
+def test_large_networks_have_as_many_slots_as_fit_into_a_cache(monkeypatch, hidden, compute, slots):
     if not native.available():
         pytest.skip("the native kernels were not built")
     monkeypatch.setattr(GymnasiumEngine, "suggested_slots", lambda _: 2048)

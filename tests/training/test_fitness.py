@@ -1,4 +1,4 @@
-"""Fitness: what selection sees of a generation; and racing: who plays on follows from returns alone."""
+"""Fitness, the number that selection uses; and racing, in which returns alone decide which candidates play on."""
 
 import math
 
@@ -43,7 +43,8 @@ def test_the_run_file_has_the_fitness_that_selection_saw(call, tmp_path):
 def race(options, scores, costs=0.0):
     """Play a race with returns of scores [P, E].
 
-    Returns what fitness is made of, with a return of NaN where nobody played, and each round as (candidates, episodes).
+    Returns the arguments of `mean_return`, with a return of NaN for each episode that was not played, and each round as
+    (candidates, episodes).
     """
     P, E = scores.shape
     returns, costs, rounds = np.full((P, E), np.nan), np.full(P, costs), []
@@ -51,7 +52,7 @@ def race(options, scores, costs=0.0):
     now = first_round(options, P, E)
     while now is not None:
         at = np.ix_(now.candidates, now.episodes)
-        assert not played[at].any()  # nobody plays an episode twice
+        assert not played[at].any()  # no candidate plays an episode twice
         returns[at] = scores[at]
         played[at] = True
         rounds.append((now.candidates.tolist(), list(now.episodes)))
@@ -74,7 +75,7 @@ def test_what_connections_cost_counts_in_the_race_and_after_it():
     assert [candidates for candidates, _ in rounds] == [[0, 1, 2, 3], [2, 3]]  # -2, -3, 1 and 7
     assert mean_return(*made).tolist() == [-2.0, -3.0, 1 / 3, 7.0]
     tied = np.array([[9.0, 9], [9, np.nan]]), np.array([[True, True], [True, False]]), np.array([5.0, 0.0])
-    assert mean_return(*tied).tolist() == [4.0, 4.0]  # who left is not better than who stayed
+    assert mean_return(*tied).tolist() == [4.0, 4.0]  # a candidate that left is not better than one that stayed
 
 
 def test_without_rounds_everybody_plays_everything():

@@ -12,20 +12,20 @@ GROWING = ["openai-es", "pgpe"]
 
 
 @pytest.fixture(scope="module")
-def farmed(tmp_path_factory):
-    """Runs on three ranks."""
-    where = tmp_path_factory.mktemp("farmed")
+def on_ranks(tmp_path_factory):
+    """Return the folder of runs on three ranks."""
+    where = tmp_path_factory.mktemp("on_ranks")
     run_on(3, *WORDS, "-g", 6, "--set", f"sweep.strategy.name={GROWING}", "-o", "ranks", where=where)
     return where / "ranks"
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(farmed, call, tmp_path, name):
+def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(on_ranks, call, tmp_path, name):
     words = (*WORDS, "--strategy", name, "--set", "output.genomes=all")
     for generations, resume in ((3, ()), (6, ("--resume",))):
         done = call("run", *words, "-g", generations, "-o", "parts", *resume)
         assert done.code == 0, done.err
-    ranks, parts = (store.read(store.path_of(at, 4)) for at in (farmed / f"name={name}", tmp_path / "parts"))
+    ranks, parts = (store.read(store.path_of(at, 4)) for at in (on_ranks / f"name={name}", tmp_path / "parts"))
     assert [r.digest for r in ranks.records] == [r.digest for r in parts.records]
     sizes = set()
     for record in parts.records:
@@ -45,19 +45,19 @@ def test_candidates_play_until_there_are_enough_steps_on_any_ranks_and_resumed(f
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "name"),
     [
-        (["num_interactions=300"], "least_population, population: expected two even numbers"),
-        (["least_population=4"], "num_interactions: expected steps until which"),
-        (["num_interactions=150", "least_population=5"], "two even numbers, the smaller first"),
-        (["num_interactions=150", "least_population=16"], "two even numbers, the smaller first"),
-        (["num_interactions=150", "least_population=4", "racing.rounds=[1]"], "racing.rounds: expected none if"),
-        (["num_interactions=150", "least_population=4", "strategy.name=ga"], "expected openai-es or pgpe"),
+        (["num_interactions=300"], "least_population, population"),
+        (["least_population=4"], "num_interactions"),
+        (["num_interactions=150", "least_population=5"], "least_population, population"),
+        (["num_interactions=150", "least_population=16"], "least_population, population"),
+        (["num_interactions=150", "least_population=4", "racing.rounds=[1]"], "racing.rounds"),
+        (["num_interactions=150", "least_population=4", "strategy.name=ga"], "strategy.name"),
     ],
 )
-def test_a_population_that_cannot_grow_is_refused(call, settings, words):
+def test_a_population_that_cannot_grow_is_refused(call, settings, name):
     given = ["strategy.name=pgpe", *settings]
     options = [word for setting in given for word in ("--set", setting)]
     done = call("run", "-e", "CartPole-v1", "--engine", "exact", "-p", 16, "-r", 2, "-g", 1, *options, "-o", "x")
     assert done.code == 2
-    assert words in " ".join(done.err.split())
+    assert done.err.startswith(f"evolve.run: {name}"), done.err

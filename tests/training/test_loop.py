@@ -1,4 +1,4 @@
-"""The loop: early stops, validation and held-out episodes; runs that follow one another share nothing."""
+"""The loop: early stops, validation and held-out episodes; consecutive runs share no state."""
 
 import json
 from contextlib import closing
@@ -18,17 +18,8 @@ from evolve.training.champion import validation_returns
 from evolve.training.loop import is_good_enough, is_validation_due
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
-EARLY = (
-    *CART,
-    "--set",
-    "env.max_episode_steps=150",
-    "--set",
-    "strategy.weight_noise=0.5",
-    "--set",
-    "early_stop.every=2",
-    "--set",
-    "early_stop.episodes=6",
-)
+EARLY = (*CART, "--set", "env.max_episode_steps=150", "--set", "strategy.weight_noise=0.5", "--set",
+         "early_stop.every=2", "--set", "early_stop.episodes=6")  # fmt: skip
 
 
 def stored(tmp_path, name):
@@ -113,12 +104,11 @@ def test_time_is_counted_for_the_run_that_it_was_spent_on(tmp_path):
         assert 0 < record.environment_seconds[0] <= record.busy_seconds[0] <= record.seconds
 
 
-def test_whoever_takes_no_more_generations_leaves_them_all_in_the_file(tmp_path):
-    """A loop over generations may be left at any time."""
+def test_a_loop_that_is_left_has_all_its_generations_in_the_file(tmp_path):
     made = prepare(Config(population=2, episodes=1, generations=9, env=SLOW))
     path = tmp_path / "run.h5"
     with closing(new_file(path, made)) as file:
-        file._flush_cost = 1e6  # it need not be flushed for a long time
+        file.flush_cost = 1e6  # seconds: no flush is due for a long time
         generations = iterate(made, Coordinator(Transport(), make_rollout), file)
         digests = [next(generations).digest for _ in range(3)]
         assert store.read(path).num_generations < 3

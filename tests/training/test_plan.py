@@ -1,4 +1,4 @@
-"""How large a run is at most."""
+"""The upper bounds on the size of a run: episodes and steps."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stopped, killed or extended: a resumed run ends with the digests of one that was never interrupted."""
+"""A run that is stopped, killed or extended, and resumed, has the digests of an uninterrupted run."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def num_generations(tmp_path):
 
 
 def wait_for_generations(process, tmp_path, generations):
-    """Wait until so many are complete; fail at once when the process has ended before."""
+    """Wait until the file holds that many generations; fail at once if the process ends before."""
 
     def ready():
         there = num_generations(tmp_path) >= generations
@@ -47,7 +47,7 @@ def wait_for_generations(process, tmp_path, generations):
 
 
 def wait_for_progress(process, generations):
-    """Wait until so many are complete, by what is printed: on a slow disk the file has them later."""
+    """Wait until that many generations are printed: on a slow disk the file has them later."""
 
     def ready():
         there = "".join(process.output()).count("  best fitness ") >= generations
@@ -92,7 +92,7 @@ def test_signals_end_with_75_and_a_whole_file(
     done = process.wait()
     assert done.code == 75, done.err + done.out
     message = done.err + done.out
-    assert message.count("continue with --resume") == 1
+    assert message.count("--resume: ") == 1
     assert "Traceback" not in message
     assert 2 <= num_generations(tmp_path) < G
     with h5py.File(tmp_path / "out" / "seed-5.h5") as file:
@@ -110,9 +110,8 @@ def test_open_mpis_own_mpirun_signalled_leaves_a_whole_file(start, call, tmp_pat
     process.popen.send_signal(signal.SIGTERM)
     done = process.wait()
     assert done.code != 0
-    assert "the loss of a worker ends this run" in done.err
-    resume = f"mpirun -n 3 {command_line('run', '--resume', 'out/seed-5.h5')}"  # said past mpirun, which is silent now
-    assert f"evolve.run: stopped; out/seed-5.h5 keeps its complete generations; continue with: {resume}\n" in done.err
+    resume = f"mpirun -n 3 {command_line('run', '--resume', 'out/seed-5.h5')}"  # rank 0 prints it: mpirun is silent now
+    assert re.search(rf"^evolve\.run: .*out/seed-5\.h5.*: {re.escape(resume)}$", done.err, re.M), done.err
     brake.unlink()
     assert call("run", *RUN, "--resume").code == 0
     same(tmp_path, uninterrupted)
@@ -144,8 +143,7 @@ def test_a_killed_worker_ends_the_job_and_resume_continues(start, call, tmp_path
 def test_the_time_limit_ends_with_75(call, tmp_path, brake, uninterrupted):
     done = call("run", *RUN, "--time-limit", "1s")
     assert done.code == 75
-    assert "stopped by the time limit: " in done.err
-    assert "in out/seed-5.h5; continue with --resume: " in done.err
+    assert re.search(r"time limit: .*out/seed-5\.h5.*--resume: ", done.err), done.err
     brake.unlink()
     assert call("run", *RUN, "--resume").code == 0
     same(tmp_path, uninterrupted)
@@ -160,7 +158,7 @@ def test_a_run_file_is_all_that_resuming_needs(call, command, tmp_path, uninterr
     path = (tmp_path / "out" / "seed-5.h5").rename(tmp_path / "of another name.h5")
     assert call("run", path.name, "-g", 5, "--resume").code == 0
     done = command("run", "--resume", path, "-g", G, ranks=2)
-    assert (done.code, f"{path}: best of the last generation ({G - 1}) " in done.out) == (0, True), done.err
+    assert (done.code, re.search(rf"^{re.escape(str(path))}: .*\({G - 1}\) ", done.out, re.M) is not None) == (0, True)
     assert [p.name for p in tmp_path.glob("**/*.h5")] == [path.name]
     config = load_config(store.read(path).header.config)
     assert (config.generations, config.compute.time_limit) == (G, None)
@@ -169,31 +167,25 @@ def test_a_run_file_is_all_that_resuming_needs(call, command, tmp_path, uninterr
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        (
-            ("a.h5",),
-            "expected a TOML file, got a.h5, by its name a run file. To continue it: python -m evolve.run --resu",
-        ),
-        (
-            ("a.h5", "--resume", "-s", "4"),
-            "seeds, resuming a.h5: expected (3,) as in the run file",
-        ),
-        (("a.h5", "--resume", "-o", "there"), "output.directory, resuming a.h5: expected '.' as in the run file"),
-        (("a.h5", "--resume", "-a", "mlp"), "network.name, resuming a.h5: expected 'hebbian-dag' as in the run file"),
+        (("a.h5",), "python -m evolve.run --resume a.h5"),
+        (("a.h5", "--resume", "-s", "4"), "seeds, resuming a.h5: expected (3,)"),
+        (("a.h5", "--resume", "-o", "there"), "output.directory, resuming a.h5: expected '.'"),
+        (("a.h5", "--resume", "-a", "mlp"), "network.name, resuming a.h5: expected 'hebbian-dag'"),
         (("a.h5", "--resume", "--set", "sweep.episodes=[2]"), "resuming a.h5"),
-        (("b.h5", "--resume"), "b.h5: expected a readable run file, got a truncated or foreign file"),
-        (("c.h5", "--resume"), "c.h5: expected a run file, got no such file"),
+        (("b.h5", "--resume"), "b.h5: "),
+        (("c.h5", "--resume"), "c.h5: "),
     ],
 )
-def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, message):
+def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, named):
     monkeypatch.chdir(tmp_path)
     header = store.Header(Config().to_toml(), {}, 3, "CartPole-v1")
     store.create(Path("a.h5"), header).close()
     Path("b.h5").write_text("no run file")
     with pytest.raises(InputError) as wrong:
         load(list(words))
-    assert message in str(wrong.value)
+    assert named in str(wrong.value)
     (config,), file, resume, *_ = load(["a.h5", "--resume", "-g", "7", "-o", "./"])
     assert (config.generations, config.seeds, file, resume) == (7, (3,), Path("a.h5"), True)
 
@@ -207,27 +199,24 @@ def test_a_finished_run_can_be_extended(call, command, tmp_path, uninterrupted):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "setting"),
     [
-        (("-p", 17), "population (-p/--population), resuming"),
-        (("-d", 5), "network.hidden (-d/--hidden), resuming"),
-        (
-            ("-a", "elman"),
-            "network.name (-a/--agent), resuming out/seed-0.h5: expected 'hebbian-dag' as in the run file, got elman",
-        ),
-        (("--strategy", "ga"), "strategy.name (--strategy), resuming"),
-        (("--set", "strategy.weight_noise=0.5"), "strategy.weight_noise, resuming"),
-        (("-e", "Pendulum-v1"), "env.id (-e/--env), resuming"),
-        (("-g", 1), "generations (-g/--generations): expected at least 2, the generations already complete in out/"),
+        (("-p", 17), "population (-p/--population), resuming out/seed-0.h5: "),
+        (("-d", 5), "network.hidden (-d/--hidden), resuming out/seed-0.h5: "),
+        (("-a", "elman"), "network.name (-a/--agent), resuming out/seed-0.h5: "),
+        (("--strategy", "ga"), "strategy.name (--strategy), resuming out/seed-0.h5: "),
+        (("--set", "strategy.weight_noise=0.5"), "strategy.weight_noise, resuming out/seed-0.h5: "),
+        (("-e", "Pendulum-v1"), "env.id (-e/--env), resuming out/seed-0.h5: "),
+        (("-g", 1), "generations (-g/--generations): expected at least 2"),
     ],
 )
-def test_resuming_something_else_is_refused(call, tmp_path, change, message):
+def test_resuming_something_else_is_refused(call, tmp_path, change, setting):
     quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
     assert call("run", *quick).code == 0
     before = (tmp_path / "out" / "seed-0.h5").read_bytes()
     done = call("run", *quick, *change, "--resume")
     assert done.code == 2
-    assert message in done.err
+    assert setting in done.err
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
 
 
@@ -238,10 +227,8 @@ def test_a_task_that_was_changed_meanwhile_is_refused(call, tmp_path):
     longer = (*task, "-g", 3, "--resume")
     done = call("run", *longer, "-s", 9, 0, TOY_GRAVITY="12")
     assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), done.err
-    assert re.search(
-        r"generation 1, candidate \d, episode 0, which goes on here after step \d+ \(in the log ", done.err
-    )
-    for words in ("code or version", "python -m evolve.verify out/seed-0.h5", "--set compute.check=false"):
+    assert re.search(r"generation 1, candidate \d, episode 0,.* step \d+ ", done.err), done.err
+    for words in ("python -m evolve.verify out/seed-0.h5", "--set compute.check=false"):
         assert words in done.err
     assert (tmp_path / "out" / "seed-0.h5").read_bytes() == before
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["seed-0.h5"]
@@ -261,10 +248,10 @@ def test_a_stop_is_noticed_before_any_episode_is_played_again(call, tmp_path):
     task = ("-e", "toys:Elsewhere-v0", "-p", 4, "-r", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
     assert call("run", *task, "-g", 1).code == 0
     done = call("run", *task, "-g", 2, "--resume", "--time-limit", "0s", TOY_GRAVITY="12")
-    assert (done.code, "stopped by the time limit" in done.err) == (75, True), done.err
+    assert (done.code, "time limit" in done.err) == (75, True), done.err
 
 
-def test_it_is_said_that_other_code_has_written_what_is_there(call, tmp_path):
+def test_resuming_a_file_of_another_version_warns(call, tmp_path):
     task = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
     assert call("run", *task).code == 0
     with h5py.File(tmp_path / "out" / "seed-0.h5", "r+") as file:
@@ -272,7 +259,7 @@ def test_it_is_said_that_other_code_has_written_what_is_there(call, tmp_path):
         file.attrs["manifest"] = json.dumps(known | {"evolve": "0.0.9"})
     done = call("run", *task[:4], "-g", 2, *task[6:], "--resume")
     assert (done.code, done.err.count("\n")) == (0, 1), done.err
-    assert "out/seed-0.h5 was written by evolve 0.0.9" in done.err
+    assert "evolve 0.0.9" in done.err
     assert "python -m evolve.verify --full out/seed-0.h5" in done.err
 
 
@@ -282,7 +269,7 @@ def test_another_seeds_file_is_refused(call, tmp_path):
     shutil.copy(tmp_path / "out" / "seed-1.h5", tmp_path / "out" / "seed-7.h5")
     done = call("run", *quick, "-s", 7, "-g", 3, "--resume")
     assert done.code == 2
-    assert "seed (-s/--seed), resuming out/seed-7.h5: expected 1 as in the run file, got 7" in done.err
+    assert re.search(r"seed \(-s/--seed\), resuming out/seed-7\.h5: expected 1 .*got 7", done.err), done.err
 
 
 def test_a_damaged_checkpoint_is_refused(call, tmp_path):
@@ -292,13 +279,13 @@ def test_a_damaged_checkpoint_is_refused(call, tmp_path):
         del file["checkpoint/leaderboard_total"]
     done = call("run", *quick, "-g", 3, "--resume")
     assert done.code == 2
-    assert "expected a whole checkpoint" in done.err
+    assert "checkpoint" in done.err
 
 
 def test_more_held_out_episodes_may_be_asked_for_later(call, tmp_path):
     quick = ("-p", 4, "-r", 1, "-g", 2, "-d", 3, "-o", "out")
     anew = call("run", *quick, "--set", "held_out_episodes=2", "--resume")
-    assert (anew.code, anew.err) == (0, "evolve.run: nothing to resume, a new run begins: out/seed-0.h5\n")
+    assert (anew.code, anew.err.count("\n"), anew.err.count("out/seed-0.h5")) == (0, 1, 1)
     again = call("run", *quick, "--set", "held_out_episodes=7", "--resume")
     assert (again.code, again.err) == (0, "")
     assert len(store.read(store.path_of(tmp_path / "out", 0)).held_out.returns) == 7
@@ -338,13 +325,13 @@ def test_settings_that_are_younger_than_a_file_have_their_defaults(call, tmp_pat
         assert young in file.attrs["config"]
         file.attrs["config"] = file.attrs["config"].replace(young, "")
     done = call("verify", "out/seed-0.h5")
-    assert (done.code, done.out) == (0, "equal: the champions of 1 generation, 1 episode evaluated again\n")
+    assert (done.code, done.out.startswith("equal: ")) == (0, True)
     done = call("run", *small, "-g", 2, "--resume")
     assert done.code == 0, done.err
 
 
 def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(call, tmp_path, monkeypatch):
-    """As `evolve evaluate` may have kept them: they are of a champion that will be none any more."""
+    """`evolve evaluate` may have stored them; their champion is replaced when the run goes on."""
     quick = ("-p", 4, "-r", 1, "-d", 3, "--set", "held_out_episodes=3", "-o", "out")
     assert call("run", *quick, "-g", 2).code == 0
     path = store.path_of(tmp_path / "out", 0)
@@ -362,28 +349,28 @@ def test_held_out_episodes_of_an_unfinished_run_are_forgotten_when_it_goes_on(ca
 
 
 def test_a_file_that_another_experiment_has_taken_meanwhile_is_refused(call, tmp_path, monkeypatch):
-    """As it can be: several seeds are checked at first, and nobody locks the file of one whose turn is later."""
+    """All seeds are checked at first, but the file of a later seed is not locked until its turn."""
     quick = ("-p", "4", "-r", "1", "-d", "3", "--set", "held_out_episodes=0", "-o", "out")
     monkeypatch.chdir(tmp_path)
     (config,), *_ = load([*quick, "-g", "3", "-s", "1", "2"])
     first, second = plan_runs([prepare(config)])
     check_and_create_runs([first, second], False, Transport(), lambda: None, lambda *_: None)
     assert call("run", *quick, "-g", 2, "-s", 2, "--strategy", "openai-es").code == 0
-    with pytest.raises(InputError, match=r"strategy.name, resuming out/seed-2.h5: expected 'openai-es' as in the run"):
+    with pytest.raises(InputError, match=r"^strategy\.name, resuming out/seed-2\.h5: expected 'openai-es'"):
         open_run(second)
     with closing(open_run(first)) as file:
         assert file.num_generations == 0
     assert call("verify", "out/seed-2.h5").code == 0
 
 
-def test_where_one_run_is_refused_no_file_is_made(call, tmp_path):
+def test_if_one_run_is_refused_no_file_is_made(call, tmp_path):
     quick = ("-p", 4, "-r", 1, "-g", 1, "-d", 3, "--set", "held_out_episodes=0", "-o", "out")
     assert call("run", *quick, "-s", 2).code == 0
     done = call("run", *quick, "-s", 1, 2)
     assert (done.code, [path.name for path in (tmp_path / "out").iterdir()]) == (2, ["seed-2.h5"])
 
 
-def test_what_is_to_be_replaced_is_looked_at_once_more(call, tmp_path, monkeypatch):
+def test_a_file_is_checked_once_more_before_it_is_replaced(call, tmp_path, monkeypatch):
     quick = ("-p", "4", "-r", "1", "-d", "3", "-g", "1", "--set", "held_out_episodes=0", "-o", "out")
     monkeypatch.chdir(tmp_path)
     assert call("run", *quick).code == 0
@@ -393,7 +380,7 @@ def test_what_is_to_be_replaced_is_looked_at_once_more(call, tmp_path, monkeypat
     run.path.unlink()
     assert call("run", *quick, "--strategy", "openai-es").code == 0
     before = run.path.read_bytes()
-    with pytest.raises(InputError, match=r"out/seed-0.h5 is of another experiment: strategy.name is 'openai-es'"):
+    with pytest.raises(InputError, match=r"^out/seed-0\.h5 .*strategy\.name is 'openai-es'"):
         replace_run(run, Transport())
     assert run.path.read_bytes() == before
     store.check_unlocked(run.path)

@@ -1,4 +1,4 @@
-"""Runs of one experiment that are equal or differ in one thing, and what verify says of them."""
+"""Run files of one experiment that are equal, or differ in one thing; and the verdict of `evolve verify` on them."""
 
 import json
 import shutil
@@ -25,14 +25,14 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def runs(made, tmp_path):
-    """Copies of the run files that a test may spoil."""
+    """Return copies of the run files, which a test may change."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return {name: next((tmp_path / name).glob("*.h5")) for name in "abcdef"}
 
 
 @pytest.fixture
 def verdict(call):
-    """What verify says of runs that are different, for machines."""
+    """Return a function that verifies runs that differ, and returns the verdict as parsed JSON."""
 
     def say(*words, how=call, **more):
         done = how("verify", *words, "--json", **more)

@@ -1,4 +1,4 @@
-"""Two run files against each other: everything that is stored is compared, and the first difference explained."""
+"""Two run files compared: all stored values count, and the first difference is explained."""
 
 import pytest
 from tampering import edit_manifest, tamper
@@ -16,21 +16,19 @@ def test_the_first_difference_is_named_with_both_values(call, runs):
     assert done.code == 1
     assert "generation 1: candidate 4, episode 1: return " in done.out
     assert "against 7.25 in" in done.out
-    assert "configurations are the same" in done.out
 
 
-def test_a_difference_in_the_genomes_alone_is_named(call, runs):
+def test_a_difference_in_the_genomes_alone_is_named(verdict, runs):
     tamper(runs["b"], "generation/digest", 2, b"f" * 64)
-    done = call("verify", runs["a"], runs["b"])
-    assert done.code == 1
-    assert "generation 2: the digests differ" in done.out
+    found = verdict(runs["a"], runs["b"])
+    assert (found["generation"], found["candidate"]) == (2, None)
 
 
 def test_a_longer_run_is_not_equal(call, runs):
     assert call("run", *QUICK, "-g", 4, "-s", 1, "-o", "b", "--resume").code == 0
     done = call("verify", runs["a"], runs["b"])
     assert done.code == 1
-    assert "equal for 3 generations, but" in done.out
+    assert "3 generations" in done.out
 
 
 def test_everything_stored_is_compared_not_digests_alone(call, runs):
@@ -48,7 +46,7 @@ def test_times_may_differ(call, runs):
 
 @pytest.mark.parametrize("other", ["e", "f"])
 def test_two_files_of_one_configuration_are_distinguished_by_their_step_hashes(verdict, runs, other):
-    """One was made here, so its observation can be shown; the other's cannot."""
+    """One was made here, so its observation can be shown; the other's observation cannot."""
     found = verdict(runs["d"], runs[other])
     assert (found["cause"], found["what"], found["step"]) == ("environment", "observations", 6)
     assert found["configuration"] == []
@@ -89,5 +87,4 @@ def test_other_genomes_on_another_machine_may_be_the_strategy(
     for words in ((ours, theirs), (theirs, "--full")):
         found = verdict(*words)
         assert (found["cause"], found["generation"], found["candidate"]) == (cause, generation, 3)
-    assert ("linear algebra is not portable" in found["why"]) == (cause == "strategy")
     assert found["manifests"][0]["strategy"].startswith("portable" if strategy == "openai-es" else "not portable")

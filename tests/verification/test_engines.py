@@ -1,6 +1,7 @@
-"""Runs that one engine has made and another one plays: an exact walker's episodes are Gymnasium's, to the bit."""
+"""Runs of one engine that another engine plays: an exact walker's episodes are Gymnasium's, to the bit."""
 
 import json
+import re
 import shutil
 
 import h5py
@@ -17,7 +18,7 @@ OTHER = {"exact": "gymnasium", "gymnasium": "exact"}
 
 @pytest.fixture
 def walker(record):
-    """Return a function that gives the run file of a walker, by its engine."""
+    """Return a function from an engine to the run file of a walker."""
     return lambda engine: record(*WALKER, "--engine", engine)
 
 
@@ -25,18 +26,16 @@ def test_both_engines_give_a_walker_the_same_digests(call, walker, tmp_path):
     exact, theirs = (store.read(walker(engine)) for engine in OTHER)
     assert [record.digest for record in exact.records] == [record.digest for record in theirs.records]
     done = call("verify", exact.path, theirs.path)
-    assert (done.code, done.out) == (
-        0,
-        f"equal: 2 generations, digest {exact.digest}\nengines: exact against gymnasium\n",
-    )
+    assert (done.code, done.out.startswith("equal: "), exact.digest in done.out) == (0, True, True)
+    assert done.out.endswith("\nengines: exact against gymnasium\n")
     found = json.loads(call("verify", exact.path, theirs.path, "--json").out)
     assert (found["equal"], found["configuration"]) == (True, [["env.engine", "exact", "gymnasium"]])
     changed = tmp_path / "changed.h5"
     shutil.copy(theirs.path, changed)
     with h5py.File(changed, "r+") as file:
         file["evaluation/returns"][0] += 1.0
-    done = call("verify", exact.path, changed)
-    assert (done.code, "the returns of the held-out evaluation differ" in done.out) == (1, True)
+    done = call("verify", exact.path, changed, "--json")
+    assert (done.code, json.loads(done.out)["what"]) == (1, "log")
 
 
 @pytest.mark.parametrize("env", ["BipedalWalkerHardcore-v3", "LunarLander-v3", "LunarLanderContinuous-v3"])
@@ -53,12 +52,10 @@ def test_a_run_is_verified_by_another_engine(call, command, walker, engine):
     path, names = walker(engine), f"engines: {engine} against {OTHER[engine]}\n"
     done = call("verify", path, "--engine", OTHER[engine])
     assert (done.code, done.err) == (0, "")
-    assert done.out.endswith(
-        f"equal: the champions of 2 generations, 2 episodes evaluated again, and 1 held-out ones\n{names}"
-    )
+    assert re.search(rf"^equal: .*\b2 generations, 2 episodes .*\b1 held-out.*\n{names}", done.out, re.M), done.out
     many = command("verify", path, "--engine", OTHER[engine], "--full", ranks=3)
     assert many.code == 0, many.err
-    assert many.out.endswith(f"equal: 2 generations, digest {store.read(path).digest}\n{names}")
+    assert many.out.endswith(f"digest {store.read(path).digest}\n{names}")
     own = call("verify", path, "--engine", engine, "--full")
     assert (own.code, "engines" in own.out) == (0, False)
 
@@ -72,17 +69,14 @@ def test_runs_on_three_ranks_have_the_digest_of_either_engine(command, walker, e
     assert f"digest {store.read(walker(OTHER[engine])).digest}" in done.out
 
 
-def test_engines_that_play_other_episodes_are_named(call, record, walker):
+def test_engines_that_play_other_episodes_are_named(verdict, record, walker):
     pool, exact = record(*WALKER, "--engine", "envpool"), walker("exact")
     for words in ((pool, "--engine", "exact"), (pool, "--engine", "exact", "--full"), (pool, exact)):
-        done = call("verify", *words)
-        assert done.code == 1
-        assert "different: generation 0: candidate " in done.out
-        assert "environment: the observations of reset differ already" in done.out
-        assert "\nengines: envpool against exact\n" in done.out
-        assert "configurations" not in done.out
+        found = verdict(*words)
+        assert (found["cause"], found["generation"], found["step"]) == ("environment", 0, 0)
+        assert found["configuration"] == [["env.engine", "envpool", "exact"]]
     other = record("CartPole-v1", "--engine", "exact"), record("CartPole-v1", "--set", "env.action_scale=0.5")
-    assert "configurations differ in env.action_scale (1.0 against 0.5)" in call("verify", *other).out
+    assert ["env.action_scale", 1.0, 0.5] in verdict(*other)["configuration"]
 
 
 def test_a_champion_is_verified_by_another_engine(call, record, walker, tmp_path):
@@ -96,7 +90,7 @@ def test_a_champion_is_verified_by_another_engine(call, record, walker, tmp_path
     done = call("verify", pool, "--engine", "exact")
     assert done.code == 1
     assert "1 of 1 held-out episode" in done.out
-    assert "the first is episode 0: " in done.out
+    assert "episode 0: " in done.out
     assert "\nengines: envpool against exact\n" in done.out
 
 
@@ -106,30 +100,31 @@ def test_the_engine_of_the_file_need_not_be_installed(call, record, absent):
     assert "Install it" in call("verify", path).err
     assert "engines: envpool against exact" in call("verify", path, "--engine", "exact").out
     assert "engine exact" in call("replay", path, "--engine", "exact").out
-    assert "CartPole-v1 (engine exact): not kept" in call("evaluate", path, "--engine", "exact", "--episodes", 3).out
+    assert "CartPole-v1 (engine exact)" in call("evaluate", path, "--engine", "exact", "--episodes", 3).out
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "name", "got"),
     [
-        (("mujoco",), "env.engine (--engine): expected 'gymnasium', 'envpool' or 'exact', got mujoco."),
-        (("exact",), "env.id: expected an environment of the exact engine, got InvertedPendulum-v5. "),
-        (("exact", "there.h5"), "--engine: expected one run file, or champion files, with it, got 2 run files."),
+        (("mujoco",), "env.engine (--engine)", "mujoco"),
+        (("exact",), "env.id", "InvertedPendulum-v5"),
+        (("exact", "there.h5"), "--engine", "2 run files"),
     ],
 )
-def test_an_engine_that_cannot_play_is_refused(call, record, words, message, tmp_path):
+def test_an_engine_that_cannot_play_is_refused(call, record, words, name, got, tmp_path):
     path = record("InvertedPendulum-v5", "--set", "env.max_episode_steps=20")
     shutil.copy(path, tmp_path / "there.h5")
     done = call("verify", path, "--engine", *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert message in done.err
+    assert done.err.startswith(f"evolve.verify: {name}: "), done.err
+    assert f"got {got}." in done.err
     if len(words) == 1:
         assert call("replay", path, "--engine", *words).err == done.err.replace("evolve.verify", "evolve.replay")
 
 
 def test_an_episode_is_replayed_by_another_engine(call, record, walker):
     done = call("replay", walker("exact"), "--engine", "gymnasium")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "equal to the log, to the bit")
+    assert (done.code, done.out.splitlines()[-1].startswith("equal")) == (0, True)
     assert ", engine gymnasium)" in done.out
     done = call("replay", record(*WALKER, "--engine", "envpool"), "--engine", "exact")
     assert (done.code, ", engine exact)" in done.out, ", engine envpool)" in done.err) == (1, True, True)
@@ -142,5 +137,5 @@ def test_python_verifies_and_evaluates_by_another_engine(walker):
     assert str(run.verify()) == f"equal: {verdict.summary}"
     ours, theirs = run.evaluate(5), run.evaluate(5, engine="gymnasium")
     assert np.array_equal(ours.returns, theirs.returns)
-    with pytest.raises(InputError, match=r"env\.engine: expected 'gymnasium', 'envpool' or 'exact', got none"):
+    with pytest.raises(InputError, match=r"^env\.engine: .*got none"):
         run.verify(engine="none")

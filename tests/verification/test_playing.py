@@ -1,4 +1,4 @@
-"""Episodes of a run played again, alone: they are those of the log, to the bit."""
+"""Single episodes of a run, played again alone, equal the logged ones to the bit."""
 
 import numpy as np
 import pytest
@@ -12,34 +12,34 @@ from evolve.verification import choose, environment_seed, make_engine, play
 
 
 @pytest.fixture(scope="module")
-def everybody(tmp_path_factory):
+def whole_run(tmp_path_factory):
     """A BipedalWalker run, made by two ranks, that keeps every genome."""
-    folder = tmp_path_factory.mktemp("everybody")
+    folder = tmp_path_factory.mktemp("whole_run")
     words = ("-e", "BipedalWalker-v3", "-p", 6, "-r", 3, "-g", 3, "-d", 8, 8, "--set", "output.genomes=all",
              "--set", "held_out_episodes=0", "--set", "env.max_episode_steps=60", "-o", folder)  # fmt: skip
     run_on(2, *words, where=folder)
     return store.read(store.path_of(folder, 0))
 
 
-def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(everybody):
-    experiment = reload(everybody)
+def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(whole_run):
+    experiment = reload(whole_run)
     places = np.random.Generator(np.random.Philox(7)).integers(0, [3, 6, 3], (25, 3)).tolist()
     for generation, candidate, episode in places:
-        chosen = choose(everybody, experiment, generation, candidate, episode)
+        chosen = choose(whole_run, experiment, generation, candidate, episode)
         engine = make_engine(experiment, chosen)
-        results = play(everybody, experiment, chosen, engine)
+        results = play(whole_run, experiment, chosen, engine)
         engine.close()
-        record = everybody.records[generation]
+        record = whole_run.records[generation]
         assert results.returns[0] == record.returns[candidate, episode] == chosen.logged
         assert results.lengths[0] == record.lengths[candidate, episode]
         assert (results.fingerprints[0] == record.fingerprints[candidate, episode]).all()
 
 
-def test_a_stored_candidate_is_replayed_by_the_command(call, everybody):
-    best = everybody.records[2].champion_candidate
-    done = call("replay", everybody.path, "--generation", 2, "--candidate", (best + 1) % 6, "--episode", 1)
-    assert (done.code, done.out.endswith("equal to the log, to the bit\n")) == (0, True)
-    returned = everybody.records[2].returns[(best + 1) % 6, 1]
+def test_a_stored_candidate_is_replayed_by_the_command(call, whole_run):
+    best = whole_run.records[2].champion_candidate
+    done = call("replay", whole_run.path, "--generation", 2, "--candidate", (best + 1) % 6, "--episode", 1)
+    assert (done.code, "equal to the log" in done.out) == (0, True)
+    returned = whole_run.records[2].returns[(best + 1) % 6, 1]
     assert done.out.startswith(f"return {float(returned)!r} in ")
 
 

@@ -1,4 +1,4 @@
-"""All of a run, made again on this machine."""
+"""A whole run, repeated on this machine."""
 
 import json
 

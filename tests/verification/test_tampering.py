@@ -1,4 +1,4 @@
-"""Whatever is changed in a run file is found, in each of the three ways to look, and the cause is the right one."""
+"""Any change to a run file is found by each of the three ways to verify it, with the right cause."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ def test_whatever_is_changed_is_found(whole, tmp_path, call, how, way):
     spoil(path, how)
     done = call("verify", path, "--json", *{"one": [], "two": [whole], "full": ["--full"]}[way])
     assert done.err == ""
-    if (how, way) == ("held-out evaluation", "two"):  # one may know more than the other
+    if (how, way) == ("held-out evaluation", "two"):  # a file without the evaluation equals one with it
         assert done.code == 0
         return
     assert done.code == 1, done.out

@@ -16,7 +16,7 @@ def test_a_narrow_terminal_shows_what_differs_and_whole_words():
     found = Verdict(False, "they differ in step 3", "network", why, sides=sides, manifests=manifests)
     wide, narrow = (found.to_text(width).splitlines() for width in (None, 50))
     assert len(wide) == 6
-    assert wide[4] == "  cpu    AMD EPYC 7B13, 64 cores  ≠ Apple M3, 16 cores"
+    assert wide[4].split("  ")[-2:] == ["AMD EPYC 7B13, 64 cores", "≠ Apple M3, 16 cores"]
     assert found.to_text(79).splitlines()[-3:] == wide[-3:]
     assert narrow[-3:] == [
         "  cpu", "    runs/here/seed-1.h5: AMD EPYC 7B13, 64 cores", "    runs/there/seed-1.h5: Apple M3, 16 cores",
@@ -29,8 +29,8 @@ def test_the_values_of_both_sides_are_shown_and_where_they_differ():
     sides = Side("a", 1.0, 3, (0.5, 1.0, 2.0), (0.1,)), Side("b", 2.0, 4, (0.5, 1.5, 3.0), (0.1,))
     text = Verdict(False, "they differ", "environment", "so", 0, 1, 2, 3, "observations", sides).to_text()
     assert "  a\n    observation  0.5 1 2\n    action       0.1\n" in text
-    assert "  observations differ at 1, 2 of 0 to 2" in text
-    assert "actions differ" not in text
+    assert [line.split(" ")[2] for line in text.splitlines() if " differ at " in line] == ["observations"]
+    assert "1, 2 of 0 to 2" in text
 
 
 def test_a_verdict_comes_back_from_json():

@@ -96,7 +96,7 @@ class EmulatedDevice:
         self.architecture = architecture
         self.check_races = check_races
         self._seeds = itertools.count(seed * 2**32)
-        self._capacity = capacity
+        self.capacity = capacity
         self._alive: list[tuple[int, int]] = []  # [begin, end), in order
         self._buried: list[Any] = []
         self._thread = threading.get_ident()
@@ -136,17 +136,16 @@ class EmulatedDevice:
 
     def free_memory(self) -> int:
         """Return how many bytes may still be allocated."""
-        return self._capacity - self.allocated
+        return self.capacity - self.allocated
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Be the device of this process for a while."""
-        before = device._OPEN[:]
-        device.use(self)
+        """Be the device of this process during a block."""
+        before = device.use(self)
         try:
             yield
         finally:
-            device._OPEN[:] = before
+            device.use(before)
 
     def check_thread(self) -> None:
         """Raise RuntimeError unless the calling thread is the one that has opened this device."""

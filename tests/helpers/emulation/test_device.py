@@ -244,7 +244,7 @@ def test_a_device_is_for_its_thread(device):
 
 
 def test_it_is_the_device_of_the_process_for_a_while(device):
-    before = devices._OPEN[:]
+    before = devices.is_open()
     with device.in_use():
         assert devices.device() is device
-    assert before == devices._OPEN
+    assert devices.is_open() == before
