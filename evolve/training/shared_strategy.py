@@ -55,7 +55,7 @@ class StateArray:
 
 
 @dataclass(frozen=True)
-class AddedUp:
+class ColumnSums:
     """To a worker: the sums of the columns from `start` on, computed by another rank."""
 
     start: int
@@ -71,7 +71,7 @@ class TellResults:
 
 
 @dataclass(frozen=True)
-class AddUp:
+class SumRequest:
     """To a worker: sum the columns start … stop - 1 over all candidates, whose fitness is [P]."""
 
     fitness: Float64
@@ -79,7 +79,7 @@ class AddUp:
     stop: int
 
 
-_KINDS = HoldState, StateArray, AddUp, AddedUp, TellResults
+_KINDS = HoldState, StateArray, SumRequest, ColumnSums, TellResults
 
 
 class SharedStrategy:
@@ -103,11 +103,11 @@ class SharedStrategy:
         self._seed = seed
         self._token = next(_TOKENS)
         P, network = experiment.config.population, experiment.network
-        self._wanted = wanted_traces(strategy, network.num_traces)
+        self._wanted_traces = wanted_traces(strategy, network.num_traces)
         self._made_anywhere = is_made_anywhere(strategy, network.num_traces)
         few = P * network.num_traces <= FEW
-        racing = self._wanted == "mean" and bool(experiment.config.racing.rounds)
-        self.traces: Traces = "each" if few or racing else self._wanted
+        racing = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
+        self.traces: Traces = "each" if few or racing else self._wanted_traces
         """The traces that workers send: of each candidate if they are few, so that their fingerprints are known.
 
         Also of each candidate in a race, because its mean is over candidates with different numbers of episodes.
@@ -130,44 +130,43 @@ class SharedStrategy:
 
     def tell(self, generation: int, genomes: GenomeSource, fitness: Float64, results: PopulationResults) -> None:
         """Tell the strategy the results of a generation, on every rank that computed its candidates."""
-        mean_traces = results.mean_traces if self._wanted == "mean" else None
-        sums = None if isinstance(genomes, Genomes) else self._add_up(generation, fitness, mean_traces)
+        mean_traces = results.mean_traces if self._wanted_traces == "mean" else None
+        sums = None if isinstance(genomes, Genomes) else self._sum_candidates(generation, fitness, mean_traces)
+        # A strategy takes the traces of all candidates, or none.
         traces = results.traces if len(results.traces) == len(fitness) else results.traces[:0]
         self.state = self.strategy.tell(self.state, genomes, Results(fitness, traces, mean_traces, sums))
 
-    def _add_up(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
+    def _sum_candidates(self, generation: int, fitness: Float64, mean_traces: Float64 | None) -> Float64 | None:
         """Return the sums [W], or [W, k], over all candidates, if the strategy needs them; send workers their part."""
         W = self._experiment.network.num_weights
-        workers = self._coordinator.workers
-        knowing = workers and self._coordinator.shared_version == (self._token, generation)
+        workers_have_state = self._coordinator.workers and self._coordinator.shared_version == (self._token, generation)
         parts: list[tuple[int, slice, Float64]] = []
         if self.strategy.sum_shape is not None:
-            shared = knowing and len(fitness) * W > FEW
-            if shared:
-                parts = self._shared_out(generation, fitness, W)
+            if workers_have_state and len(fitness) * W > FEW:
+                parts = self._sum_on_workers(generation, fitness, W)
             else:
                 place = slice(0, W)
-                parts = [(0, place, add_up(self.strategy, self.state, generation, fitness, place))]
-        if knowing:
+                parts = [(0, place, _sum_columns(self.strategy, self.state, generation, fitness, place))]
+        if workers_have_state:
             message = TellResults(fitness, np.zeros(0) if mean_traces is None else mean_traces)
             self._coordinator.update(
                 itertools.chain(
-                    ((frame_of(AddedUp(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
+                    ((frame_of(ColumnSums(place.start, sums), _KINDS), worker) for worker, place, sums in parts),
                     [(frame_of(message, _KINDS), 0)],
                 ),
                 (self._token, generation + 1),
             )
         return np.concatenate([sums for _, _, sums in parts]) if parts else None
 
-    def _shared_out(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
+    def _sum_on_workers(self, generation: int, fitness: Float64, W: int) -> list[tuple[int, slice, Float64]]:
         """Let workers sum; return (worker, columns, sums) in ascending order of columns."""
         size = max(LEAST, -(-W // (_PARTS * len(self._coordinator.workers))))
         places = [slice(start, min(start + size, W)) for start in range(0, W, size)]
-        asked = [frame_of(AddUp(fitness, place.start, place.stop), _KINDS) for place in places]
+        asked = [frame_of(SumRequest(fitness, place.start, place.stop), _KINDS) for place in places]
         parts = []
         for place, answer in zip(places, self._coordinator.ask(asked), strict=True):
             if answer is None:  # no worker is left
-                parts.append((0, place, add_up(self.strategy, self.state, generation, fitness, place)))
+                parts.append((0, place, _sum_columns(self.strategy, self.state, generation, fitness, place)))
             else:
                 worker, content = answer
                 sums = content.view(np.float64).reshape(-1, *(self.strategy.sum_shape or ()))
@@ -186,7 +185,7 @@ class StrategyReplica:
         self._held: HoldState | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
         self._sums: Float64 = np.zeros(0)
-        self._made_of: AskedGenomes[Any] | None = None
+        self._asked: AskedGenomes[Any] | None = None
 
     def update(self, content: UInt8) -> None:
         """Take a part of a state, or the results of a generation."""
@@ -194,11 +193,11 @@ class StrategyReplica:
             case HoldState() as held:
                 self._held = held
                 self._arrays = {}
-                self._hold_when_whole()
+                self._start_if_complete()
             case StateArray(name, array):
                 self._arrays[name] = array.copy()  # not a view, which would keep the message
-                self._hold_when_whole()
-            case AddedUp(start, sums):
+                self._start_if_complete()
+            case ColumnSums(start, sums):
                 self._sums[start : start + len(sums)] = sums
             case TellResults() as results:
                 self._tell(results)
@@ -207,21 +206,18 @@ class StrategyReplica:
         """Return the sums of the requested columns."""
         asked = record_of(content, _KINDS)
         place = slice(asked.start, asked.stop)
-        of = self._candidates
-        self._sums[place] = add_up(of.strategy, of.state, of.generation, asked.fitness, place)
+        of = self.genomes()
+        self._sums[place] = _sum_columns(of.strategy, of.state, of.generation, asked.fitness, place)
         return self._sums[place].reshape(-1).view(np.uint8)
 
-    def genomes(self) -> GenomeSource:
+    def genomes(self) -> AskedGenomes[Any]:
         """Return the candidates of the present generation. Raises RuntimeError if this worker has no state."""
-        return self._candidates
-
-    @property
-    def _candidates(self) -> AskedGenomes[Any]:
-        if self._made_of is None:
+        if self._asked is None:
             raise RuntimeError("this rank has no state from which to compute candidates")
-        return self._made_of
+        return self._asked
 
-    def _hold_when_whole(self) -> None:
+    def _start_if_complete(self) -> None:
+        """Make the strategy, once all arrays of its state have come."""
         held = self._held
         if held is None or len(self._arrays) < held.arrays:
             return
@@ -229,20 +225,20 @@ class StrategyReplica:
         network = networks.make(config.network, held.observation_size, held.action_size)
         strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
         state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
-        self._made_of = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
-        adds_up = strategy.sum_shape is not None
-        self._sums = np.zeros((network.num_weights if adds_up else 0, *(strategy.sum_shape or ())))
+        self._asked = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
+        has_sums = strategy.sum_shape is not None
+        self._sums = np.zeros((network.num_weights if has_sums else 0, *(strategy.sum_shape or ())))
         self._held, self._arrays = None, {}
 
     def _tell(self, results: TellResults) -> None:
-        of = self._candidates
+        of = self.genomes()
         mean_traces = results.mean_traces if len(results.mean_traces) else None
         sums = self._sums if len(self._sums) else None
         state = of.strategy.tell(of.state, of, Results(results.fitness, mean_traces=mean_traces, sums=sums))
-        self._made_of = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
+        self._asked = AskedGenomes(of.strategy, state, of.generation + 1, of.population, of.num_weights)
 
 
-def add_up(strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
+def _sum_columns(strategy: Strategy[Any], state: Any, generation: int, fitness: Float64, place: slice) -> Float64:
     """Return the sums [n] or [n, k] of the columns of a place, computed block by block."""
     starts = range(place.start, place.stop, COLUMNS)
     parts = [slice(start, min(start + COLUMNS, place.stop)) for start in starts]
