@@ -170,6 +170,7 @@ class Coordinator:
 
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
         """Give the items of lost workers to the others, and count items that end workers as failed."""
+        # All lost workers are removed before their items are handed out, so that none of these goes to a lost worker.
         losses = self._workers.lose(queue.busy, job.patience)
         for loss in losses:
             again, guilty = queue.remove(loss.worker, loss.fate)
@@ -199,6 +200,7 @@ class Coordinator:
             while done < len(items):
                 self._check_stop()
                 watchdog.pat()
+                # A few episodes beyond the slots are submitted in advance, so that no slot waits for one.
                 try:
                     if submitted < len(items) and rollout.pending <= spec.slots:
                         rollout.submit(evaluation.batch.take(items[submitted : submitted + spec.slots]))

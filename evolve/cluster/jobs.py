@@ -6,8 +6,8 @@ handed out by a `WorkQueue`.
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,38 +29,47 @@ _LONGEST_ANSWER = 600.0  # seconds until a worker that does not answer a questio
 _LOG = logging.getLogger("evolve")
 
 
-class Job(Protocol):
-    """Work for the workers, in items that a `WorkQueue` hands out."""
+class Job(ABC):
+    """Work for the workers, in items that a `WorkQueue` hands out.
 
-    serial: int
-    """The number of the job, which workers send back with their results."""
-    patience: float
-    """Seconds that a worker may be silent while it has items of this job."""
+    Args:
+        serial: The number of the job, which workers send back with their results.
+        patience: Seconds that a worker may be silent while it has items of this job.
+    """
+
     item: str
     """The name of an item, for messages."""
     uneven: bool
     """Whether items may take unequal times."""
+    chunk_sizes: ChunkSizes
+    """Yields the sizes of chunks."""
 
-    def chunk_sizes(self, items: int, workers: int, /) -> Iterator[int]:
-        """Yield the sizes of chunks."""
+    def __init__(self, serial: int, patience: float) -> None:
+        self.serial = serial
+        self.patience = patience
 
+    @abstractmethod
     def __len__(self) -> int:
         """Return the number of items."""
 
+    @abstractmethod
     def message(self, items: Int64) -> Message:
         """Return the message that hands items [n] out."""
 
+    @abstractmethod
     def take(self, message: JobMessage, worker: int, queue: WorkQueue) -> None:
         """Take the results in a message of a worker, and have the queue send it more."""
 
+    @abstractmethod
     def fail(self, items: Int64, loss: Loss) -> None:
         """Count items [n] as failed, because they ended several workers, the last one by `loss`."""
 
+    @abstractmethod
     def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:
         """Warn that rank 0 does the rest of the job, since the last worker was lost; or raise RunError."""
 
 
-class Evaluation:
+class Evaluation(Job):
     """Evaluate a batch of N episodes; its items are their indices in the batch.
 
     Args:
@@ -86,10 +95,10 @@ class Evaluation:
         chunk_sizes: ChunkSizes,
         progress: Progress,
     ) -> None:
+        # A second more, because a worker that hangs prints its traceback first.
+        super().__init__(serial, patience(spec.max_episode_seconds) + 1.0)
         self.spec = spec
         self.batch = batch
-        self.serial = serial
-        self.patience = patience(spec.max_episode_seconds) + 1.0  # a worker that hangs prints its traceback before
         self.chunk_sizes = chunk_sizes
         self.seconds = np.zeros((2, len(hosts)))
         """[2, R]: the seconds that every rank was at work, and in environments."""
@@ -191,7 +200,7 @@ def _indices_by_key(batch: EpisodeBatch) -> Int64:
     return indices
 
 
-class Inquiry:
+class Inquiry(Job):
     """Have workers answer questions.
 
     Args:
@@ -204,18 +213,14 @@ class Inquiry:
     uneven = False
 
     def __init__(self, serial: int, questions: Sequence[Buffer], max_episode_seconds: float) -> None:
-        self.serial = serial
-        self.patience = max(_LONGEST_ANSWER, max_episode_seconds)
+        super().__init__(serial, max(_LONGEST_ANSWER, max_episode_seconds))
+        self.chunk_sizes = lambda _items, _workers: itertools.repeat(1)
         self.answers: list[tuple[int, Buffer] | None] = [None] * len(questions)
         """The worker that answered each question, with its answer; None for a question without an answer."""
         self._questions = questions
 
     def __len__(self) -> int:
         return len(self._questions)
-
-    def chunk_sizes(self, _items: int, _workers: int) -> Iterator[int]:
-        """Yield 1 for ever: each question has its own message."""
-        return itertools.repeat(1)
 
     def message(self, items: Int64) -> Question:
         """Return one question."""

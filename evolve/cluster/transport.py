@@ -174,11 +174,13 @@ class Transport:
 
     def _forget(self, ranks: list[int]) -> None:
         self.gone.update(ranks)
+        # Requests to a lost rank never complete, and would hold back all later ones.
         self._undeliverable += [sent for sent in self._unsent if sent[0] in self.gone]
         self._unsent = deque(sent for sent in self._unsent if sent[0] not in self.gone)
 
     def backoff(self) -> None:
         """Sleep for a moment, which grows with the time since the last message or other work between sleeps."""
+        # If this rank did other work since the last sleep, messages may come soon, so it sleeps for short times again.
         now = time.monotonic()
         if now - self._woke > _LONGEST_SLEEP:
             self._quiet_since = now

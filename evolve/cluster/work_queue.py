@@ -210,6 +210,7 @@ class WorkQueue:
         """Send a worker one chunk if it may have one; return whether it was sent."""
         if not len(self.pending) or worker in self._isolated:
             return False
+        # A suspect goes to an idle worker, and alone. Else a worker may have one chunk ahead of the one it works on.
         suspected = self.pending.suspects > 0
         last_few = self._uneven and len(self.pending) <= len(self._in_hand)
         allowed = 0 if suspected or last_few else self._next_size

@@ -119,6 +119,7 @@ class Worker:
     def set_up(self, experiment: str) -> None:
         """Make the rollout of an experiment (TOML text), and drop all that is left of earlier work."""
         rollout = self._make_rollout(experiment)
+        # The limit of an episode may differ from the last experiment's, so the watchdog is a new one.
         self.disarm()
         self._rollout = rollout
         self._begin(-1)
@@ -232,6 +233,7 @@ def serve(
     probed = 0.0
     while True:
         message = None
+        # Between steps of running episodes the worker probes rarely; with nothing to do it always does.
         if failed or worker.idle or time.perf_counter() - probed > _PROBE_EVERY:
             worker.keep_alive()
             probed = time.perf_counter()

@@ -71,8 +71,10 @@ class RolloutInHalves:
         for half in (one, other):
             if half.running and not half.begun:
                 half.begin()
+        # While this half steps its environments, the device computes the networks of the other half.
         results = one.finish() if one.begun else None
-        if len(self._queue) or not one.running:  # episodes that were submitted while both ticks were begun
+        # Episodes may have been submitted while both halves had begun a tick. They are spread evenly.
+        if len(self._queue) or not one.running:
             one.fill(most=max(1, -(-(len(self._queue) + other.running - one.running) // 2)))
         if one.running:
             one.begin()
@@ -196,6 +198,7 @@ class DevicePlay:
         self._counted[:] = 0
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
+        # The kernel counts on the device; the counts begin at zero, and every slot is free.
         queue = self._arrays.queue
         queue.upload(self._counts.address, np.zeros(3, np.int64))
         queue.upload(self._structure.episodes, self._free)

@@ -211,6 +211,7 @@ class NativePlay:
         """Return the episodes that ended since the last call."""
         n, hashed, kept = self._structure.over, self._structure.hashed, self._kept
         self._set(over=0, hashed=0)
+        # The results are copied, since the next call overwrites these arrays.
         traces = kept["result_traces"].reshape(-1)[: n * self._structure.num_traces]
         return Played(
             kept["result_keys"][:n].copy(),
@@ -308,6 +309,7 @@ class ExactRollout:
         seconds = time.perf_counter() - begin
         self._seconds += seconds
         self.environment_seconds += seconds
+        # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
         wanted = int(self._steps * _CALL_SECONDS / max(seconds, 1e-6))
         self._steps = max(16, min(2 * self._steps, wanted, _MOST_STEPS))
         due = not self._play.waiting or self._seconds > _RESULTS_SECONDS
@@ -344,6 +346,7 @@ class ExactRollout:
         self._play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
 
     def _results(self) -> EpisodeResults:
+        # A call plays all episodes together, so each gets a share of the time in proportion to its steps.
         seconds_per_step = self._seconds / max(self._made, 1)
         self._made, self._seconds = 0, 0.0
         played = self._play.take()

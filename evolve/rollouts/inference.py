@@ -125,7 +125,7 @@ class ObservationNormalizer:
         moments = self._moments[:n]
         wide = x.astype(np.float64)
         moments[:, 0] += wide
-        moments[:, 1] += wide * wide  # exact: 24 bits by 24
+        moments[:, 1] += wide * wide  # exact, as the product of two numbers of 24 bits has at most 48
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
         clipped: Float32 = np.minimum(np.maximum(normalized, -_LIMIT), _LIMIT)
@@ -285,6 +285,7 @@ class DeviceInference(Inference):
         if not self._check:
             self._step.begin(n, *self._addresses)
             return
+        # Each tick copies n observations to the device and n actions back, and nothing else.
         up, down = (n * array.shape[1] * array.itemsize for array in (self.observations, self._step.actions))
         transfers = self._step.arrays.queue.transfers
         expected = transfers.up + up, transfers.down + down

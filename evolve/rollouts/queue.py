@@ -56,6 +56,7 @@ class EpisodeQueue:
 
     def take(self, limit: int) -> EpisodesToBegin:
         """Return the next episodes, at most `limit`, of one batch and with genomes that are generated together."""
+        # Episodes whose genomes lie in one window begin together, so that few genomes are in memory at a time.
         waiting = self._batches[0]
         batch = waiting.batch
         count = waiting.window.reach(batch.rows[waiting.begun : waiting.begun + limit])

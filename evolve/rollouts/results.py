@@ -28,6 +28,7 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
     if (results.traced[1:] > results.traced[:-1]).all():
         return results
     order = np.argsort(results.traced, kind="stable")
+    # Rows of one genome lie side by side now; integers have the same sum in any order.
     genomes, starts = np.unique(results.traced[order], return_index=True)
     traces = results.traces[order]
     if len(genomes) < len(order):
@@ -135,6 +136,7 @@ class PopulationResults:
 
         If the candidates played different numbers of episodes, as after a race, the traces of each have to be known.
         """
+        # With equal numbers of episodes the mean of the means is the mean over all episodes, and needs only their sum.
         counts = np.count_nonzero(self.played, axis=1)
         if counts.min() < counts.max():
             if len(self.traces) != len(counts):

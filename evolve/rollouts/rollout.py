@@ -47,6 +47,7 @@ class FailureDetector:
 
     def advance(self, now: float) -> None:
         """Advance the clock of episodes, by little if the process was suspended or another slot's episode hung."""
+        # The clock advances by at most a tenth of the limit at once, so that one long pause ends no episode.
         self._clock += min(now - self._looked, self._max_episode_seconds / 10)
         self._looked = now
 
@@ -301,6 +302,7 @@ class Rollout:
 
         most: The largest number of episodes to begin.
         """
+        # Some engines reset many environments in one call, so they wait until several slots are free.
         free = len(self._free) - len(self._live)
         n = min(free, len(self._queue), free if most is None else most)
         if n and (not len(self._live) or free >= self._engine.refill):
@@ -309,6 +311,8 @@ class Rollout:
             self._compact()
 
     def _begin(self, slots: Slots) -> None:
+        """Begin queued episodes in free slots [k]."""
+        # Loading may generate genomes, which takes long and counts as no running episode's time.
         self._detector.advance(time.perf_counter())
         done = 0
         while done < len(slots):
@@ -325,7 +329,8 @@ class Rollout:
         self.environment_seconds += seconds
         self._seconds[slots] = seconds / len(slots)
         self._detector.after_reset(slots)
-        self._lengths[list(self._engine.faults)] = -1  # the next tick ends them, with no step taken
+        # The next tick ends episodes whose reset failed. It adds one step, so their length becomes 0.
+        self._lengths[list(self._engine.faults)] = -1
 
     def _load(self, slots: Slots) -> int:
         """Put queued episodes, all of one batch, into the first of these slots; return their number."""
@@ -345,6 +350,7 @@ class Rollout:
 
     def _compact(self) -> None:
         """Move the last live slots into the first free ones, until the live slots are the first n."""
+        # Networks compute all slots up to the last live one, so gaps cost time.
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
         sources = self._live[n - len(targets) :]

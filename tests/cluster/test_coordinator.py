@@ -1,4 +1,4 @@
-"""The coordinator and its workers, over a transport within this process: batches go out and their results come home."""
+"""The coordinator and its workers, over a transport within this process: batches go out and their results come back."""
 
 import itertools
 import logging
@@ -24,7 +24,7 @@ P, E = 6, 3
 
 @pytest.fixture
 def ranks():
-    """Start workers that are threads; the test gets the coordinator's transport, and what the workers answer."""
+    """Start workers that are threads; the test gets the coordinator's transport and the workers' final answers."""
     started = []
 
     def start(workers, make=make_rollout):
@@ -105,7 +105,7 @@ def test_workers_are_set_up_again_only_for_another_spec(ranks):
 
 
 def test_a_worker_may_take_long_to_make_its_second_environments_too(ranks, monkeypatch):
-    """Longer than an episode may take, after which a worker is given up that has made them."""
+    """Longer than an episode may take, after which a worker that has made them is abandoned."""
     made = []
 
     def make(text):
@@ -147,8 +147,8 @@ def test_a_stop_is_noticed_with_workers_and_without(ranks):
     assert dismiss(transport)
 
 
-def test_an_evaluation_that_was_given_up_does_not_reach_into_the_next(ranks):
-    """Its episodes are forgotten, and results of them that are still on their way are not taken for others'."""
+def test_an_abandoned_evaluation_does_not_affect_the_next(ranks):
+    """Its episodes are dropped, and results of it that arrive later are ignored."""
     made = experiment()
     alone = evaluate(Coordinator(Transport(), make_rollout), made)
     transport, _ = ranks(2)

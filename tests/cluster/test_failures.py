@@ -22,7 +22,7 @@ def faulty(how, share=0.12, **env):
 
 
 def shown(done):
-    """What evolve printed, without the launcher's own lines."""
+    """The output of evolve, without the launcher's own lines."""
     return done.err + done.out
 
 
@@ -67,7 +67,7 @@ def test_reset_can_fail_too(call, tmp_path):
 
 @pytest.mark.parametrize(("ranks", "mpi"), [(3, "openmpi"), (3, "mpich"), (3, "ulfm")])
 def test_many_ranks_report_one_failure_once(command, ranks, mpi):
-    """Every worker meets failing episodes; the reader gets one message, and not a traceback for each."""
+    """Every worker plays failing episodes; one message is printed, and not a traceback for each."""
     done = command("run", *faulty("raise", share=1), ranks=ranks, mpi=mpi)
     assert done.code == 1
     assert shown(done).count("Traceback") == 1
@@ -103,7 +103,7 @@ def test_an_episode_that_never_ends_is_ended(call, how):
 
 
 def test_hanging_episodes_may_count_as_the_worst(call, command, tmp_path):
-    """And they alone: neither the episodes stepped beside one that hangs, nor those that come next."""
+    """Only they fail: neither the episodes stepped beside one that hangs, nor the episodes after it."""
     slow = {"max_episode_seconds": 0.3, "on_failure": "'worst'"}
     digests = []
     for slots, ranks in ((1, None), (24, None), (8, 3)):
@@ -155,8 +155,8 @@ def test_a_constructor_that_leaves_is_refused(call):
     assert "expected an environment that can be made, got toys:Leaves-v0 (SystemExit: no licence)" in done.err
 
 
-def test_rank_0_says_what_it_tries_alone(command):
-    """Two workers are not enough to convict an episode that kills: rank 0 meets it too, and has named it."""
+def test_rank_0_names_the_episodes_that_it_tries_alone(command):
+    """Two workers are too few to prove that an episode kills workers: rank 0 plays it too, after a warning."""
     done = command("run", *faulty("crash", share=ONE, max_episode_seconds=60), ranks=3, mpi="ulfm")
     assert "rank 0 evaluates the rest by itself, at last those that workers died with: generation 0" in shown(done)
     assert "in _crash" in shown(done)
@@ -164,7 +164,7 @@ def test_rank_0_says_what_it_tries_alone(command):
 
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow), "ulfm"])
 def test_a_worker_stuck_in_native_code_is_given_up(command, tmp_path, mpi):
-    """Its episodes go to others; the one that hangs again, alone, is to blame. All others are evaluated."""
+    """Its episodes go to other workers. The one that hangs again, alone, fails; all others are evaluated."""
     stuck = {"max_episode_seconds": 0.1, "on_failure": "'worst'"}
     done = command("run", *faulty("hang in C", share=ONE, **stuck), ranks=5, mpi=mpi)
     crashed = mpi == "openmpi" and done.code == -signal.SIGSEGV  # Open MPI's mpirun, having ended the job: seen once
@@ -195,7 +195,7 @@ def test_a_crash_ends_a_plain_job_with_a_traceback(command, tmp_path):
     ("where", "named"),
     [("ear", "observation['ear'][1] ("), ("step", "of step 4"), ("reward", "reward (")],
 )
-def test_what_does_not_repeat_is_refused_before_the_run(call, tmp_path, where, named):
+def test_an_environment_that_does_not_repeat_is_refused_before_the_run(call, tmp_path, where, named):
     words = ("-e", "toys:Unrepeatable-v0", *RUN[2:], "--set", f"env.kwargs.where='{where}'")
     done = call("run", *words)
     assert done.code == 2

@@ -1,4 +1,4 @@
-"""A worker that dies is done without, and the bits stay the same."""
+"""A run goes on without workers that die, and its bits stay the same."""
 
 import random
 import subprocess
@@ -34,7 +34,7 @@ def begun(process, ranks):
 
 
 @pytest.mark.parametrize("victims", [pytest.param((2, 3), marks=pytest.mark.slow), (1, 2, 3)])
-def test_dead_workers_are_done_without(start, expected, tmp_path, brake, victims):
+def test_a_run_goes_on_without_dead_workers(start, expected, tmp_path, brake, victims):
     """Down to the coordinator alone, which then evaluates by itself."""
     process = start("run", *SLOW, "-o", "run", ranks=4, mpi="ulfm")
     ranks = begun(process, 4)
@@ -75,7 +75,7 @@ def test_without_fault_tolerance_the_job_ends_and_can_be_resumed(start, call, ex
 
 
 @pytest.mark.usefixtures("brake")
-def test_nobody_works_on_without_a_coordinator(start):
+def test_no_rank_works_on_without_a_coordinator(start):
     process = start("run", *SLOW, "-o", "run", ranks=3, mpi="ulfm")
     ranks = begun(process, 3)
     ranks[0].kill()

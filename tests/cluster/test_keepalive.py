@@ -1,4 +1,4 @@
-"""Hosts that fall silent are noticed, whatever their processes do; processes that end are no silent hosts."""
+"""Silent hosts are noticed, even if their processes are busy; the end of a process is no silence of its host."""
 
 import errno
 from dataclasses import replace
@@ -31,7 +31,7 @@ def connected(watch, *ranks):
     wait_for(lambda: watch.silent() == [] and set(ranks) <= set(watch.ranks))
 
 
-def test_whoever_is_there_is_not_silent(watches):
+def test_running_ranks_are_not_silent(watches):
     watch, connect = watches
     workers = {rank: connect(rank) for rank in (3, 1)}
     connected(watch, 1, 3)

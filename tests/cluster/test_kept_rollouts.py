@@ -1,4 +1,4 @@
-"""Rollouts that are kept, and closed when others come: nothing that an environment holds stays behind."""
+"""Rollouts that are kept, and closed when others are made: no environment stays open."""
 
 import gymnasium
 import numpy as np

@@ -129,6 +129,6 @@ def test_slices_are_framed_by_value():
     assert messages.decode(messages.encode(Chunk(1, 1, batch))).batch.genomes.weights.tolist() == [[4, 6], [8, 10]]
 
 
-def test_what_was_decoded_copies_nothing():
+def test_decoded_arrays_are_views_into_the_frame():
     frame = messages.encode(Dismiss(np.arange(100, dtype=np.uint8)))
     assert np.shares_memory(messages.decode(frame).answer, frame)

@@ -29,7 +29,7 @@ def rank(number, host=HERE, has_come=True, has_ended=False, has_ended_job=False)
 
 @pytest.fixture
 def watch(monkeypatch):
-    """A function that has a rank watch what a launcher knows, once, so many seconds after it came."""
+    """A function that runs the watch of a rank for a number of seconds, with ranks as a launcher knows them."""
 
     def end(code):
         raise EndedError(code)
@@ -175,7 +175,7 @@ def test_a_rank_killed_before_all_have_come_ends_the_start(command, victim):
     assert said == [str(victim)]
 
 
-def test_a_worker_killed_right_after_mpi_started_is_done_without(command):
+def test_a_start_goes_on_without_a_worker_killed_right_after_mpi_started(command):
     done = command("run", "introduced", 2, ranks=3, mpi="ulfm", module="toy_start")
     assert done.code == 0, done.err
 
@@ -220,6 +220,6 @@ def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
     assert done.returncode == -signal.SIGKILL
 
 
-def test_what_is_no_launcher_is_left_alone(monkeypatch):
+def test_a_parent_that_is_no_launcher_is_not_killed(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     transport.kill_launcher_later()

@@ -1,4 +1,4 @@
-"""What a rank does while no message is there: it sleeps, for the longer the longer it has waited."""
+"""A rank without a message sleeps; each sleep grows with the time that it has waited."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from evolve.cluster.transport import Transport
 
 @pytest.fixture
 def slept(monkeypatch):
-    """A function that has rank 0 of so many wait for so many seconds; it returns how long it slept each time."""
+    """A function that lets rank 0 of `size` ranks wait for `seconds`; it returns the duration of each sleep."""
 
     def wait(size, seconds):
         now, sleeps = [100.0], []
@@ -35,7 +35,7 @@ def test_few_ranks_notice_messages_sooner_than_many(slept):
 
 
 @pytest.mark.parametrize("size", [2, 64])
-def test_who_waits_for_long_looks_seldom(slept, size):
+def test_a_rank_that_waits_for_long_probes_rarely(slept, size):
     sleeps = slept(size, 10.0)
     assert sleeps == sorted(sleeps)
     assert sleeps[-1] == transport._LONGEST_SLEEP

@@ -1,4 +1,4 @@
-"""What hangs in Python is interrupted; what answers in time, or was only suspended, is not."""
+"""Code that hangs in Python is interrupted; code that answers in time, or was only suspended, is not."""
 
 import faulthandler
 import io
@@ -32,7 +32,7 @@ def test_a_hang_in_python_is_interrupted():
     assert 0.2 < time.monotonic() - begin < LONG
 
 
-def test_who_answers_is_left_alone():
+def test_code_that_pats_is_not_interrupted():
     with Watchdog(0.5, fatal=False) as watchdog:
         for _ in range(40):
             time.sleep(0.05)
@@ -102,7 +102,7 @@ def test_no_handler_at_all_comes_back_too(handler):
 
 
 def test_an_alarm_that_was_set_before_still_rings(alarms):
-    """When it is due, or at once where that was meanwhile."""
+    """When it is due, or at once if that time has passed."""
     begin = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, 0.4)
     with Watchdog(60.0, fatal=False):
@@ -140,7 +140,7 @@ def test_a_hang_in_c_ends_a_process_that_is_alone_with_a_traceback():
 
 
 def test_a_suspended_process_goes_on():
-    """For longer than its patience, without a word; and although the first of its two alarms had rung."""
+    """It is suspended for longer than its patience, after the first of two alarms, and prints no traceback."""
     code = (
         "import os, signal; from evolve.cluster import watchdog\n"
         "watchdog.patience = lambda limit: 2.0\n"
@@ -158,8 +158,8 @@ def test_a_suspended_process_goes_on():
     assert (process.returncode, out, err) == (0, "well\n", "")
 
 
-def test_who_stood_still_and_goes_on_says_so(monkeypatch, capfd):
-    """After the traceback, which nobody understands by itself."""
+def test_a_process_that_stood_still_explains_the_traceback(monkeypatch, capfd):
+    """Without it, the traceback would be hard to understand."""
     monkeypatch.setattr("evolve.cluster.watchdog.patience", lambda _: 0.3)
     with Watchdog(60.0, fatal=False) as watchdog:
         watchdog.pat()
@@ -173,7 +173,7 @@ def test_who_stood_still_and_goes_on_says_so(monkeypatch, capfd):
 
 
 @pytest.mark.usefixtures("alarms")
-def test_whoever_handles_suspension_keeps_it():
+def test_an_earlier_handler_of_suspension_stays():
     def ours(*_):
         pass
 
@@ -198,10 +198,10 @@ def test_only_ranks_of_the_same_job_are_killed():
         time.sleep(0.2)
         assert other.poll() is None
         other.communicate(b"\n")
-    kill(2**22 + 1)  # nobody
+    kill(2**22 + 1)  # no process has this number
 
 
-def test_what_is_our_own_work_is_not_interrupted(monkeypatch):
+def test_code_of_the_project_is_not_interrupted(monkeypatch):
     armed = []
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: armed.append(seconds))
     with Watchdog(60.0, fatal=False) as watchdog:

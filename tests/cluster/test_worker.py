@@ -1,4 +1,4 @@
-"""A worker, message by message: it plays, shows that it is alive, and leaves its process as it was."""
+"""A worker, message by message: it plays, sends heartbeats, and leaves its process as it was."""
 
 import math
 import signal
@@ -28,7 +28,7 @@ P = 4
 
 
 class Script(Transport):
-    """A transport that delivers a list of messages, each when its condition holds, and keeps what is sent."""
+    """A transport that delivers a list of messages, each when its condition holds, and keeps the messages sent."""
 
     def __init__(self, *steps):
         super().__init__()
@@ -83,7 +83,7 @@ def work(script, signalled=lambda: None):
     return script
 
 
-def test_it_plays_what_it_is_given_and_leaves_when_it_is_asked_to():
+def test_it_plays_its_episodes_and_leaves_when_it_is_dismissed():
     made = experiment(CART)
     script = work(
         Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5)), (now, chunk(made, 5, range(1, 3))),
@@ -102,14 +102,14 @@ def test_it_plays_what_it_is_given_and_leaves_when_it_is_asked_to():
 
 @pytest.mark.parametrize(("longest", "sizes"), [(math.inf, [8, 4, 2, 1, 1]), (0.0, [1] * 16)])
 def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
-    """Half of it at a time, as little as a coordinator needs to send more in time; unless episodes take long."""
+    """Half of the work at a time, so that the coordinator can send more in time; at once if episodes take long."""
     monkeypatch.setattr(worker, "_LONGEST_HELD", longest)
     made = experiment(CART, slots=1)
     script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes
 
 
-def test_what_is_left_of_an_abandoned_evaluation_is_dropped():
+def test_the_rest_of_an_abandoned_evaluation_is_dropped():
     made = experiment({"id": "toys:Slow-v0", "kwargs": {"seconds": 0.005}})
     script = work(
         Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(50))), (now, chunk(made, 6)),

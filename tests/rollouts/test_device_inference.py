@@ -22,7 +22,7 @@ from evolve.rollouts import (
 )
 
 pytestmark = pytest.mark.usefixtures("any_device")
-SECONDS = {"episode_seconds"}  # what may differ
+SECONDS = {"episode_seconds"}  # the quantities that may differ
 NETWORKS = [
     {"name": "hebbian-dag", "hidden": [9, 4]},
     {"name": "hebbian-dag", "hidden": [4], "plasticity": 0.5},
@@ -53,7 +53,7 @@ def setting(env, network, normalize=False, genomes=5, episodes=3, **limits):
 
 
 def play(rollout, *batches):
-    """What came of all episodes: by (genome, episode), the bytes of each quantity."""
+    """The results of all episodes: by (genome, episode), the bytes of each quantity."""
     found = []
     for batch in batches:
         rollout.submit(batch)
@@ -119,7 +119,7 @@ def test_halves_take_turns():
 
 
 @pytest.mark.parametrize("halves", [False, True])
-def test_what_is_under_way_can_be_cleared(halves):
+def test_running_episodes_can_be_cleared(halves):
     rollout, batch = setting("CartPole-v1", NETWORKS[1])
     ours = rollout(4, "cupy", halves)
     ours.submit(batch)

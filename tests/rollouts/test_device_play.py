@@ -59,7 +59,7 @@ def setting(env, network, normalize=False, genomes=12, episodes=20, steps=25, **
 
 
 def play(rollout, batch):
-    """What came of all episodes: by (genome, episode), the bytes of each quantity; and traces, by genome."""
+    """The results of all episodes: by (genome, episode), the bytes of each quantity; and traces, by genome."""
     rollout.submit(batch)
     parts = []
     while rollout.pending:
@@ -141,7 +141,7 @@ def test_every_barrier_is_needed():
     assert "PLAY 6" not in places.values()
 
 
-def test_what_is_under_way_goes_on_or_is_forgotten():
+def test_running_episodes_go_on_or_are_dropped():
     rollout, batch = setting("CartPole-v1", LSTM, traces="each")
     ours = rollout(40, "cupy")
     ours.submit(batch)

@@ -58,7 +58,7 @@ def finish(rollout, parts=()):
 
 
 def table_of(parts):
-    """Return the results in the order of their keys, as bytes, without what depends on the clock."""
+    """Return the results in the order of their keys, as bytes, without the quantities that depend on the clock."""
     results = sum_traces(join(parts)).check()
     order = np.lexsort((results.episodes, results.genomes))
     ends = np.cumsum(results.lengths)
@@ -114,7 +114,7 @@ def test_episodes_that_come_later_join_those_that_run():
     }
 
 
-def test_what_was_given_up_leaves_nothing_behind():
+def test_cleared_episodes_leave_no_results():
     ours, theirs, network = rollouts("Acrobot-v1", NETWORKS[0], True)
     ours.submit(batch_of(network, True))
     ours._steps = 5
@@ -128,7 +128,7 @@ def test_what_was_given_up_leaves_nothing_behind():
 
 
 class Outside:
-    """A network, or a batch, from outside of the package: it shows what the contract asks for."""
+    """A network, or a batch, from another package, with only the members that the protocol requires."""
 
     def __init__(self, inner):
         self._inner = inner

@@ -1,4 +1,4 @@
-"""What counts as a failed episode, beside what an environment raises."""
+"""The failed episodes beside the ones whose environment raised: invalid numbers, and too much time."""
 
 from types import SimpleNamespace
 
@@ -66,7 +66,7 @@ def test_a_first_observation_may_fail_too(scene):
     assert list(engine.faults) == [0]
 
 
-def test_what_an_engine_has_noted_itself_stays(scene):
+def test_faults_of_the_engine_stay(scene):
     engine, _, detector = scene
     engine.faults[0] = "it raised"
     step(detector, rewards=(np.nan, 1.0))

@@ -22,7 +22,7 @@ def normalizers(n, seed=1):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_seen_and_what_is_kept_of_it(backend):
+def test_observations_are_normalized_and_their_moments_kept(backend):
     observations, given = np.zeros((3, O), np.float32), normalizers(3)
     normalizer = ObservationNormalizer(observations, backend)
     normalizer.begin(np.arange(3), given)
@@ -74,7 +74,7 @@ def test_moments_are_those_of_everything_seen():
     assert (again.count, again.sums.tobytes()) == (moments.count, moments.sums.tobytes())
 
 
-def test_what_never_changes_is_not_blown_up():
+def test_a_constant_observation_is_not_magnified():
     moments = Moments.none(1).merged(np.array([[10]], np.int32), np.array([[[[20.0], [40.0]]]]))
     assert moments.normalizer().tolist() == [[2.0], [100.0]]
 

@@ -99,7 +99,7 @@ def batch(source, describe=True, rows=None):
     )
 
 
-def test_whoever_plays_the_first_episode_describes():
+def test_a_genome_is_described_with_its_first_episode():
     episodes = EpisodeQueue()
     whole = batch(Made())
     episodes.append(whole.take(np.array([1, 2, 3, 5])))  # 0: second episode only, 1: both, 2: the second

@@ -1,4 +1,4 @@
-"""Results are gathered by key: neither their order nor how they are parcelled matters."""
+"""Results are collected by key: neither their order nor their division into messages matters."""
 
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -49,7 +49,7 @@ def some(places):
 
 
 def collected(*parcels):
-    """The results of these episodes, parcel by parcel."""
+    """The results of these episodes, message by message."""
     collector = ResultsCollector(P, T)
     for parcel in parcels:
         if len(parcel):
@@ -89,7 +89,7 @@ def test_values_stand_at_their_key():
     assert table.played.all()
 
 
-def test_who_left_a_race_has_no_return_and_the_mean_of_what_it_played():
+def test_a_candidate_that_left_a_race_has_the_mean_of_its_episodes():
     table = by_candidate(collected([0, 1, 2, 3, 4, 8]), P, E)
     assert table.played.tolist() == [[True] * 4, [True, *[False] * 3], [True, *[False] * 3]]
     assert np.isnan(table.returns).tolist() == (~table.played).tolist()
@@ -155,7 +155,7 @@ def test_after_a_race_every_candidate_counts_the_same_in_the_mean():
         _ = replace(results, traces=results.traces[:1]).mean_traces
 
 
-def test_traces_that_nobody_wants_stay_away():
+def test_traces_that_are_not_wanted_are_not_returned():
     collector = ResultsCollector(P, T, "none")
     collector.add(replace(some(np.arange(N)), traced=np.zeros(0, np.int32), traces=np.zeros((0, 0), np.int64)))
     table = by_candidate(collector.collect(), P, E)
@@ -163,7 +163,7 @@ def test_traces_that_nobody_wants_stay_away():
     assert not table.trace_fingerprints().any()
 
 
-def test_who_was_not_described_is_described_here():
+def test_genomes_that_no_worker_described_are_described_here():
     genomes = Genomes(np.arange(P * 2, dtype=np.float32).reshape(P, 2), np.ones((P, 2), np.bool_))
     expected = describe(genomes)
     known = np.array([2, 0, 2])
@@ -184,7 +184,7 @@ def test_networks_without_traces_have_none():
 
 
 def test_step_hashes_of_a_long_episode_end_early():
-    """The next episode's begin where they end."""
+    """The step hashes of the next episode begin where they end."""
     lengths = np.array([MAX_HASHED_STEPS + 50, 3], np.int32)
     hashes = np.arange(2 * (MAX_HASHED_STEPS + 3)).astype(np.uint8).reshape(-1, 2)
     both = results(genomes=[0, 0], episodes=[0, 1], lengths=lengths, step_hashes=hashes, traced=[0],

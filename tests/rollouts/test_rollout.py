@@ -156,7 +156,7 @@ def test_the_time_of_environments_is_shared_by_their_episodes():
     assert seconds == pytest.approx(ours.environment_seconds, rel=0.05)
 
 
-def test_what_is_cleared_leaves_no_faults_behind():
+def test_cleared_episodes_leave_no_faults():
     rollout, batch = setting("toys:Faulty-v0")
     ours = rollout(2)
     ours._engine.faults[0] = "from before"
@@ -167,8 +167,8 @@ def test_what_is_cleared_leaves_no_faults_behind():
 
 
 @pytest.mark.parametrize("where", ["step", "reset"])
-def test_whoever_asked_is_called_between_two_faults_of_one_tick(where):
-    """Several episodes may hang one after another: a worker has to show life between them."""
+def test_the_callback_is_called_between_two_faults_of_one_tick(where):
+    """Several episodes may hang one after another: a worker has to send heartbeats between them."""
     options = EnvOptions(id="toys:Faulty-v0", kwargs={"share": 1.0, "where": where})
     engine = environments.make(options, 4)
     network = networks.make({"name": "hebbian-dag", "hidden": [2]}, engine.observation_size, engine.action_size)
