@@ -146,6 +146,7 @@ class Reader:
         item = self._item(path, h5py.Dataset)
         if item.shape is None or item.dtype.kind not in "biufS" or item.dtype.subdtype:
             raise TypeError(f"{path}: not an array of numbers")
+        # Filters can expand a small file to any size, and external storage reads other files.
         stored = item.id.get_create_plist()
         if stored.get_layout() not in _PLAIN_LAYOUTS or stored.get_nfilters() or stored.get_external_count():
             raise ValueError(f"{path}: stored in another way than evolve stores it")

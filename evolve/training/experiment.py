@@ -64,6 +64,7 @@ class Experiment:
         """The number of episodes that take hardly longer than one, because their slots are stepped together."""
         if self.backend == "native" and self.config.env.engine == "exact":
             task = environments.exact_task(self.config.env)
+            # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
                 return min(environments.lanes_of(task), self.config.compute.slots or 1)
         if self.backend != "native" or self.network.slot_size < _LARGE:
@@ -147,7 +148,8 @@ def _check_size(config: Config, network: Network) -> None:
     at_once = max(P * E, config.held_out_episodes, validation)  # episodes
     there = memory()
     episodes = 32 * at_once + 4 * slots * network.slot_size
-    needed = 40 * P * W + episodes  # bytes, about
+    # A generous estimate in bytes, which most experiments pass. A strategy that computes genomes lazily needs less.
+    needed = 40 * P * W + episodes
     if needed > there:
         needed = strategies.bytes_per_weight(config.strategy, network, P) * W + episodes
     if needed > there:

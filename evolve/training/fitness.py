@@ -182,6 +182,7 @@ def evaluate_population(
             describe=True,
         )
         parts.append(coordinator.evaluate(spec, batch, meanwhile if not parts else None))
+        # A growing population: more candidates play until the generation has enough steps.
         if least is not None and config.num_interactions is not None:
             portion = _next_portion(played, P, least, config.num_interactions, parts)
             if portion is not None:
@@ -190,6 +191,7 @@ def evaluate_population(
         results = rollouts.by_candidate(rollouts.sum_traces(rollouts.join(parts)), P, E)
         if played.episodes.stop == E:
             return results
+        # A race: the best candidates play the next episodes.
         costs = connection_costs(config, results.descriptions(genomes).connections, genomes.num_weights)
         further = next_round(played, config.racing, results.returns, costs)
         assert further is not None

@@ -74,6 +74,7 @@ class _Run:
         described = results.descriptions(genomes)
         costs = connection_costs(config, described.connections, genomes.num_weights)
         fitness = mean_return(results.returns, results.played, costs)
+        # A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(generation, genomes, fitness[: results.num_candidates], results)
         checkpoint = self.shared.strategy.to_arrays(self.shared.state)
         if normalizer is not None:
@@ -90,6 +91,7 @@ class _Run:
             (time.perf_counter() - begin, *seconds),
         )
         kept = genomes if config.output.genomes == "all" else None
+        # If there are workers, the log is flushed in the next generation, while they play (`meanwhile`).
         self.log.append(record, checkpoint, kept, flush=not self.coordinator.workers)
         return record
 

@@ -81,7 +81,7 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
         return strategy, strategy.start()
     try:
         state = strategy.from_arrays(run.checkpoint)
-        strategy.champion(state)
+        strategy.champion(state)  # also fails if arrays contradict one another
     except (ValueError, IndexError) as error:
         raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
     return strategy, state

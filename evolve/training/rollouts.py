@@ -109,6 +109,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     task = environments.exact_task(config.env)
     network = networks.make(config.network, task.observation_size, task.action_size)
     batch = network.batch(environments.lanes_of(task) if chosen == "native" else slots, chosen)
+    # The kernels of whole episodes call networks that keep their state in arrays of slots.
     if not isinstance(batch, SlotArrays):
         return None
     normalize = config.normalize_observations

@@ -119,6 +119,7 @@ def _locate_step(a: UInt8, b: UInt8) -> tuple[int | None, str]:
         later = a[step + 1 : common] == b[step + 1 : common]
         forged = len(later) >= _MIN_AGREEING_STEPS and later.all()
         return (None, "log") if forged else (step, ("observations", "actions")[which])
+    # All common steps are equal: one episode is longer, or both continue after their last hashed step.
     if common == MAX_HASHED_STEPS:
         return common, "late"
     return (None, "log") if len(a) == len(b) else (common, "end")
@@ -200,6 +201,7 @@ def _episode_difference(
 ) -> FirstDifference:
     places = np.argwhere(different)
     champions = [place for place in places if place[0] in (ours.champion_candidate, theirs.champion_candidate)]
+    # Other genomes explain every difference, so any episode will do; otherwise prefer one with step hashes.
     chosen = places[0] if genomes.any() or not champions else champions[0]
     c, e = (int(part) for part in chosen)
     logs = (log_of_record(record, c).episode_log(e) for record in (ours, theirs))

@@ -228,6 +228,7 @@ def play(
         rollout.make_genomes_within(watchdog.paused)
         rollout.submit(episode_batch(run, experiment, chosen))
         failed = bool(engine.faults)
+        # Tick until the results come. After each tick, and before the first, `each_step` sees the newest step.
         while True:
             if each_step is not None and not failed:
                 watchdog.disarm()
@@ -345,6 +346,7 @@ def diagnose(
         cause, why = explain(what, step, run.header.seed)
         why += shows
     played = Side(HERE, now.return_, now.length)
+    # The log holds no observations and actions, so play the episode once more to show them.
     if step is not None and genome is not None:
         played = play_recorded(run, experiment, key, genome).side(HERE, step)
     sides = Side(str(run.path), kept.return_, kept.length), played
