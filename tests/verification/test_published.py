@@ -10,6 +10,8 @@ from conftest import ROOT, make_runs
 
 import evolve
 from evolve import store
+from evolve.config import read_file
+from evolve.config.sweep import experiments
 from evolve.errors import InputError
 from evolve.verification import Verdict, compare_with_published, read_published
 from evolve.verification.comparison import PUBLISHED
@@ -90,6 +92,13 @@ def test_what_is_not_published_is_refused(files, published):
         compare_with_published(store.read(files["seed"]), published)
     with pytest.raises(InputError, match=r"nearest is small, in which connection_cost is 0\.0 and not 1\.0"):
         compare_with_published(store.read(files["cost"]), published)
+
+
+def test_the_published_settings_are_those_of_the_experiments():
+    for published in {each.experiment: each for each in read_published()}.values():
+        path = ROOT / "experiments" / f"{published.experiment}.toml"
+        (config,) = experiments(read_file(path), str(path))
+        assert published.differences(config) == []
 
 
 def test_a_missing_list_is_named(tmp_path):
