@@ -58,6 +58,7 @@ class CompiledSlots:
     Attributes:
         address: The address of the structure that the kernels receive.
         active: [B rounded up to tiles], the slots that the step of a tile has to advance.
+        worlds: [B rounded up to tiles], the states of a task with rigid bodies; None for other tasks.
     """
 
     def __init__(self, task: AnyTask, slots: int) -> None:
@@ -70,11 +71,11 @@ class CompiledSlots:
         self._outputs, self._observations = (np.zeros((tiles, n, lanes), np.float32) for n in (A, O))
         self._rewards, self._ended = np.zeros(tiles * lanes), np.zeros(tiles * lanes, np.bool_)
         self._options = task.kernel_constants()
-        self._worlds = task.blank(tiles * lanes) if task.has_world else None
+        self.worlds = task.blank(tiles * lanes) if task.has_world else None
         self.active = np.zeros(tiles * lanes, np.bool_)
         arrays = (
             self._states, self._seeds, self._steps, self._outputs, self._observations, self._rewards, self._ended,
-            self._options, self.active if self._worlds is None else self._worlds, self.active,
+            self._options, self.active if self.worlds is None else self.worlds, self.active,
         )  # fmt: skip
         self._structure = TaskStructure(O, A, S, step_limit(task), *(array.ctypes.data for array in arrays))
         self.address = ctypes.addressof(self._structure)
@@ -113,15 +114,15 @@ class CompiledSlots:
         """Continue the episodes of slots `sources` in slots `targets`."""
         (tile, lane), (to_tile, to_lane) = np.divmod(sources, self._lanes), np.divmod(targets, self._lanes)
         self._states[to_tile, :, to_lane] = self._states[tile, :, lane]
-        if self._worlds is not None:
-            self._worlds[targets] = self._worlds[sources]
+        if self.worlds is not None:
+            self.worlds[targets] = self.worlds[sources]
         for array in (self._seeds, self._steps):
             array[targets] = array[sources]
 
     def state(self, slot: int) -> Any:
         """Return the state of a slot: [S], or its world."""
-        if self._worlds is not None:
-            return self._worlds[slot].copy()
+        if self.worlds is not None:
+            return self.worlds[slot].copy()
         return self._states[slot // self._lanes, :, slot % self._lanes].copy()
 
     def episode(self, slot: int) -> tuple[int, int]:
@@ -139,34 +140,34 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """The same, stepped by the array operations that define the task."""
+    """The same, stepped by the array operations that define the task. states: [S, B], or worlds [B]."""
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._task = task
         self._limit = step_limit(task)
-        self._states = task.blank(slots)
+        self.states = task.blank(slots)
         self._seeds, self._steps = (np.zeros(slots, np.int64) for _ in range(2))
 
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         self._seeds[slots] = seeds
         self._steps[slots] = 0
-        self._states[..., slots] = self._task.begin(self._draws(slots))
+        self.states[..., slots] = self._task.begin(self._draws(slots))
         self._observe(slots, observations)
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
-        states, rewards, over = self._task.step(self._states[..., slots], outputs, self._draws(slots))
-        self._states[..., slots] = states
+        states, rewards, over = self._task.step(self.states[..., slots], outputs, self._draws(slots))
+        self.states[..., slots] = states
         self._steps[slots] += 1
         self._observe(slots, observations)
         return rewards, over | (self._steps[slots] >= self._limit)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        self._states[..., targets] = self._states[..., sources]
+        self.states[..., targets] = self.states[..., sources]
         for array in (self._seeds, self._steps):
             array[targets] = array[sources]
 
     def state(self, slot: int) -> Any:
-        return self._states[..., slot].copy()
+        return self.states[..., slot].copy()
 
     def episode(self, slot: int) -> tuple[int, int]:
         return int(self._seeds[slot]), int(self._steps[slot])
@@ -175,7 +176,7 @@ class _ArraySlots:
         return Draws(self._seeds[slots], self._steps[slots])
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
-        observations[slots] = self._task.observe(self._states[..., slots]).T
+        observations[slots] = self._task.observe(self.states[..., slots]).T
 
 
 class ExactEngine:

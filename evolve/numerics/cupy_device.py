@@ -39,7 +39,7 @@ _SPARE = 0.9  # of the free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
 # Environment variables in which launchers give the rank of a process on its host, and the number of ranks there.
-_LOCAL = (
+LOCAL_RANKS = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
@@ -222,7 +222,7 @@ def open_device() -> "CupyDevice":
 
 def local_ranks() -> tuple[int, int]:
     """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1)."""
-    for pair in _LOCAL:
+    for pair in LOCAL_RANKS:
         rank, size = (re.match(r"\d+", os.environ.get(name, "")) for name in pair)  # SLURM says "8(x2)"
         if rank and size:
             return int(rank[0]), max(int(rank[0]) + 1, int(size[0]))

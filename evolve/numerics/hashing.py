@@ -85,7 +85,7 @@ class StepHashes:
 
     def __init__(self, observations: Float32, action_size: int, backend: native.Backend) -> None:
         slots = len(observations)
-        self._observations = observations
+        self.observations = observations
         self._action_size = action_size
         self._native = backend == "native"
         self._states = np.zeros((slots, 2), np.uint64)
@@ -131,7 +131,7 @@ class StepHashes:
             rows = np.ascontiguousarray(outputs)  # alive until the kernel is done
             self._kernel(self._address, native.address(rows), n)
             return
-        for which, rows in enumerate((self._observations[:n], outputs)):
+        for which, rows in enumerate((self.observations[:n], outputs)):
             self._states[:n, which] = update(self._states[:n, which], fold(_words(rows)))
         at = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
         self._hashes[at, self._steps[at]] = self._states[at] >> np.uint64(56)
@@ -158,9 +158,9 @@ class StepHashes:
 
     def _bind(self) -> None:
         if self._native:
-            arrays = self._observations, self._coefficients, self._states, self._steps, self._hashes
+            arrays = self.observations, self._coefficients, self._states, self._steps, self._hashes
             addresses = (array.ctypes.data for array in arrays)
-            sizes = (INT64 * 2)(self._observations.shape[1], self._action_size)
+            sizes = (INT64 * 2)(self.observations.shape[1], self._action_size)
             self._arguments = FingerprintsStructure(sizes, self._hashes.shape[1], *addresses)
             self._address = ctypes.addressof(self._arguments)
 

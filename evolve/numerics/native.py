@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evolve.errors import InputError
 from evolve.numerics.device import device
@@ -25,8 +24,6 @@ INT64 = ctypes.c_int64
 FLOAT = ctypes.c_float
 DOUBLE = ctypes.c_double
 ADDRESS = ctypes.c_void_p
-FLOAT_P = ctypes.POINTER(ctypes.c_float)
-INT64_P = ctypes.POINTER(ctypes.c_int64)
 _ALIGNMENT = 64
 _BYTE = ctypes.c_char
 
@@ -135,11 +132,6 @@ def address(array: Any) -> int:
         return int(array.ctypes.data)
 
 
-def pointer(array: NDArray[Any]) -> Any:
-    """Return the C pointer to an array of float32 or int64. It does not keep the array alive."""
-    return array.ctypes.data_as(INT64_P if array.dtype == np.int64 else FLOAT_P)
-
-
 class NativeStep:
     """The native step of a network's batch: `evolve_<name>` of the kernels, bound to the structure of that batch.
 
@@ -204,5 +196,5 @@ def exact(name: Literal["tanh", "exp", "sigmoid"], x: Float32) -> Float32:
     padded = np.zeros(rows * lanes(), np.float32)
     padded[: len(x)] = x
     y = np.zeros_like(padded)
-    bind(name, [FLOAT_P, FLOAT_P, INT64])(pointer(padded), pointer(y), rows)
+    bind(name, [ADDRESS, ADDRESS, INT64])(address(padded), address(y), rows)
     return y[: len(x)]

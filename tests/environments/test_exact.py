@@ -1,10 +1,12 @@
 """Exact tasks: the kernels equal the array reference, which does what the tasks' descriptions say."""
 
 import math
+import re
 
 import gymnasium
 import numpy as np
 import pytest
+from conftest import ROOT
 
 from evolve import environments
 from evolve.config import EnvOptions
@@ -79,6 +81,13 @@ def test_the_kernels_equal_the_array_reference(name, kwargs):
         for ours, theirs in (*zip(*found, strict=True), seen):
             assert ours.tobytes() == theirs.tobytes(), step
     assert (players[0].seeds > np.array(seeds)).all()
+
+
+@pytest.mark.parametrize("task", environments.TASKS.values())
+def test_a_kernel_has_the_name_of_its_header(task):
+    """NVRTC includes the header of a task by this name; gcc includes all headers."""
+    header = ROOT / "evolve" / "environments" / "kernels" / f"{task.kernel}.h"
+    assert re.search(rf"^(WORLD_)?TASK\({task.kernel}\)$", header.read_text(), flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", CLASSICAL)
@@ -175,7 +184,8 @@ def test_reversals_cost_one_trial_each():
 
 def test_a_bandit_pays_by_its_chances():
     engine = engine_of("Bandit-v0", slots=400)
-    chances = Player(engine, range(400)).engine.slots._states.transpose(1, 0, 2).reshape(7, -1)[:5, :400]
+    Player(engine, range(400))
+    chances = np.stack([engine.slots.state(slot) for slot in range(400)], axis=1)[:5]
     pull = np.zeros((400, 5), np.float32)
     pull[:, 2] = 1
     found = returns("Bandit-v0", lambda *_: pull, range(400))
@@ -184,7 +194,7 @@ def test_a_bandit_pays_by_its_chances():
 
 
 def walker(turns):
-    """Walk to an end; the best one is known to nobody, so that the same is taken each time."""
+    """Walk to an end, the same one each time, because no observation tells which end is best."""
 
     def act(observations, memory):
         turned = memory.setdefault("turned", np.zeros(len(observations), int))
@@ -206,7 +216,7 @@ def test_a_maze_has_one_good_end(corridor):
     assert len(set(found.argmax(axis=0))) == 4
 
 
-def test_who_crashes_pays():
+def test_a_crash_costs_reward():
     crashing = returns("TMaze-v0", lambda seen, _: np.ones((len(seen), 1)), range(10), corridor=2)
     np.testing.assert_allclose(crashing, -0.4)
     standing = returns("TMaze-v0", lambda seen, _: np.zeros((len(seen), 1)), range(10), corridor=2)
@@ -221,7 +231,7 @@ def test_the_good_end_moves_to_another():
 
 
 @pytest.mark.parametrize("name", environments.TASKS)
-def test_what_has_a_picture_can_be_drawn(name):
+def test_a_task_with_a_picture_can_be_drawn(name):
     engine = engine_of(name, slots=1)
     assert environments.check_drawable(EnvOptions(id=name, engine="exact")) == has_picture(name)
     Player(engine, [1])

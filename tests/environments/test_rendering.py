@@ -17,7 +17,7 @@ def test_mujoco_without_a_library_to_draw_with_is_refused(monkeypatch):
         environments.drawn(EnvOptions(id="InvertedPendulum-v5"), "rgb_array")
 
 
-def test_the_camera_follows_who_would_leave_the_picture(monkeypatch):
+def test_the_camera_follows_a_robot_that_would_leave_the_picture(monkeypatch):
     """But a camera that the experiment names is kept."""
     monkeypatch.setenv("DISPLAY", ":0")
     for name, kwargs, camera in (

@@ -3,6 +3,7 @@
 import time
 from types import SimpleNamespace
 
+import gymnasium
 import pytest
 
 from evolve.environments import engine as engines
@@ -47,14 +48,14 @@ def test_environments_are_closed_where_time_is_over(monkeypatch):
     engine = GymnasiumEngine(EnvOptions(id="CartPole-v1"), 1)
     made = []
 
-    def make(makes=engine._make):
-        env = makes()
+    def make(*words, gymnasium_make=gymnasium.make, **options):
+        env = gymnasium_make(*words, **options)
         made.append(SimpleNamespace(closed=False))
         close, mark = env.close, made[-1]
         env.close = lambda: (setattr(mark, "closed", True), close())
         return env
 
-    engine._make = make
+    monkeypatch.setattr(gymnasium, "make", make)
     engines.check(engine)
     assert made
     assert all(each.closed for each in made)

@@ -66,7 +66,7 @@ class Worlds:
         self.observations = np.zeros((len(seeds), self.engine.observation_size), np.float32)
         self.engine.reset(self.slots, np.array(seeds), self.observations)
         slots = self.engine.slots
-        self.states = slots._worlds[: len(seeds)] if compiled else slots._states
+        self.states = slots.worlds[: len(seeds)] if compiled else slots.states
 
     def throw(self, speed, key=0):
         """Throw all bodies to the right, and most of them down."""

@@ -27,7 +27,7 @@ def cuda(monkeypatch, no_device):
     made = Cuda(EmulatedDevice())
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
     monkeypatch.setattr(cupy_device, "machine_code", lambda architecture, unit="": f"{architecture} {unit}".encode())
-    for names in cupy_device._LOCAL:
+    for names in cupy_device.LOCAL_RANKS:
         for name in names:
             monkeypatch.delenv(name, raising=False)
     return made
@@ -87,7 +87,7 @@ def test_ranks_share_the_memory(cuda, monkeypatch, ranks, share):
         ({}, (0, 1)),
     ],
 )
-def test_launchers_say_who_is_on_a_host(cuda, monkeypatch, environment, expected):
+def test_launchers_give_the_ranks_of_a_host(cuda, monkeypatch, environment, expected):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert local_ranks() == expected

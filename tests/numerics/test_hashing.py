@@ -25,7 +25,7 @@ def run(played, backend="numpy", slots=1):
 
 def go_on(prints, played):
     for seen, done in played:
-        prints._observations[: len(seen)] = seen
+        prints.observations[: len(seen)] = seen
         prints.update(done)
     return prints
 
@@ -96,7 +96,7 @@ def test_one_changed_bit_shows_and_the_step_hashes_tell_when(step, column, bit, 
 
 @pytest.mark.parametrize("built", [True, False])
 @pytest.mark.parametrize(("n", "k"), [(0, 3), (2, 0), (1, 1), (3, 700), (2, 5000)])
-def test_what_is_not_present_counts_as_the_same_word(monkeypatch, built, n, k):
+def test_values_that_are_not_present_count_as_the_same_word(monkeypatch, built, n, k):
     if built and not available():
         pytest.skip("the native kernels were not built")
     monkeypatch.setattr(native, "available", lambda: built)
