@@ -136,6 +136,7 @@ class _CompiledBatch(HebbianDagBatch):
     def _structure(self) -> ctypes.Structure:
         D = self._network.sizes
         options = self._network.options
+        # With plasticity the next step reads the traces and applies the pending update, so two steps are kept.
         history = 2 if self._gains is not None else _HISTORY
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return _Structure(

@@ -152,6 +152,7 @@ class LayeredBatch(SlotArrays):
         n = len(observations)
         weights = self._weights.array[0, :, :n]  # the array back end has one tile
         nodes = self._nodes.array[0, :, :n]
+        # Bias units are never an output of a layer, so they stay 1 after `initial`.
         nodes[: self._O] = observations.T
         first = 0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does

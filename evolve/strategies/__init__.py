@@ -98,12 +98,14 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
         strategy: Strategy[Any] = STRATEGIES.make(choice, layout, population, seed)
+        # Every start may restart, so several starts are around restarts.
         if isinstance(options, RestartOptions) and options.restart_after:
             strategy = Restarting(strategy, options)
         if isinstance(options, StartOptions) and options.starts > 1:
             strategy = Multistart(strategy, options)
         return strategy
 
+    # Rounds of pruning are outermost: each round makes the strategy anew, for the connections that are left.
     if isinstance(options, PruningOptions) and options.pruning_every:
         return PruningRounds(for_layout, options, layout, seed)
     return for_layout(layout)

@@ -140,6 +140,7 @@ class Cma(EvolutionStrategy[CmaState]):
         """Return B D z for each row of z [P, n]."""
         with self._one_thread():
             B, D = self._restored(state)._eigen_decomposition()
+        # No matrix product: in BLAS the bits of a candidate could depend on the candidates that are asked for with it.
         shaped = np.zeros_like(z)
         for column, scale, along in zip(np.ascontiguousarray(B.T), D, z.T, strict=True):
             shaped += (scale * along)[:, None] * column
@@ -162,8 +163,8 @@ class Cma(EvolutionStrategy[CmaState]):
     def _restored(self, state: CmaState) -> Any:
         """Return an optimizer that continues from a state."""
         optimizer = self._optimizer(state.mean, state.progress.sigma)
-        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": state.progress.generations}
-        parts["_c_1d"] = state.covariance
+        generations = state.progress.generations
+        parts = {"_p_sigma": state.p_sigma, "_pc": state.p_c, "_g": generations, "_c_1d": state.covariance}
         optimizer.__setstate__(optimizer.__getstate__() | parts)
         return optimizer
 
@@ -172,7 +173,8 @@ class Cma(EvolutionStrategy[CmaState]):
         parts = optimizer.__getstate__()
         covariance = parts["_c_1d"].copy()
         progress = CmaProgress(max(float(parts["_sigma"]), _SMALLEST), int(parts["_g"]))
-        largest = np.minimum(np.abs(optimizer.mean), _LARGEST).astype(np.float32)
-        resolution = np.spacing(largest).astype(np.float64) / progress.sigma
+        # Below the resolution of float32 candidates would be equal, see above.
+        size = np.minimum(np.abs(optimizer.mean), _LARGEST).astype(np.float32)
+        resolution = np.spacing(size).astype(np.float64) / progress.sigma
         covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
         return CmaState(optimizer.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)

@@ -306,7 +306,7 @@ class Umda(EliteOnly):
         K = -(-population // 8)
         super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
-        self._probability_of = contract.Newest(self._probability)
+        self._probability_of = contract.Newest(self.connection_probability)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         probability = self._probability_of(state, generation)
@@ -319,7 +319,7 @@ class Umda(EliteOnly):
             add_noise(parents.weights, mask, self._options.weight_noise, key, candidates)
         return pruned(parents.weights, mask)
 
-    def _probability(self, state: ScoredGenomes, generation: int) -> Float64:
+    def connection_probability(self, state: ScoredGenomes, generation: int) -> Float64:
         """Return p [W]; its noise comes from the stream of candidate 0, which is never a child."""
         noise = Stream(self._seed, Purpose.MASKS, generation).normal(self._layout.num_weights)
         mean = np.count_nonzero(state.genomes.mask, axis=0) / len(state)

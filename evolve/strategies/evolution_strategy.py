@@ -126,6 +126,7 @@ class SearchedConnections:
     def genomes(self, x: Float32) -> Genomes:
         """Return N genomes whose connections weigh x [N, n]."""
         W = self.initial.num_weights
+        # With all connections there is nothing to fill with zeros, so that large genomes need not be copied.
         if len(self) == W:
             weights = x
         else:

@@ -187,7 +187,8 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         check_population(genomes, results, self._P, self._W, grows=True)
         now, after = state.schedule, state.schedule.after_generation(o)
         total = self._added_up(genomes, results.fitness) if results.sums is None else results.sums
-        divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma  # ε_i is a difference of weights over 2σ
+        # g has 1/(2nσ), and ε_i is a difference of weights over 2σ.
+        divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
         memory = OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
         step, m, v = self._optimizer.step(memory, total, divisor, now.learning_rate)
         decay = o.weight_decay * (o.learning_rate / now.learning_rate if o.constant_weight_decay else 1)
@@ -198,6 +199,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         mask = state.mask
         if self._pruning is not None:
             mask = self._pruning.mask_after(after.generations, mask, centre, results)
+        # A pruned connection must not come back through what the optimizer or the average remembers of it.
         for array in (centre, average, m, v):
             np.multiply(array, mask, out=array)
         return OpenAiEsState(centre, average, m, v, after, mask)

@@ -68,6 +68,7 @@ class Adam:
     ) -> tuple[Float64, Float64, Float64]:
         """Return m/(1 - β1^t) / (sqrt(v/(1 - β2^t)) + 1e-8), m and v, each [W]."""
         step, m, v = (np.empty(len(gradient)) for _ in range(3))
+        # In parts, because whole arrays of a large network would go through memory once for each operation.
         for part in parts(len(gradient)):
             g = gradient[part] / divisor
             m[part] = self.beta1 * memory.m[part] + (1 - self.beta1) * g

@@ -20,6 +20,7 @@ they lead.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ from pydantic import AfterValidator, Field
 
 from evolve.config import Options
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
+from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics import exp, ordered_sum
 from evolve.numerics.perturbation import add_noise
 from evolve.numerics.streams import Purpose, Stream, Streams
@@ -76,7 +77,7 @@ class PruneState:
 _ADAPTIVE = 0.001, 0.0125  # the least and the greatest rate
 
 
-def _adaptive_rate(state: PruneState) -> float:
+def adaptive_rate(state: PruneState) -> float:
     """Return the relative standard deviation of the pool's numbers of connections, inside the limits."""
     best, recent = state.leaderboard.genomes.connections(), state.recent.genomes.connections()
     connections = np.concatenate([best[:1], best, recent]).astype(np.float64)
@@ -86,13 +87,77 @@ def _adaptive_rate(state: PruneState) -> float:
     return min(max(math.sqrt(variance) / mean if mean else 0.0, least), greatest)
 
 
-def _below(bound: int, uniform: Float64) -> Int64:
-    """Return whole numbers [n] below a bound from uniform numbers [n], as `Stream.below` does."""
-    return np.floor(uniform * bound).astype(np.int64)
+def parent_ranks(pool_size: int, children: int, stream: Stream) -> NDArray[np.intp]:
+    """Return [children]: the rank in the pool of each child's parent, by linear rank selection in whole numbers."""
+    shares = np.cumsum(np.arange(pool_size, 0, -1))
+    return np.searchsorted(shares, stream.below(int(shares[-1]), children), side="right")
+
+
+def swap_blocks(sources: Int64, blocks: Sequence[Block], draws: Float64) -> Int64:
+    """Return sources [children, blocks] after swaps between pairs of children: of one block, or of a layer's blocks.
+
+    draws: [K, 5], uniform numbers for each of K swaps.
+    """
+    children = len(sources)
+    if children < 2:
+        return sources
+    of = [block.layer for block in blocks]
+    alone = [slice(number, number + 1) for number in range(len(blocks))]
+    layers = [slice(of.index(layer), of.index(layer) + of.count(layer)) for layer in range(of[-1] + 1)]
+    bounds = children, children - 1, len(blocks), len(layers)
+    # A uniform number times a bound, rounded down, as in `Stream.below`.
+    one, other, block, layer = (
+        np.floor(draws[:, column] * bound).astype(np.int64) for column, bound in zip((0, 1, 2, 4), bounds, strict=True)
+    )
+    other += other >= one  # another child than the first one
+    places = [
+        layers[to] if whole else alone[number]
+        for whole, number, to in zip((draws[:, 3] < 0.5).tolist(), block.tolist(), layer.tolist(), strict=True)
+    ]
+    columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
+    for a, b, place in zip(one.tolist(), other.tolist(), places, strict=True):
+        for column in columns[place]:
+            column[a], column[b] = column[b], column[a]
+    return np.array(columns, np.int64).T
+
+
+def assemble(state: PruneState, sources: Int64, blocks: Sequence[Block]) -> tuple[Float32, Bool, Float32]:
+    """Return weights, mask and traces [n, W] of children whose blocks come from the sources [n, blocks].
+
+    A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this order.
+    """
+    n, W, leaders = len(sources), blocks[-1].stop, 1 + len(state.leaderboard)
+    made = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.empty((n, W), np.float32)
+    # The pool is not put together, because a copy of its genomes would double the memory of the strategy.
+    for column, block in enumerate(blocks):
+        place, source = slice(block.start, block.stop), sources[:, column]
+        old = source < leaders
+        for rows, of, members in (
+            (np.flatnonzero(old), state.leaderboard, np.maximum(source[old] - 1, 0)),
+            (np.flatnonzero(~old), state.recent, source[~old] - leaders),
+        ):
+            for into, array in zip(made, (of.genomes.weights, of.genomes.mask, of.traces), strict=True):
+                into[rows, place] = array[members, place]
+    return made
+
+
+def trace_pruning_probability(q: float, mask: Bool, traces: Float32, blocks: Sequence[Block]) -> Float64:
+    """Return [n, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left.
+
+    mask, traces: [n, W].
+    """
+    probability = np.zeros(mask.shape)
+    for block in blocks:
+        place = slice(block.start, block.stop)
+        left = mask[:, place]
+        count = np.count_nonzero(left, axis=1)[:, None]
+        share = _softmax_of_negative(np.abs(traces[:, place]), left)
+        probability[:, place] = np.minimum(1.0, q * count * share)
+    return probability
 
 
 def _softmax_of_negative(size: Float32, left: Bool) -> Float64:
-    """Return [N, n] float64: softmax(-size) of each row of size [N, n], over the connections left; 0 elsewhere."""
+    """Return [n, k] float64: softmax(-size) of each row of size [n, k], over the connections left; 0 elsewhere."""
     size = np.where(left, size, np.float32(np.inf))
     smallest = size.min(axis=1, keepdims=True)
     smallest[np.isinf(smallest)] = 0
@@ -157,108 +222,36 @@ class Prune(Elitist[PruneState]):
         traces = results.traces[candidates] if self._layout.num_traces else np.zeros(taken.weights.shape, np.float32)
         return ScoredGenomes.evaluated(taken, results.fitness[candidates], traces)
 
-    def _draw_parents(self, pool_size: int, children: int, generation: int) -> NDArray[np.intp]:
-        """Return [children]: the rank in the pool of each child's parent, by linear rank selection in whole numbers."""
-        shares = np.cumsum(np.arange(pool_size, 0, -1))
-        draws = Stream(self._seed, Purpose.PARENTS, generation).below(int(shares[-1]), children)
-        return np.searchsorted(shares, draws, side="right")
+    def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
+        """Return the sources of all children, [children, blocks], see `assemble`, and the rate of uniform pruning."""
+        scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
+        children, blocks = self._P - self.survivors(state), self._layout.blocks
+        ranks = parent_ranks(len(scores), children, Stream(self._seed, Purpose.PARENTS, generation))
+        parents = contract.ranking(scores)[ranks]
+        draws = Streams(self._seed, Purpose.SWAPS, generation, np.arange(self._K)).uniform(5)
+        setting = self._options.uniform_pruning
+        rate = adaptive_rate(state) if isinstance(setting, str) else setting
+        return swap_blocks(np.repeat(parents[:, None], len(blocks), axis=1), blocks, draws), rate
 
     def _children(self, state: PruneState, generation: int, candidates: Int64) -> Genomes:
-        """Return the children that are the given candidates [n]."""
+        o, W, blocks = self._options, self._layout.num_weights, self._layout.blocks
         sources, rate = self._plan_of(state, generation)
-        parts = self._assembled(state, sources[candidates - self.survivors(state)])
-        return self._vary(parts, candidates, generation, rate)
+        weights, mask, traces = assemble(state, sources[candidates - self.survivors(state)], blocks)
 
-    def _vary(self, parts: tuple[Float32, Bool, Float32], candidates: Int64, generation: int, rate: float) -> Genomes:
-        """Return children after pruning, regrowth and noise; parts are their weights, mask and traces [n, W]."""
-        weights, mask, traces = parts
-        self._prune(mask, traces, candidates, generation, rate)
-        self._regrow(weights, mask, candidates, generation)
-        if self._options.weight_noise:
-            noise_key = self._seed, Purpose.WEIGHT_NOISE, generation
-            add_noise(weights, mask, self._options.weight_noise, noise_key, candidates)
-        return pruned(weights, mask)
+        def streams(purpose: Purpose) -> Streams:
+            return Streams(self._seed, purpose, generation, candidates)
 
-    def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
-        """Return the source of every child's blocks, [children, blocks], and the rate of uniform pruning.
-
-        A source is the number of a member of the pool: the leader, the leaderboard and the recent genomes, in this
-        order.
-        """
-        scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
-        parents = self._draw_parents(len(scores), self._P - self.survivors(state), generation)
-        sources = np.repeat(contract.ranking(scores)[parents][:, None], len(self._layout.blocks), axis=1)
-        self._swap_blocks(sources, generation)
-        setting = self._options.uniform_pruning
-        return sources, _adaptive_rate(state) if isinstance(setting, str) else setting
-
-    def _assembled(self, state: PruneState, sources: Int64) -> tuple[Float32, Bool, Float32]:
-        """Return weights, mask and traces [n, W] of children whose blocks come from the sources [n, blocks]."""
-        n, W, leaders = len(sources), self._layout.num_weights, 1 + len(state.leaderboard)
-        made = np.empty((n, W), np.float32), np.empty((n, W), np.bool_), np.empty((n, W), np.float32)
-        for column, block in enumerate(self._layout.blocks):
-            place = slice(block.start, block.stop)
-            source = sources[:, column]
-            old = source < leaders
-            for rows, of, members in (
-                (np.flatnonzero(old), state.leaderboard, np.maximum(source[old] - 1, 0)),
-                (np.flatnonzero(~old), state.recent, source[~old] - leaders),
-            ):
-                for into, array in zip(made, (of.genomes.weights, of.genomes.mask, of.traces), strict=True):
-                    into[rows, place] = array[members, place]
-        return made
-
-    def _swap_blocks(self, sources: Int64, generation: int) -> None:
-        """Exchange blocks between pairs of children, K times, in sources [children, blocks]."""
-        children = len(sources)
-        if children < 2:
-            return
-        draws = Streams(self._seed, Purpose.SWAPS, generation, np.arange(self._K)).uniform(5)
-        one, other = _below(children, draws[:, 0]), _below(children - 1, draws[:, 1])
-        other += other >= one
-        places = self._draw_blocks(draws[:, 2:])
-        columns = sources.T.tolist()  # swapping entries is faster in lists than in arrays
-        for a, b, place in zip(one.tolist(), other.tolist(), places, strict=True):
-            for column in columns[place]:
-                column[a], column[b] = column[b], column[a]
-        sources[:] = np.array(columns).T
-
-    def _draw_blocks(self, draws: Float64) -> list[slice]:
-        """Return K slices of blocks from uniform draws [K, 3]: one matrix, or half the time all matrices of a layer."""
-        blocks = self._layout.blocks
-        alone = [slice(block, block + 1) for block in range(len(blocks))]
-        of = [block.layer for block in blocks]
-        layers = [slice(of.index(layer), of.index(layer) + of.count(layer)) for layer in range(of[-1] + 1)]
-        chosen = _below(len(blocks), draws[:, 0]), _below(len(layers), draws[:, 2])
-        drawn = zip((draws[:, 1] < 0.5).tolist(), *(numbers.tolist() for numbers in chosen), strict=True)
-        return [layers[layer] if whole else alone[block] for whole, block, layer in drawn]
-
-    def _trace_pruning_probability(self, mask: Bool, traces: Float32) -> Float64:
-        """Return [children, W] float64: min(1, q·c·softmax(-|H̄|)) within each block, over the connections left."""
-        probability = np.zeros(mask.shape)
-        for block in self._layout.blocks:
-            place = slice(block.start, block.stop)
-            left = mask[:, place]
-            count = np.count_nonzero(left, axis=1)[:, None]
-            share = _softmax_of_negative(np.abs(traces[:, place]), left)
-            probability[:, place] = np.minimum(1.0, self._options.trace_pruning * count * share)
-        return probability
-
-    def _prune(self, mask: Bool, traces: Float32, candidates: Int64, generation: int, uniform_pruning: float) -> None:
-        """Prune connections of children by their traces, and by chance; mask and traces are [n, W]."""
-        W = mask.shape[1]
         if self._layout.num_traces:
-            streams = Streams(self._seed, Purpose.TRACE_PRUNING, generation, candidates)
-            mask &= streams.at_least(self._trace_pruning_probability(mask, traces), W)
-        streams = Streams(self._seed, Purpose.UNIFORM_PRUNING, generation, candidates)
-        hit = streams.uniform(1)[:, 0] < self._options.uniform_pruning_chance
-        mask[hit] &= streams.take(hit).at_least(uniform_pruning, W)
-
-    def _regrow(self, weights: Float32, mask: Bool, candidates: Int64, generation: int) -> None:
-        """Add absent connections to children; weights and mask are [n, W]."""
-        if self._options.regrowth:
-            W = mask.shape[1]
-            streams = Streams(self._seed, Purpose.REGROWTH, generation, candidates)
-            grown = ~mask & ~streams.at_least(self._options.regrowth, W)
-            np.copyto(weights, streams.normal_rows(W), where=grown)
+            probability = trace_pruning_probability(o.trace_pruning, mask, traces, blocks)
+            mask &= streams(Purpose.TRACE_PRUNING).at_least(probability, W)
+        uniform = streams(Purpose.UNIFORM_PRUNING)
+        hit = uniform.uniform(1)[:, 0] < o.uniform_pruning_chance
+        mask[hit] &= uniform.take(hit).at_least(rate, W)
+        if o.regrowth:
+            regrowth = streams(Purpose.REGROWTH)
+            grown = ~mask & ~regrowth.at_least(o.regrowth, W)
+            np.copyto(weights, regrowth.normal_rows(W), where=grown)
             mask |= grown
+        if o.weight_noise:
+            add_noise(weights, mask, o.weight_noise, (self._seed, Purpose.WEIGHT_NOISE, generation), candidates)
+        return pruned(weights, mask)

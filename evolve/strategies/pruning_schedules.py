@@ -85,6 +85,7 @@ class GradualPruning:
         gone = self.share * (1 - to_come * to_come * to_come)  # no power, which is libm's
         worth = self._worth(centre, results)
         left = np.zeros(len(mask), np.bool_)
+        # Each matrix loses the same share, so that no layer loses all of its connections.
         for block in self.blocks:
             place = slice(block.start, block.stop)
             of_block = worth[place] if worth[place].any() else np.abs(centre[place])
@@ -263,6 +264,8 @@ class PruningRounds(Strategy[PruningState]):
 
     def _begin(self, state: PruningState, _: int) -> PruningState:
         """Return the state that candidates are drawn from: the start of the next search, if the present one is over."""
+        # `ask` and `tell` begin a search, not the `tell` before them: the champion of a state at the end of a round is
+        # then the result of that round, and a run that ends there does not prune for nothing.
         if state.record.spent < self._options.pruning_every:
             return state
         search, generations = state.record.search + 1, state.record.generations

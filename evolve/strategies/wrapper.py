@@ -218,6 +218,7 @@ class Multistart(Wrapper):
         best = now if best_score == -np.inf or generations > self._all else state.best
         if generations <= self._all and generations % self._each == 0:
             score = float(ordered_sum(means)) / len(means)
+            # A best score of -∞ means that no start has ended, so the score of one without a finite fitness is finite.
             if score > best_score or best_score == -np.inf:
                 best, best_score = now, max(score, -float(np.finfo(np.float64).max))
             now = best if generations == self._all else self._strategy.start_anew(state.begun + generations)

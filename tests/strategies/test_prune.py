@@ -6,10 +6,19 @@ import pytest
 from evolve import networks, strategies
 from evolve.errors import InputError
 from evolve.genome import Genomes, pruned
-from evolve.numerics.streams import Purpose, Stream
+from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.strategies import Results
 from evolve.strategies.elitist import ScoredGenomes
-from evolve.strategies.prune import Prune, PruneOptions, PruneState, _adaptive_rate
+from evolve.strategies.prune import (
+    Prune,
+    PruneOptions,
+    PruneState,
+    adaptive_rate,
+    assemble,
+    parent_ranks,
+    swap_blocks,
+    trace_pruning_probability,
+)
 
 QUIET = {"trace_pruning": 0.0, "uniform_pruning": 0.0}
 
@@ -80,27 +89,26 @@ def test_leaderboard_and_recent_hold_the_k_best():
 
 
 def test_parents_follow_linear_ranks():
-    made = prune(30_001)
-    parents = made._draw_parents(pool_size=3, children=30_000, generation=1)
+    parents = parent_ranks(3, 30_000, Stream(0, Purpose.PARENTS, 1))
     shares = np.bincount(parents, minlength=3) / 30_000
     assert shares == pytest.approx([3 / 6, 2 / 6, 1 / 6], abs=0.01)
 
 
-def varied(made, mask, rate=0.0):
-    """Return children whose connections [n, W] weigh 1 before they are varied."""
-    parts = mask.astype(np.float32), mask.copy(), np.zeros(mask.shape, np.float32)
-    return made._vary(parts, np.arange(1, len(mask) + 1), 1, rate)
+def varied(made, mask):
+    """Return children of parents that have the mask [P, W], all rows of it equal, and weights of 1."""
+    genomes = Genomes(mask.astype(np.float32), mask)
+    state = made.tell(made.start(), genomes, Results(np.zeros(len(mask)), np.zeros(mask.shape, np.float32)))
+    return made.ask(state, 1, np.arange(1, len(mask)))  # 0 is the survivor
 
 
-def swapped(made, generation=1):
-    """Return weights and traces of the children of two parents, one of zeros and one of ones."""
-    W = made._layout.num_weights
-    weights = np.repeat(np.arange(2, dtype=np.float32)[:, None], W, axis=1)
-    pool = ScoredGenomes.evaluated(Genomes(weights, np.ones((2, W), np.bool_)), np.zeros(2), weights)
+def swapped(net, generation):
+    """Return weights and traces of the children of two parents, one of zeros and one of ones, after a swap."""
+    weights = np.repeat(np.arange(2, dtype=np.float32)[:, None], net.num_weights, axis=1)
+    pool = ScoredGenomes.evaluated(Genomes(weights, np.ones(weights.shape, np.bool_)), np.zeros(2), weights)
     state = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(1, 2)))
-    sources = np.repeat(np.array([[1], [2]]), len(made._layout.blocks), axis=1)
-    made._swap_blocks(sources, generation)
-    weights, _, traces = made._assembled(state, sources)
+    sources = np.repeat(np.array([[1], [2]]), len(net.blocks), axis=1)
+    draws = Streams(0, Purpose.SWAPS, generation, np.arange(1)).uniform(5)
+    weights, _, traces = assemble(state, swap_blocks(sources, net.blocks, draws), net.blocks)
     return weights, traces
 
 
@@ -108,7 +116,7 @@ def test_swaps_exchange_whole_matrices_and_carry_the_traces():
     net = network(hidden=(3, 2))
     kinds = set()
     for generation in range(1, 60):
-        weights, traces = swapped(prune(3, net), generation)  # K = 1: one swap
+        weights, traces = swapped(net, generation)
         assert np.array_equal(weights, traces)
         assert (weights.sum(axis=0) == 1).all()  # exchanged, nothing lost
         moved = tuple(i for i, b in enumerate(net.blocks) if weights[0, b.start] != 0)
@@ -122,11 +130,10 @@ def test_swaps_exchange_whole_matrices_and_carry_the_traces():
 
 def test_trace_pruning_probability_is_the_softmax_of_the_formula():
     net = network(hidden=(3,))
-    made = prune(4, net, trace_pruning=0.01)
     draw = np.random.Generator(np.random.Philox(0))
     traces = draw.normal(size=(2, net.num_weights)).astype(np.float32) * 2
     mask = draw.random((2, net.num_weights)) < 0.8
-    ours = made._trace_pruning_probability(mask, traces)
+    ours = trace_pruning_probability(0.01, mask, traces, net.blocks)
     for child in range(2):
         for b in net.blocks:
             left, h = mask[child, b.start : b.stop], np.abs(traces[child, b.start : b.stop].astype(np.float64))
@@ -138,11 +145,10 @@ def test_trace_pruning_probability_is_the_softmax_of_the_formula():
 
 def test_trace_pruning_survives_extremes():
     net = network(hidden=(3,))
-    made = prune(4, net, trace_pruning=1.0)
     huge = np.full((2, net.num_weights), 3e38, np.float32)
     mask = np.ones((2, net.num_weights), np.bool_)
     mask[1] = False
-    ours = made._trace_pruning_probability(mask, huge)
+    ours = trace_pruning_probability(1.0, mask, huge, net.blocks)
     assert ours[0] == pytest.approx(1.0)
     assert not ours[1].any()
 
@@ -172,7 +178,7 @@ def test_without_traces_nothing_is_pruned_by_them():
 def test_pruning_rates():
     P, W = 400, network().num_weights
     made = prune(P, trace_pruning=0.0, uniform_pruning=0.2, uniform_pruning_chance=0.5)
-    children = varied(made, np.ones((P, W), np.bool_), 0.2)
+    children = varied(made, np.ones((P, W), np.bool_))
     pruned_share = 1 - children.mask.mean(axis=1)
     assert (pruned_share == 0).mean() == pytest.approx(0.5, abs=0.08)
     assert pruned_share[pruned_share > 0].mean() == pytest.approx(0.2, abs=0.03)
@@ -191,7 +197,7 @@ def test_adaptive_rate_is_the_relative_deviation_of_the_connections_inside_limit
     mask = np.arange(200) < np.array(connections)[:, None]
     pool = ScoredGenomes.evaluated(Genomes(mask.astype(np.float32), mask), np.zeros(len(mask)))
     after_the_leader = PruneState(leaderboard=pool.take(np.arange(1)), recent=pool.take(np.arange(2, len(mask))))
-    assert _adaptive_rate(after_the_leader) == pytest.approx(rate, rel=1e-12)
+    assert adaptive_rate(after_the_leader) == pytest.approx(rate, rel=1e-12)
 
 
 def test_adaptive_pruning_prunes_at_its_rate():
@@ -224,8 +230,8 @@ def test_noise_moves_only_what_is_left():
     made = prune(P, **QUIET, weight_noise=0.5)
     mask = np.tile(np.arange(W) % 2 == 0, (P, 1))
     children = varied(made, mask)
-    assert np.array_equal(children.mask, mask)
-    assert children.weights[mask].std() == pytest.approx(0.5, abs=0.05)
+    assert np.array_equal(children.mask, mask[1:])
+    assert children.weights[children.mask].std() == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_faithful_preset_neither_grows_nor_moves_weights():
