@@ -86,6 +86,11 @@ def test_equal_lines_take_turns():
     assert style.alternating_dashes([np.full(3, np.nan)] * 2) == [{}, {}]
 
 
+def whole(connections, inputs, outputs):
+    """An unpruned network of which all is drawn."""
+    return figures.DrawnNetwork(connections, connections, len(connections), inputs, outputs)
+
+
 def test_a_legend_names_the_signs_that_there_are():
     network = networks.make({"name": "mlp", "hidden": []}, 2, 1)
     for weights, entries in (
@@ -93,7 +98,7 @@ def test_a_legend_names_the_signs_that_there_are():
         ([-1, 2, 0], ["positive weight", "negative weight", "weight of 0"]),
     ):
         connections = figures.connections_of(network, np.ones(3, np.bool_), np.array(weights, np.float32))
-        drawn = figures.draw_network(connections, ["a", "b", "bias"], ["c"], "weight")
+        drawn = figures.draw_network(whole(connections, ("a", "b", "bias"), ("c",)))
         assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == entries
 
 
@@ -139,7 +144,7 @@ def test_few_connections_have_their_weights_and_of_many_the_strongest_are_drawn(
 
     network = networks.make({"name": "dag", "hidden": []}, 2, 1)
     few = figures.connections_of(network, np.ones(2, np.bool_), np.array([1.25, -0.5], np.float32))
-    assert {"1.25", "−0.50"} <= set(texts(figures.draw_network(few, ["a", "b"], ["c"], "weight")))
+    assert {"1.25", "−0.50"} <= set(texts(figures.draw_network(whole(few, ("a", "b"), ("c",)))))
     network = networks.make({"name": "dag", "hidden": []}, 300, 2)
     weights = np.linspace(-1, 0.5, 600, dtype=np.float32)
     many = figures.connections_of(network, np.ones(600, np.bool_), weights)

@@ -34,6 +34,7 @@ class DrawnNetwork:
         whole: The number of connections that could act without pruning.
         inputs: The names of the neurons of the first layer.
         outputs: The names of the neurons of the last layer.
+        kind: The meaning of the strengths: "weight", "coefficient A" of a learning rule, or "trace".
     """
 
     left: Connections
@@ -41,6 +42,7 @@ class DrawnNetwork:
     whole: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    kind: str = "weight"
 
     @property
     def counted(self) -> str:
@@ -53,47 +55,35 @@ class DrawnNetwork:
         return "" if len(self.shown) == len(self.left) else f"the strongest {len(self.shown):,} drawn"
 
 
-def network_of(champion: Champion, experiment: Experiment, strength: Float32 | None = None) -> DrawnNetwork:
-    """Return a champion's network, ready to be drawn.
+def network_of(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> DrawnNetwork:
+    """Return a champion's network, ready to be drawn; connections are as strong as its weights.
 
     Args:
-        champion: The champion.
+        champion: The champion. If it has learning rules, their coefficients A replace the weights.
         experiment: The experiment in which it evolved.
-        strength: [W], instead of its weights.
+        traces: [W], shown instead of the weights.
     """
     network = experiment.network
-    left = connections_of(network, champion.mask, champion.weights if strength is None else strength)
+    left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
     whole = connections_of(network, np.ones_like(champion.mask), champion.weights)
     shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
     inputs, actions = names(experiment.config.env.id, network.observation_size, experiment.action_size)
     inputs += ["bias"] * (left.sizes[0] - network.observation_size)
     others = left.sizes[-1] - experiment.action_size  # outputs that are not actions
     outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + actions
-    return DrawnNetwork(left, shown, len(whole), tuple(inputs), tuple(outputs))
+    kind = "trace" if traces is not None else "coefficient A" if network.blocks[0].span else "weight"
+    return DrawnNetwork(left, shown, len(whole), tuple(inputs), tuple(outputs), kind)
 
 
 @style.styled
-def draw_champion(
-    champion: Champion, experiment: Experiment, traces: Float32 | None = None, titled: bool = True
-) -> Any:
-    """Return the figure of a champion's network, with connections as strong as its weights.
-
-    Args:
-        champion: The champion. If it has learning rules, their coefficients A replace the weights.
-        experiment: The experiment in which it evolved.
-        traces: [W], shown instead of the weights.
-        titled: Whether a title names the champion and counts the connections that are left.
-    """
+def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> Any:
+    """Return the figure of a champion's network, with a title that counts its connections; see `network_of`."""
     drawn = network_of(champion, experiment, traces)
-    rules = bool(experiment.network.blocks[0].span)
-    kind = "trace" if traces is not None else "coefficient A" if rules else "weight"
-    note = "" if traces is None else _traces_note(experiment)
-    figure = draw_network(drawn.shown, drawn.inputs, drawn.outputs, kind, note, drawn.left.connected)
-    if titled:
-        count = ", ".join(filter(None, (drawn.counted, drawn.omission)))
-        if rules:
-            count += f", {np.count_nonzero(champion.mask):,} of {len(champion.mask):,} coefficients"
-        style.set_title(figure, f"{experiment.config.env.id}, {champion.title}: {count}")
+    figure = draw_network(drawn, "" if traces is None else _traces_note(experiment))
+    count = ", ".join(filter(None, (drawn.counted, drawn.omission)))
+    if experiment.network.blocks[0].span:
+        count += f", {np.count_nonzero(champion.mask):,} of {len(champion.mask):,} coefficients"
+    style.set_title(figure, f"{experiment.config.env.id}, {champion.title}: {count}")
     return figure
 
 
@@ -112,38 +102,22 @@ def _traces_note(experiment: Experiment) -> str:
 
 
 @style.styled
-def draw_network(
-    connections: Connections,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    kind: str,
-    note: str = "",
-    connected: Sequence[set[int]] | None = None,
-) -> Any:
-    """Return the figure of a network. Colours show the signs of connections, widths their strengths.
-
-    Args:
-        connections: The connections to draw.
-        inputs: The names of the neurons of the first layer.
-        outputs: The names of the neurons of the last layer.
-        kind: The meaning of the strengths, such as "weight".
-        note: A text below the network.
-        connected: The neurons of each layer that have a connection, whether it is drawn or not.
-    """
-    places = places_of(connections)
-    connected = connections.connected if connected is None else connected
+def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
+    """Return the figure of a network, with a note below. Colours show signs of connections, widths their strengths."""
+    connected = drawn.left.connected  # by connections that are not drawn, too
+    places = places_of(drawn.shown)
     tallest = max(map(len, places))
     figure = style.new_figure(min(max(3.2, 0.24 * tallest + 1.2), _TALLEST) + (0.5 if note else 0.0))
     panel = figure.subplots()
     panel.set_axis_off()
-    _draw_connections(panel, connections, places)
+    _draw_connections(panel, drawn.shown, places)
     for layer, neurons in enumerate(places):
         _draw_neurons(panel, neurons, connected[layer])
     fontsize = 6.5 if tallest > 40 else 9.0
-    _label(panel, places[0], inputs, connected[0], "right", fontsize)
-    _label(panel, places[-1], outputs, connected[-1], "left", fontsize)
-    _add_legend(panel, connections, kind)
-    panel.set_xlim(*_sides(inputs, outputs, len(places), fontsize))
+    _label(panel, places[0], drawn.inputs, connected[0], "right", fontsize)
+    _label(panel, places[-1], drawn.outputs, connected[-1], "left", fontsize)
+    _add_legend(panel, drawn.shown, drawn.kind)
+    panel.set_xlim(*_sides(drawn.inputs, drawn.outputs, len(places), fontsize))
     if note:
         figure.supxlabel(textwrap.fill(note, _NOTE_CHARACTERS), fontsize=8.5, x=0.01, ha="left")
     return figure

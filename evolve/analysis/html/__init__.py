@@ -7,7 +7,7 @@ sentences. Only this module imports Jinja2, which comes with the extra `report`.
 
 import base64
 import importlib.resources
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,16 +46,12 @@ class ReportedChampion:
     Attributes:
         title: The kind of champion.
         left: The connections left, in words: "31 of 32 acting connections".
-        draw: Draws the figure of its network; None if that is impossible.
-        omission: The connections that are not drawn, in words.
-        why_not: The reason for a missing drawing.
+        network: Its network, or the reason why it cannot be drawn.
     """
 
     title: str
     left: str
-    draw: Callable[[], Any] | None = None
-    omission: str = ""
-    why_not: str = ""
+    network: figures.DrawnNetwork | str
 
 
 def check_libraries() -> None:
@@ -155,24 +151,22 @@ def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
     try:
         experiment = reload(run)
     except EvolveError as error:
-        return ReportedChampion(champion.title, left, why_not=str(error))
+        return ReportedChampion(champion.title, left, str(error))
     network = figures.network_of(champion, experiment)
     left = network.counted if group.mask_unit == "connections" else left
-
-    def draw() -> Any:
-        return figures.draw_champion(champion, experiment, titled=False)
-
-    return ReportedChampion(champion.title, left, draw, network.omission)
+    return ReportedChampion(champion.title, left, network)
 
 
 def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[str, str, Picture | str]:
     """Return a group's label, a caption, and the drawing of its best champion or the reason for a missing one."""
-    omission = f", {champion.omission}" if champion.omission else ""
-    caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.left} left{omission}."
-    if champion.draw is None:
-        return group.label, caption, champion.why_not
-    picture = _picture(f"network{number}", f"Network of the champion of {group.label}", champion.draw())
-    return group.label, caption, picture
+    caption = f"{_seed(best_run(group), group)}, {champion.title}: {champion.left} left"
+    network = champion.network
+    if isinstance(network, str):
+        return group.label, f"{caption}.", network
+    omission = f", {network.omission}" if network.omission else ""
+    figure = figures.draw_network(network)
+    picture = _picture(f"network{number}", f"Network of the champion of {group.label}", figure)
+    return group.label, f"{caption}{omission}.", picture
 
 
 def _seed(run: StoredRun, group: RunGroup) -> str:
