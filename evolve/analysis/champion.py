@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from evolve import training
+from evolve import training, verification
 from evolve.cluster import Coordinator
 from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.networks import Activity, Batch
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
+from evolve.rollouts import EpisodeBatch, by_candidate
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Bool, Float32
 from evolve.store import Stored, StoredChampion, StoredRun, disk, write_champion
@@ -87,26 +87,21 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
         champion: A champion of the run (`champion_of`).
         coordinator: Plays the episodes.
     """
-    if champion.generation is None and run.held_out is not None:
-        experiment = experiment.in_evaluation()
-        purpose = Purpose.HELD_OUT
+    purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
+    chosen = verification.choose(run, experiment, champion.generation, purpose=purpose)
+    first = episode_batch(run, experiment, chosen)
+    if champion.generation is None:
+        assert run.held_out is not None
         episodes = len(run.held_out.returns)
-        candidate = 0
-        keys = generation_keys(0, population=1)
-        _, normalizer = training.final_champion(experiment, run)
+        experiment = experiment.in_evaluation()
     else:
         assert isinstance(run, StoredRun)
-        generation = run.num_generations if champion.generation is None else champion.generation
-        config = experiment.config
-        purpose = Purpose.EPISODE
-        episodes = config.episodes
-        candidate = run.records[generation].champion_candidate
-        keys = generation_keys(generation, candidate + 1, config.common_random_numbers)[-1:]
-        normalizer = training.normalizer_of(experiment, run, generation)
-        experiment = training.in_generation(experiment, run.records, generation)
+        episodes = experiment.config.episodes
+        experiment = training.in_generation(experiment, run.records, champion.generation)
     genome = Genomes(champion.weights[None], champion.mask[None])
+    candidate = np.array([chosen.candidate])
     batch = EpisodeBatch.of(
-        run.header.seed, purpose, genome, keys, range(episodes), normalizer, candidates=np.array([candidate])
+        run.header.seed, purpose, genome, first.keys, range(episodes), first.normalizers, candidates=candidate
     )
     results = coordinator.evaluate(experiment.rollout_spec, batch)
     traces: Float32 = by_candidate(results, 1, episodes).traces[0]
