@@ -165,7 +165,7 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        self.holds = fcntl is not None
+        self.is_effective = fcntl is not None
         """Whether the lock is effective; some file systems have no locks."""
         self._path = _lock_of(path)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -188,7 +188,7 @@ class Lock:
         except OSError as error:
             if error.errno not in _CANNOT:
                 raise
-            self.holds = False
+            self.is_effective = False
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
         except FileNotFoundError:

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,22 +53,25 @@ class RunFile:
     """Whether the path still holds the file of an earlier run, which the first flushed generation replaces."""
     flushes_each: bool = False
     """Whether each generation is flushed as soon as it is appended, however long the flush takes."""
-    _exists: bool = False
     has_population: bool = False
     """Whether the file held the genomes of all candidates when it was reopened."""
-    _num_hashes: int = 0
-    """The number of step hashes in the file."""
     steps: int = 0
     """The environment steps of all appended generations."""
     best: tuple[float, int] = (np.nan, 0)
     """The best fitness of all generations, and the first generation that reached it."""
-    _pending: list[Record] = field(default_factory=list)
-    _genomes: list[GenomeSource] = field(default_factory=list)
-    _flushed_at: float = -np.inf
     flush_cost: float = 0.0
     """Seconds that the last flush took."""
+    _exists: bool = False
+    """Whether the path holds a file of this run."""
+    _num_hashes: int = 0
+    """The number of step hashes in the file."""
+    _pending: list[Record] = field(default_factory=list)
+    """The appended records that wait for a flush."""
+    _genomes: list[GenomeSource] = field(default_factory=list)
+    """The candidates of the pending records, if the run keeps them."""
+    _flushed_at: float = -np.inf
     _flushed: tuple[object, ...] = ()
-    """The result of `_content` at the last flush."""
+    """The values on which the content of the file depends, at the last flush."""
 
     def append(
         self,
@@ -115,7 +118,7 @@ class RunFile:
     def flush(self) -> None:
         """Write everything that is not in the file yet. Raises RunError if that fails; the file stays as it was."""
         # An interpreter that exits cannot write any more, so nothing is written if nothing has changed.
-        content = self._content()
+        content = self.num_generations, self.complete, self.header, self.held_out
         if content == self._flushed or (self.replaces and not self.num_generations):
             return
         begin = time.monotonic()
@@ -128,10 +131,6 @@ class RunFile:
         self._flushed = content
         self._flushed_at = time.monotonic()
         self.flush_cost = self._flushed_at - begin
-
-    def _content(self) -> tuple[object, ...]:
-        """Return all values on which the content of the file depends."""
-        return self.num_generations, self.complete, self.header, self.held_out
 
     def close(self) -> None:
         """Release the lock, without a flush."""
@@ -200,7 +199,9 @@ class RunFile:
                 write_column(file, column, getattr(self.held_out, name))
 
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
-        for first, some in _blocks(genomes):
+        at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # limits the memory of the genomes
+        for first in range(0, len(genomes), at_once):
+            some = genomes.take(np.arange(first, min(first + at_once, len(genomes))))
             for name, column in POPULATION.items():
                 _write_candidates(file, column, generation, first, len(genomes), getattr(some, name))
 
@@ -211,13 +212,6 @@ class RunFile:
             del state[name]
         for name, array in self.checkpoint.items():
             _replace_array(state, name, array)
-
-
-def _blocks(genomes: GenomeSource) -> Iterator[tuple[int, Genomes]]:
-    """Yield (number of the first genome, genomes) for blocks that together are all genomes."""
-    at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))
-    for first in range(0, len(genomes), at_once):
-        yield first, genomes.take(np.arange(first, min(first + at_once, len(genomes))))
 
 
 def create(path: Path, header: Header) -> RunFile:
@@ -233,7 +227,8 @@ def create(path: Path, header: Header) -> RunFile:
     except (OSError, ValueError) as error:
         raise unwritable(path.parent, error) from None
     try:
-        check_free(path, file.lock.holds)  # again: another process may have created the file before the lock was taken
+        # Again, since another process may have created the file before this one took the lock.
+        check_free(path, file.lock.is_effective)
         file.flush()
     except RunError as error:
         file.close()

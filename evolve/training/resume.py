@@ -252,7 +252,7 @@ def check_replaceable(run: PlannedRun, there: RunState) -> None:
 
 def _check_not_being_written(file: RunFile) -> None:
     """Raise InputError for an unfinished run file on a file system without locks, as another process may write it."""
-    if not (file.lock.holds or file.complete):
+    if not (file.lock.is_effective or file.complete):
         message = f"{file.path} is not complete, and may be being written: its file system has no locks."
         cure = "Remove it yourself, or choose another output.directory."
         raise InputError.plainly("output.directory", f"{message} {cure}")
