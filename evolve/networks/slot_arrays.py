@@ -203,7 +203,9 @@ class SlotArrays:
             self.kernel.settle(slots)
 
 
-def _arrays(slots: int, backend: Backend) -> Arrays:
+def _arrays(slots: int, backend: Backend | Arrays) -> Arrays:
+    if not isinstance(backend, str):
+        return backend
     if backend != "cupy":
         return HostArrays(slots, backend)
     from evolve.numerics.device import DeviceArrays  # noqa: PLC0415 - only where there is a device

@@ -1,0 +1,220 @@
+"""A policy as one C file without dependencies, which computes the bits of the network's kernel.
+
+The file contains the kernel's own headers, compiled for one lane, and the network's arrays. So it equals the engine by
+construction, for every network with a kernel. Traces, cells and plastic weights are updated in C, too.
+"""
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import evolve
+from evolve.errors import InputError
+from evolve.genome import Genomes
+from evolve.networks.recorded_arrays import RecordedArray, RecordedArrays
+from evolve.numerics.native import ADDRESS, FLOAT
+from evolve.shapes import Float32
+from evolve.store import Stored
+from evolve.store.disk import atomic_write, naming_output
+from evolve.training import Experiment, final_champion, reload
+
+_NUMBERS_PER_LINE = 8
+_FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("numerics", "networks")]
+_TYPES = {np.dtype(np.float32): "float", np.dtype(np.int64): "int64_t"}
+
+_HEAD = """\
+/* {title}
+ *
+ * void policy_reset(void)                                    starts an episode: clears the memory of the last one
+ * void policy_step(const float *observation, float *output)  advances the network by one step
+ *
+ * observation: POLICY_OBSERVATIONS numbers, flattened as in training: 8-bit images divided by 255, discrete values
+ * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1]. A discrete action is the index of the largest output; a bounded
+ * action is the output stretched from [-1, 1] onto its bounds.
+ *
+ * Compile with: cc -std=gnu11 -O2 -ffp-contract=off. Fast-math changes results, and so does fused multiply-add, which
+ * some compilers use by default. Written by evolve {version}; its kernels are under the MIT licence.
+ */
+#ifdef __FAST_MATH__
+#error "compile without -ffast-math, which changes results"
+#endif
+#define POLICY_OBSERVATIONS {observations}
+#define POLICY_OUTPUTS {outputs}
+#define LANES 1
+"""
+# The engine's own library has one copy of each kernel for every instruction set; a policy needs one.
+_ONE_COPY = """
+#undef DISPATCH
+#define DISPATCH static inline
+"""
+_STEP = """
+void policy_reset(void)
+{{
+{reset}
+}}
+
+void policy_step(const float *observation, float *output)
+{{
+{normalization}    evolve_{kernel}(&net, {seen}, output, 1);
+}}
+"""
+# numerics/kernels/normalization.h does the same, and adds up moments beside.
+_NORMALIZATION = """\
+    float seen[POLICY_OBSERVATIONS];
+    for (int o = 0; o < POLICY_OBSERVATIONS; o++) {
+        float y = (observation[o] - subtracted[o]) * multiplied[o];
+        y = y < -5.0f ? -5.0f : y;
+        seen[o] = y > 5.0f ? 5.0f : y;
+    }
+"""
+
+
+def write(run: Stored, path: Path) -> None:
+    """Write the final champion of a run or of a champion file as C source.
+
+    Raises InputError if the run has no complete generation, the network has no kernel, or the file cannot be written.
+    """
+    if not run.num_generations:
+        raise InputError(str(run.path), "a run with a complete generation", "no complete generation")
+    experiment = reload(run)
+    genome, normalizer = final_champion(experiment, run)
+    config = experiment.config
+    title = f"{config.network.name} for {config.env.id}: the champion of seed {run.header.seed}, digest {run.digest}"
+    source = c_source(experiment, genome, normalizer, title)
+    with naming_output(path), atomic_write(path) as partial:
+        partial.write_text(source, encoding="utf-8")
+
+
+def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str, seed: int = 0) -> str:
+    """Return the C source of a policy.
+
+    Args:
+        experiment: The genome was evolved for it.
+        genome: [1, W].
+        normalizer: [2, O]; None without normalization of observations.
+        title: One line for the head of the file.
+        seed: The environment seed from which plastic-mlp draws its first weights; other networks ignore it.
+
+    Raises:
+        InputError: The network has no kernel in C.
+    """
+    arrays = RecordedArrays()
+    batch = experiment.network.batch(1, arrays)  # type: ignore[arg-type]  # they stand in for the arrays of a back end
+    if not arrays.kernel_name:
+        raise InputError("network", "a network with a C kernel", experiment.config.network.name)
+    batch.load(np.zeros(1, np.intp), genome.weights, genome.mask, np.array([seed]))
+    head = _HEAD.format(
+        title=title.replace("*/", "* /"),
+        version=evolve.__version__,
+        observations=experiment.network.observation_size,
+        outputs=experiment.action_size,
+    )
+    parts = [head, _inlined(f"{arrays.kernel_name}.h", set()), *map(_definition, arrays.made), _structure(arrays)]
+    if normalizer is not None:
+        names = "subtracted", "multiplied"
+        parts += [_array(name, row, "static const") for name, row in zip(names, normalizer, strict=True)]
+    parts.append(
+        _STEP.format(
+            reset="\n".join(_reset(array) for array in arrays.made if not array.constant),
+            normalization="" if normalizer is None else _NORMALIZATION,
+            seen="observation" if normalizer is None else "seen",
+            kernel=arrays.kernel_name,
+        )
+    )
+    return "\n".join(parts)
+
+
+def _inlined(header: str, seen: set[str]) -> str:
+    """Return a header with the headers that it includes, each once, and without what only a CUDA compiler sees."""
+    if header in seen:
+        return ""
+    seen.add(header)
+    path = next(path for folder in _FOLDERS if (path := folder / header).exists())
+    lines = []
+    for line in without_cuda(path.read_text()).splitlines():
+        included = re.fullmatch(r'#include "(.+)"', line)
+        if included:
+            lines.append(_inlined(included[1], seen))
+        elif line != "#pragma once":
+            lines.append(line)
+    return "\n".join([*lines, *([_ONE_COPY] if header == "lanes.h" else [])])
+
+
+def without_cuda(text: str) -> str:
+    """Return a header without what only a CUDA compiler sees."""
+    kept: list[str] = []
+    # For each open condition: whether the host sees its lines; None if the condition does not concern CUDA.
+    stack: list[bool | None] = []
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("#if"):
+            cuda = words[1:] == ["__CUDACC__"]
+            stack.append((words[0] == "#ifndef") if cuda else None)
+            if cuda:
+                continue
+        elif line.startswith("#else") and stack[-1] is not None:
+            stack[-1] = not stack[-1]
+            continue
+        elif line.startswith("#endif") and stack.pop() is not None:
+            continue
+        if False not in stack:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _definition(array: RecordedArray) -> str:
+    """Return the C definition of an array, with its values at the start if these are not all zero."""
+    if array.constant:
+        return _array(f"array_{array.address}", array.start, "static const")
+    memory = f"static {_TYPES[array.start.dtype]} array_{array.address}[{max(1, array.rows)}];"
+    start = _array(f"start_{array.address}", array.start, "static const") if array.start.any() else ""
+    return start + memory
+
+
+def _reset(array: RecordedArray) -> str:
+    name = f"array_{array.address}"
+    if array.start.any():
+        return f"    memcpy({name}, start_{array.address}, sizeof {name});"
+    return f"    memset({name}, 0, sizeof {name});"
+
+
+def _structure(arrays: RecordedArrays) -> str:
+    """Return the C definition of a kernel's structure."""
+    structure = arrays.structure
+    assert structure is not None
+    fields = [(field[0], field[1]) for field in structure._fields_]
+    lines = [f"    .{name} = {_field(getattr(structure, name), kind)}," for name, kind in fields]
+    return f"static const {arrays.kernel_name} net = {{\n" + "\n".join(lines) + "\n};"
+
+
+def _field(value: Any, kind: Any) -> str:
+    if kind is ADDRESS:
+        return f"array_{value}" if value else "0"
+    if kind is FLOAT:
+        return _number(np.float32(value))
+    if isinstance(value, ctypes.Array):
+        return "{" + ", ".join(map(str, value)) + "}"
+    return str(value)
+
+
+def _array(name: str, values: NDArray[Any], kind: str) -> str:
+    """Return the C definition of an array with values."""
+    words = [_number(value) for value in values.ravel()]
+    lines = [", ".join(words[n : n + _NUMBERS_PER_LINE]) for n in range(0, len(words), _NUMBERS_PER_LINE)]
+    body = ",\n    ".join(lines)
+    return f"{kind} {_TYPES[values.dtype]} {name}[{len(words)}] = {{\n    {body}\n}};\n"
+
+
+def _number(value: Any) -> str:
+    """Return a number in C: integers in decimal, float32 in hexadecimal, which is exact."""
+    if isinstance(value, np.integer):
+        return str(value)
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return re.sub(r"\.?0*p", "p", float(value).hex()) + "f"

@@ -1,0 +1,131 @@
+"""C source of a policy: compiled by the system's compiler, it has the bits of the engine."""
+
+import ctypes
+import shutil
+import subprocess
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import evolve
+from evolve import store
+from evolve.analysis.c_source import c_source, without_cuda, write
+from evolve.config import Config
+from evolve.errors import InputError
+from evolve.networks import NETWORKS
+from evolve.numerics.streams import Purpose, Stream
+from evolve.training import final_champion, prepare, reload
+from evolve.training.champion import Policy
+
+ZOO = sorted((ROOT / "zoo").glob("*.champion"))
+FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
+
+
+def compiled(source, path):
+    """Return a function that takes a list of episodes, each [L, O], and returns the outputs of the compiled policy."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    path.with_suffix(".c").write_text(source)
+    subprocess.run(["cc", *FLAGS, path.with_suffix(".c"), "-o", path, "-lm"], check=True, timeout=60)
+    library = ctypes.CDLL(str(path))
+
+    def play(episodes, outputs):
+        played = []
+        for observations in episodes:
+            library.policy_reset()
+            out = np.zeros((len(observations), outputs), np.float32)
+            for observation, row in zip(observations, out, strict=True):
+                library.policy_step(*(array.ctypes.data_as(ctypes.c_void_p) for array in (observation, row)))
+            played.append(out)
+        return played
+
+    return play
+
+
+def expected(policy, episodes):
+    """Return the outputs of the engine's policy in the same episodes."""
+    played = []
+    for observations in episodes:
+        policy.reset()
+        played.append(np.stack([policy.outputs(observation) for observation in observations]))
+    return played
+
+
+def check(experiment, genome, normalizer, path):
+    rng = np.random.default_rng(1)
+    O = experiment.network.observation_size
+    # A second, shorter episode shows that nothing of the first one is left; 21 steps pass the history of hebbian-dag.
+    episodes = [rng.normal(0, 2, (length, O)).astype(np.float32) for length in (21, 5)]
+    play = compiled(c_source(experiment, genome, normalizer, "a test */ of a title"), path)
+    ours = expected(Policy(experiment, genome, normalizer), episodes)
+    theirs = play(episodes, experiment.action_size)
+    assert [a.tobytes() for a in theirs] == [a.tobytes() for a in ours]
+    assert np.ptp(ours[0], axis=0).any()  # the outputs depend on the observations
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_every_network_has_the_bits_of_the_engine(name, normalized, tmp_path):
+    table = {"env": {"id": "Acrobot-v1", "engine": "exact"}, "network": {"name": name}}
+    experiment = prepare(Config.model_validate(table))
+    genome = experiment.network.init(Stream(7, Purpose.INIT, 0, 0))
+    O = experiment.network.observation_size
+    normalizer = np.stack([np.full(O, 0.25), np.full(O, 1.5)]).astype(np.float32) if normalized else None
+    check(experiment, genome, normalizer, tmp_path / "policy.so")
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+def test_every_champion_of_the_zoo_has_the_bits_of_the_engine(path, tmp_path):
+    champion = store.read_champion(path)
+    experiment = reload(champion)
+    check(experiment, *final_champion(experiment, champion), tmp_path / "policy.so")
+
+
+def test_the_file_of_the_command_takes_the_actions_of_an_episode(tmp_path, call):
+    file = ROOT / "zoo" / "acrobot.champion"
+    output = tmp_path / "acrobot.c"
+    assert call("export", file, "--c", "-o", output).out.strip() == str(output)
+    champion = evolve.load(file)
+    policy = champion.champion()
+    play = compiled(output.read_text(), tmp_path / "policy.so")
+    env = gymnasium.make("Acrobot-v1")
+    observation, _ = env.reset(seed=3)
+    seen, taken, over = [], [], False
+    while not over:
+        seen.append(np.asarray(observation, np.float32))
+        taken.append(policy(observation))
+        observation, _, terminated, truncated, _ = env.step(taken[-1])
+        over = terminated or truncated
+    (outputs,) = play([np.stack(seen)], 3)
+    assert outputs.argmax(axis=1).tolist() == taken
+
+
+def test_a_run_without_a_generation_is_refused(tmp_path):
+    champion = store.read_champion(ROOT / "zoo" / "cartpole.champion")
+    with pytest.raises(InputError):
+        write(replace(champion, num_generations=0), tmp_path / "policy.c")
+
+
+def test_the_parts_for_cuda_are_left_out():
+    text = """
+#ifdef __CUDACC__
+device
+#if DEVICE
+more
+#endif
+#else
+host
+#endif
+#ifndef __CUDACC__
+#if LARGE
+large
+#else
+small
+#endif
+#else
+device
+#endif"""
+    assert without_cuda(text).split() == ["host", "#if", "LARGE", "large", "#else", "small", "#endif"]
