@@ -10,14 +10,7 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Engine, check
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask, exact_task
-from evolve.environments.exact_engine import (
-    CompiledSlots,
-    ExactEngine,
-    GymnasiumInPlace,
-    lanes_of,
-    step_limit,
-    task_on_device,
-)
+from evolve.environments.exact_engine import CompiledSlots, ExactEngine, GymnasiumInPlace, lanes_of, task_on_device
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine, is_quick, registered_ids, registered_limit
 from evolve.environments.recorder import Recorder, Recording, replay
@@ -48,7 +41,6 @@ __all__ = [
     "register_task",
     "registered_ids",
     "replay",
-    "step_limit",
     "task_on_device",
     "without_display",
 ]
@@ -70,7 +62,7 @@ def max_episode_steps(options: EnvOptions) -> int | None:
     if options.max_episode_steps is not None:
         return options.max_episode_steps
     if options.engine == "exact":
-        return step_limit(exact_task(options))
+        return exact_task(options).step_limit
     return envpool_limit(options.id) if options.engine == "envpool" else registered_limit(options.id)
 
 

@@ -19,11 +19,6 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
-def step_limit(task: AnyTask) -> int:
-    """Return the limit of steps of an episode."""
-    return task.max_episode_steps or task.limit
-
-
 def lanes_of(task: AnyTask) -> int:
     """Return the number of slots that one call of a task's kernel steps: one tile or several."""
     return int(native.bind("worlds", returns=ctypes.c_int)()) if task.has_world else native.lanes()
@@ -49,7 +44,7 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
     # On a device each thread steps one world, and only while an episode runs there. So all slots may be active.
     active = arrays.constant(np.ones(slots, np.uint8))
-    return arrays.structure(TaskStructure(O, A, S, step_limit(task), *places, options, worlds, active))
+    return arrays.structure(TaskStructure(O, A, S, task.step_limit, *places, options, worlds, active))
 
 
 class CompiledSlots:
@@ -77,7 +72,7 @@ class CompiledSlots:
             self._states, self._seeds, self._steps, self._outputs, self._observations, self._rewards, self._ended,
             self._options, self.active if self.worlds is None else self.worlds, self.active,
         )  # fmt: skip
-        self._structure = TaskStructure(O, A, S, step_limit(task), *(array.ctypes.data for array in arrays))
+        self._structure = TaskStructure(O, A, S, task.step_limit, *(array.ctypes.data for array in arrays))
         self.address = ctypes.addressof(self._structure)
         self._begin, self._step = (native.bind(f"{task.kernel}_{what}", [ADDRESS, INT64]) for what in ("begin", "step"))
 
@@ -144,7 +139,7 @@ class _ArraySlots:
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._task = task
-        self._limit = step_limit(task)
+        self._limit = task.step_limit
         self.states = task.blank(slots)
         self._seeds, self._steps = (np.zeros(slots, np.int64) for _ in range(2))
 

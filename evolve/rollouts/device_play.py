@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.environments import AnyTask, step_limit, task_on_device
+from evolve.environments import AnyTask, task_on_device
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics.device import DeviceArrays, DeviceStep
 from evolve.numerics.device_protocol import WIDTH, Memory
@@ -145,7 +145,7 @@ class DevicePlay:
         self._counted: Int64 = self._arrays.device.host_array((3,), np.int64)
         O = task.observation_size if normalize else 0
         self._memory = _FeedMemory(self._arrays, batch, num_weights, O)
-        self._results = _Results(self._arrays, min(step_limit(task), MAX_HASHED_STEPS), O, self._num_traces)
+        self._results = _Results(self._arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
         self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
         self._place = self._arrays.allocate(ctypes.sizeof(_Structure))
         self._structure = _Structure(

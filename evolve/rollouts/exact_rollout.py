@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.environments import AnyTask, CompiledSlots, lanes_of, step_limit
+from evolve.environments import AnyTask, CompiledSlots, lanes_of
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
@@ -148,7 +148,7 @@ class NativePlay:
         self._alive = batch, coefficients(max(O, A))
         self._kept: dict[str, NDArray[Any]] = {}
         self._fed: Feed | None = None
-        room = min(step_limit(task), MAX_HASHED_STEPS)
+        room = min(task.step_limit, MAX_HASHED_STEPS)
         self._structure = _Structure(
             **batch.kernel.addresses,
             **self._slots.addresses,

@@ -98,6 +98,11 @@ class ExactTask(Generic[OptionsT]):
         raise NotImplementedError
 
     @property
+    def step_limit(self) -> int:
+        """The limit of steps of an episode in this experiment."""
+        return self.max_episode_steps or self.limit
+
+    @property
     def constants(self) -> tuple[float, ...]:
         """The settings that the kernel needs, as numbers."""
         return ()

@@ -93,7 +93,7 @@ class _Impacts:
             self._take(first, when)
 
     def _newest_first(self, body: int | None = None) -> Iterator[int]:
-        """Yield the places of contacts, or of those of a body."""
+        """Yield the places of all contacts, or of the contacts of a body."""
         for place in range(int(self._world["num_contacts"]) - 1, -1, -1):
             if body is None or self._world["contact"]["body"][place] == body:
                 yield place
@@ -182,7 +182,7 @@ class _Impacts:
         self._forget(body)
 
     def _look_again(self, places: list[int]) -> Iterator[int]:
-        """Look again at contacts, one after the other; yield those that touch."""
+        """Update contacts one after the other; yield the places of those that touch."""
         before = self._world["contact"][places]
         after = look_again(self._states, self._model, np.zeros(len(places), np.int64), before)
         for place, old, new in zip(places, before, after, strict=True):
