@@ -87,8 +87,8 @@ class Coordinator:
             updates: Each with the rank of the worker that has it already, 0 for none.
             version: The version of the shared state afterwards.
         """
-        for content, but in updates:
-            self._workers.send_all(messages.Update(content), but)
+        for content, skip in updates:
+            self._workers.send_all(messages.Update(content), skip)
         self.shared_version = version
 
     def ask(self, questions: Sequence[Buffer]) -> list[tuple[int, Buffer] | None]:
@@ -171,7 +171,7 @@ class Coordinator:
     def _check_losses(self, job: Job, queue: WorkQueue) -> None:
         """Give the items of lost workers to the others, and count items that end workers as failed."""
         # All lost workers are removed before their items are handed out, so that none of these goes to a lost worker.
-        losses = self._workers.lose(queue.busy, job.patience)
+        losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
             again, guilty = queue.remove(loss.worker, loss.fate)
             when = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -63,7 +63,7 @@ class HostWatch:
         self._accept()
         for connection in list(self._unnamed):
             self._read_greeting(connection)
-        return [rank for rank in _with_news(self._named) if self._has_failed(rank)]
+        return [rank for rank in _readable(self._named) if self._has_failed(rank)]
 
     @property
     def ranks(self) -> Collection[int]:
@@ -122,7 +122,7 @@ class CoordinatorWatch:
         """Return whether rank 0 is lost or its host is silent."""
         if self._connection is None:
             return False
-        return bool(_with_news({0: self._connection})) and _state(self._connection) is not None
+        return bool(_readable({0: self._connection})) and _state(self._connection) is not None
 
     def close(self) -> None:
         """Drop the connection."""
@@ -189,8 +189,8 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
     return None
 
 
-def _with_news(connections: dict[int, socket.socket]) -> list[int]:
-    """Return the ranks whose connections ended or failed: no data ever comes that could make them readable."""
+def _readable(connections: dict[int, socket.socket]) -> list[int]:
+    """Return the ranks whose connections are readable: these ended or failed, since no data is sent on them."""
     poll = select.poll()
     ranks = {}
     for rank, connection in connections.items():

@@ -229,7 +229,7 @@ class StartWatch:
         transport.lost()
         if transport.tolerant and (ask or time.monotonic() - self._asked > _CHECK_EVERY):
             self._asked = time.monotonic()
-            transport.lose(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)
+            transport.mark_dead(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)
         return transport.gone
 
     def _watch(self) -> None:

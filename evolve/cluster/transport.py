@@ -168,7 +168,7 @@ class Transport:
         self.abandoned.add(rank)
         self._forget([rank])
 
-    def lose(self, ranks: Iterable[int]) -> None:
+    def mark_dead(self, ranks: Iterable[int]) -> None:
         """Treat ranks as dead, even if MPI does not know that they are."""
         self._forget(sorted(set(ranks) - self.gone))
 

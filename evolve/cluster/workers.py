@@ -46,11 +46,11 @@ class Workers:
         """Send a message to one worker."""
         self._transport.send(worker, messages.encode(message))
 
-    def send_all(self, message: Message, but: int = 0) -> None:
-        """Send a message to all workers but one; to all if that is rank 0."""
+    def send_all(self, message: Message, skip: int = 0) -> None:
+        """Send a message to all workers except the rank `skip`; rank 0 is no worker."""
         frame = messages.encode(message)
         for worker in self._ranks:
-            if worker != but:
+            if worker != skip:
                 self._transport.send(worker, frame)
 
     def set_up(self, setup: Setup) -> None:
@@ -75,10 +75,10 @@ class Workers:
         self._silence = dict.fromkeys(self._ranks, 0.0)  # seconds
         self._checked = time.monotonic()
 
-    def lose(self, busy: Collection[int], patience: float) -> list[Loss]:
-        """Look for dead and for silent workers; remove them, and return how each was lost.
+    def remove_lost(self, busy: Collection[int], patience: float) -> list[Loss]:
+        """Remove the workers that died or hang; return how each was lost.
 
-        A busy worker that hangs is abandoned; where MPI survives its death, it is killed.
+        A busy worker that is silent for too long hangs. It is abandoned and, if MPI survives its death, killed.
 
         Args:
             busy: The workers that have work, and whose silence counts.
@@ -92,23 +92,26 @@ class Workers:
         self._checked = now
         dead = self._transport.lost()
         check_silence(self._transport)
-        losses = [self._lose_dead(worker) for worker in dead if worker in self._ranks]
+        dead = [worker for worker in dead if worker in self._ranks]
+        self._remove(dead)
         for worker in self._ranks:
             self._silence[worker] = self._silence[worker] + passed if worker in busy else 0.0
         silent = [worker for worker in self._ranks if self._silence[worker] > self._longest_silence(worker, patience)]
-        return losses + [self._lose_silent(worker) for worker in silent]
+        self._remove(silent)
+        return [self._loss_of_dead(worker) for worker in dead] + [self._abandon(worker) for worker in silent]
 
     def _longest_silence(self, worker: int, patience: float) -> float:
         return patience if worker in self._ready else max(patience, _LONGEST_SETUP)
 
-    def _lose_dead(self, worker: int) -> Loss:
-        self._ranks.remove(worker)
+    def _remove(self, workers: Collection[int]) -> None:
+        self._ranks = [rank for rank in self._ranks if rank not in workers]
+
+    def _loss_of_dead(self, worker: int) -> Loss:
         if self._transport.hosts[worker] in self._transport.silent:
             return Loss(worker, Fate.CUT_OFF, "was lost: its host is silent")
         return Loss(worker, Fate.DEATH, "was lost")
 
-    def _lose_silent(self, worker: int) -> Loss:
-        self._ranks.remove(worker)
+    def _abandon(self, worker: int) -> Loss:
         self._transport.abandon(worker)
         self._kill(worker)
         return Loss(worker, Fate.HANG, "no longer answers, and is given up")

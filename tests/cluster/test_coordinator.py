@@ -198,7 +198,7 @@ class Dying(Wire):
 
     def lost(self):
         dead = [self._alive.pop()] if self._alive else []
-        self.lose(dead)
+        self.mark_dead(dead)
         return dead
 
 

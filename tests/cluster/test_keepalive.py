@@ -54,7 +54,7 @@ def test_a_connection_that_the_kernel_gives_up_means_a_silent_host(watches, monk
     connect(2)
     connected(watch, 1, 2)
     second = watch._named[2]
-    monkeypatch.setattr(keepalive, "_with_news", lambda connections: [rank for rank in connections if rank == 2])
+    monkeypatch.setattr(keepalive, "_readable", lambda connections: [rank for rank in connections if rank == 2])
     monkeypatch.setattr(keepalive, "_state", lambda connection: failure if connection is second else None)
     assert watch.silent() == [2]
     assert watch.silent() == []

@@ -23,7 +23,7 @@ class Ranks(Wire):
 
     def lost(self):
         dead, self.dead = self.dead, []
-        self.lose(dead)
+        self.mark_dead(dead)
         return dead
 
     def sent(self, rank):
@@ -46,7 +46,7 @@ def silence(found, clock, seconds, busy=(1, 2, 3), patience=5.0):
     """Let time pass in steps of half a second; return the first losses."""
     for _ in range(int(2 * seconds)):
         clock.now += 0.5
-        losses = found.lose(busy, patience)
+        losses = found.remove_lost(busy, patience)
         if losses:
             return losses
     return []
@@ -54,7 +54,7 @@ def silence(found, clock, seconds, busy=(1, 2, 3), patience=5.0):
 
 def test_a_message_goes_to_all_but_one(scene):
     ranks, found, _ = scene
-    found.send_all(Update(np.zeros(1, np.uint8)), but=2)
+    found.send_all(Update(np.zeros(1, np.uint8)), skip=2)
     assert [len(ranks.sent(rank)) for rank in (1, 2, 3)] == [1, 0, 1]
 
 
@@ -63,12 +63,12 @@ def test_a_dead_worker_is_lost_once_and_no_longer_heard(scene):
     ranks.dead = [2]
     ranks.say(2)
     ranks.say(3)
-    (loss,) = found.lose((), 5.0)
+    (loss,) = found.remove_lost((), 5.0)
     assert (loss.worker, loss.fate) == (2, Fate.DEATH)
     assert found.ranks == (1, 3)
     assert found.receive() == (3, Heartbeat())
     assert found.receive() is None
-    assert found.lose((), 5.0) == []
+    assert found.remove_lost((), 5.0) == []
 
 
 def test_only_busy_workers_that_are_silent_for_too_long_are_lost(scene):
@@ -103,7 +103,7 @@ def test_a_pause_of_rank_0_and_an_earlier_job_are_no_silence(scene):
     ranks.say(1)
     found.receive()
     clock.now += 1000.0
-    assert found.lose((1,), 5.0) == []
+    assert found.remove_lost((1,), 5.0) == []
     assert silence(found, clock, 4.0, busy=(1,)) == []
     found.reset_silence()
     assert silence(found, clock, 4.0, busy=(1,)) == []
@@ -116,6 +116,14 @@ def test_a_worker_that_hangs_is_killed_by_a_neighbour_if_mpi_survives_that(scene
     silence(found, clock, 1000.0, busy=(1,))
     assert ranks.sent(3) == [Kill(11)]
     assert ranks.sent(2) == []
+
+
+def test_a_worker_that_hangs_itself_kills_no_other(scene):
+    ranks, found, clock = scene
+    ranks.hosts, ranks.tolerant = ["here", "there", "there", "there"], True
+    ranks.host, ranks.pids = "here", [10, 11, 12, 13]
+    silence(found, clock, 1000.0, busy=(1, 2))
+    assert [ranks.sent(rank) for rank in (1, 2, 3)] == [[], [], [Kill(11), Kill(12)]]
 
 
 class SomeSilent:
@@ -141,7 +149,7 @@ def hosts(*silent, tolerant=True):
 def test_all_ranks_of_a_silent_host_are_lost_with_it():
     transport = hosts(5)
     found = Workers(transport)
-    losses = found.lose((), 5.0)
+    losses = found.remove_lost((), 5.0)
     assert [(loss.worker, loss.fate) for loss in losses] == [(4, Fate.CUT_OFF), (5, Fate.CUT_OFF)]
     assert transport.silent == {"node3"}
     assert transport.abandoned == {4, 5}
