@@ -41,7 +41,7 @@ def machine_facts(transport: Transport, cores: int, backends: tuple[str, ...]) -
         backends: The back ends that take part.
     """
     facts: dict[str, Fact] = {"cores": cores, "backends": " ".join(backends)}
-    facts |= _processor() | _machine() | _operating_system() | _kernels() | _software(transport)
+    facts |= _processor() | _system() | _kernels() | _software(transport)
     if "cupy" in backends:
         facts |= {"gpu": device().name, "gpu_memory_free": device().free_memory()}
     return facts
@@ -81,8 +81,10 @@ def _cpus() -> list[Mapping[str, str]]:
     return [_fields(part) for part in (_read("/proc/cpuinfo") or "").split("\n\n") if ":" in part]
 
 
-def _machine() -> dict[str, Fact]:
+def _system() -> dict[str, Fact]:
+    """Return the memory, the limits and the operating system."""
     memory = _fields(_read("/proc/meminfo") or "")
+    release = _fields(_read("/etc/os-release") or "", "=")
     return {
         "architecture": platform.machine(),
         "memory": memory.get("MemTotal"),
@@ -91,12 +93,6 @@ def _machine() -> dict[str, Fact]:
         "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
         "product": _read("/sys/class/dmi/id/product_name"),
         "cores_quota": _read("/sys/fs/cgroup/cpu.max"),
-    }
-
-
-def _operating_system() -> dict[str, Fact]:
-    release = _fields(_read("/etc/os-release") or "", "=")
-    return {
         "system": platform.system(),
         "system_release": release.get("PRETTY_NAME", "").strip('"') or None,
         "kernel": platform.release(),

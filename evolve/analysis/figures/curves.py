@@ -353,7 +353,9 @@ def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> N
         for worker, column in enumerate(idle.T):
             panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
         panel.set_ylim(bottom=0)
-        style.legend_above(panel)
+        # The legend stands above the panel, beside its title, so that it covers no data.
+        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
+        panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
     # Cells drawn as paths would be most of an SVG, so the map is rasterized.

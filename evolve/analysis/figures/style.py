@@ -91,12 +91,6 @@ def set_title(figure: Any, title: str) -> None:
     figure.suptitle(textwrap.fill(sanitize(title), _TITLE_CHARACTERS), x=0.01, ha="left", fontsize=11)
 
 
-def legend_above(panel: Any) -> None:
-    """Put the legend of a panel above it, beside its title, so that it covers no data."""
-    _, labels = panel.get_legend_handles_labels()
-    panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), fontsize=8.5, borderaxespad=0.1)
-
-
 def drawable(values: Float64) -> Float64:
     """Return values that an axis can show: infinite and huge values become ±1e300."""
     cut: Float64 = np.clip(values, -_LARGEST, _LARGEST)

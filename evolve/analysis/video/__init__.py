@@ -181,10 +181,11 @@ class Subject:
         return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}: {ends}"
 
 
+@dataclass
 class Camera:
     """Films an episode; `play` calls it at each step.
 
-    Args:
+    Attributes:
         film: Receives the pictures.
         recorder: The engine, which draws frames and keeps observations.
         subject: The episode.
@@ -195,59 +196,53 @@ class Camera:
         title: The text of the title card: the title, and a line about the result.
     """
 
-    def __init__(
-        self,
-        film: Film,
-        recorder: Recorder,
-        subject: Subject,
-        network: DrawnNetwork | None,
-        every: int = 1,
-        seconds: float = math.inf,
-        check: EachStep | None = None,
-        title: tuple[str, str] | None = None,
-    ) -> None:
-        self._film = film
-        self._title = title
-        self._recorder = recorder
-        self._playing = f"{subject.playing}, {every}x speed" if every > 1 else subject.playing
-        self._observer = subject.observer() if network is not None else None
-        self._every = every * film.every
-        self._last = seconds * recorder.fps * every
-        self._check = check
+    film: Film
+    recorder: Recorder
+    subject: Subject
+    network: DrawnNetwork | None
+    every: int
+    seconds: float
+    check: EachStep | None
+    title: tuple[str, str]
+
+    def __post_init__(self) -> None:
+        self._observer = None if self.network is None else self.subject.observer()
         self._skipped: tuple[int, float, Activity | None] | None = None
-        film.show_network(network)
+        self.film.show_network(self.network)
 
     def __call__(self, step: int, return_so_far: float) -> None:
         """Film a step."""
-        if self._check is not None:
-            self._check(step, return_so_far)
+        if self.check is not None:
+            self.check(step, return_so_far)
         newest = self._newest_observation()
-        if step > self._last:
+        if step > self.seconds * self.recorder.fps * self.every:
             self._skipped = None  # the picture of the cut is the last one
             return
         activity = None if self._observer is None else self._observer.see(newest)
-        self._skipped = (step, return_so_far, activity) if step % self._every else None
+        self._skipped = (step, return_so_far, activity) if step % (self.every * self.film.every) else None
         if self._skipped is None:
             self._shoot(step, return_so_far, activity)
 
     def _newest_observation(self) -> Float32:
         """Return the newest observation, and delete all: image observations would fill the memory."""
-        seen = self._recorder.running[0].observations
+        seen = self.recorder.running[0].observations
         newest = seen[-1]
         seen.clear()
         return newest
 
     def _shoot(self, step: int, return_so_far: float, activity: Activity | None) -> None:
-        frame = self._recorder.frame(0)
-        if step == 0 and self._title is not None:
-            self._film.card(frame, *self._title, _TITLE)
-        self._film.add(frame, Label(self._recorder.id, self._playing, step, return_so_far), activity)
+        frame = self.recorder.frame(0)
+        if step == 0:
+            self.film.card(frame, *self.title, _TITLE)
+        speed = f", {self.every}x speed" if self.every > 1 else ""
+        label = Label(self.recorder.id, f"{self.subject.playing}{speed}", step, return_so_far)
+        self.film.add(frame, label, activity)
 
     def end(self, results: EpisodeResults) -> None:
         """Hold the last picture for a moment. An episode that failed cannot be drawn any more."""
         if self._skipped is not None and not np.isnan(results.returns[0]):
             self._shoot(*self._skipped)
-        self._film.hold(_END)
+        self.film.hold(_END)
 
 
 def film_episodes(

@@ -146,9 +146,9 @@ class NetworkPanel:
         self._draw_neurons(draw, activity)
         picture = page.reduce(_SCALE)
         draw = library("PIL.ImageDraw").Draw(picture)
-        for at, text, colour, size, anchor in self._texts:
+        for at, text, colour, letters, anchor in self._texts:
             # Pillow's built-in font has no minus sign.
-            draw.text(at, text.replace("−", "-"), colour, size, anchor)
+            draw.text(at, text.replace("−", "-"), colour, letters, anchor)
         return picture
 
     def _carried(self, activity: Activity) -> Float32:
