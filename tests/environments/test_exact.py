@@ -1,4 +1,4 @@
-"""Exact tasks: the kernels equal the array reference, which does what the tasks' descriptions say."""
+"""Exact tasks: the kernels equal the array reference, which follows the descriptions of the tasks."""
 
 import math
 import re
@@ -115,7 +115,7 @@ def test_a_classical_task_follows_gymnasium(name):
 
 @pytest.mark.parametrize("name", CLASSICAL)
 def test_a_classical_task_begins_as_gymnasium_says(name):
-    """The spread of first states is that of Gymnasium's, which draws other numbers."""
+    """First states have the same distribution as Gymnasium's, from other random numbers."""
     task = environments.TASKS[name](environments.TASKS[name].settings())
     seeds = np.arange(4000)
     ours = task.observe(task.begin(Draws(seeds, np.zeros_like(seeds))))
@@ -139,7 +139,7 @@ def test_actions_are_scaled():
 
 
 def learned_cues(observations, memory):
-    """The best there is: remember for each cue what was right."""
+    """The optimal player: it remembers the right answer to each cue."""
     C = observations.shape[1] - 2
     known = memory.setdefault("known", np.zeros((len(observations), C)))
     cue = observations[:, :C].argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Tasks that are plain functions: the documented example is run, and what functions may do wrong is said plainly."""
+"""Tasks that are plain functions: the documented example runs, and mistakes of functions are reported plainly."""
 
 import re
 

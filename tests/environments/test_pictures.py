@@ -1,4 +1,4 @@
-"""Pictures of exact worlds: pixel for pixel what Gymnasium draws of the same episode in the same step."""
+"""Pictures of exact worlds equal Gymnasium's pictures of the same episode and step, pixel by pixel."""
 
 import sys
 
@@ -45,7 +45,7 @@ class Pair:
         return ended
 
     def frames(self):
-        """Return what both draw. The flames of a lander are left out: they are not part of a state."""
+        """Return both pictures, without the flames of a lander, which are not part of a state."""
         if hasattr(self.env, "particles"):
             self.env._clean_particles(True)
         return self.engine.frame(self.slots[0]), self.env.render()

@@ -1,4 +1,4 @@
-"""What tests of numbers share: they are the same with and without kernels."""
+"""Shared fixtures of the tests of numerics: the numbers are the same with and without kernels."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from evolve.numerics import native
 
 @pytest.fixture(scope="module", params=["native", "arrays"])
 def with_and_without_kernels(request):
-    """Run what uses it twice; once as if no kernels had been built."""
+    """Run a test twice, with the kernels and as if they had not been built."""
     if request.param == "native" and not native.available():
         pytest.skip("the native kernels were not built")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A device that is not there, or too small, is refused in one sentence that says what is missing and how to get it."""
+"""A device that is missing or too small is refused in one sentence, with the missing part and how to get it."""
 
 import importlib
 import sys

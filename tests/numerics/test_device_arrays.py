@@ -1,4 +1,4 @@
-"""Columns on a device: what is put is taken, moved and cleared, in pieces that fit, whatever else is on its way."""
+"""Columns on a device can be written, read, moved and cleared, in pieces that fit, beside other copies under way."""
 
 import numpy as np
 import pytest

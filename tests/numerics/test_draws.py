@@ -1,4 +1,4 @@
-"""The random numbers of episodes are those of NumPy's Philox, in C too."""
+"""The random numbers of episodes equal the numbers of NumPy's Philox, also in C."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Weights moved by keyed deviates: what the formulas say, and the same bits with and without kernels."""
+"""Weights perturbed by keyed deviates follow the formulas, with the same bits with and without kernels."""
 
 import numpy as np
 import pytest

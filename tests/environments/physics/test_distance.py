@@ -1,4 +1,4 @@
-"""The distance of two polygons has the bits of Box2D's, and is what a search over all sides finds."""
+"""The distance of two polygons has the bits of Box2D's distance, and equals a search over all sides."""
 
 import numpy as np
 import pytest

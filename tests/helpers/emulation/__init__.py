@@ -1,4 +1,4 @@
-"""A device on the host, for tests: it executes what NVRTC makes for a GPU, instruction by instruction."""
+"""A device on the host, for tests: it executes the code that NVRTC compiles for a GPU, instruction by instruction."""
 
 from emulation.compiled import emulation_available
 from emulation.device import EmulatedDevice, KernelError

@@ -14,7 +14,7 @@ from pathlib import Path
 from evolve.numerics import cupy_device
 
 _RUNTIME = Path(__file__).with_name("runtime.c")
-# Not contracted, as on the device. More optimization would take longer than what tests gain by it.
+# Without contraction, as on the device. More optimization would take more time than tests gain.
 _OPTIONS = (
     "-O1",
     "-w",
@@ -63,7 +63,7 @@ def kept(key: str, suffix: str, build) -> Path:
 def ptx(architecture: str, files: dict[str, str] | None = None, options: tuple[str, ...] = cupy_device.EXACT) -> str:
     """Return the PTX for an architecture, "sm_90", of files as `cupy_device.compile_source` takes them.
 
-    files: By default those of all kernels.
+    files: By default the files of all kernels.
     """
     files = files or cupy_device.source()
     virtual = architecture.replace("sm_", "compute_")  # the same PTX, without machine code, in half the time

@@ -1,7 +1,7 @@
 """`EmulatedDevice`: a device as `evolve.numerics.device` describes it, on the host and without mercy.
 
-What a real one may forgive, or punish somewhere else, is an error here, at once: a kernel that reads memory of the
-host, say, or a host array that changes before its copy is made. Work is done as late as it may be: when somebody waits.
+Mistakes that a real device may ignore, or report later, are errors here at once, such as a kernel that reads memory of
+the host, or a host array that changes before its copy is made. Work is done as late as possible: in `wait`.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from evolve.numerics import cupy_device, device
 from evolve.numerics.device_protocol import MOST_PARTS, DeviceMemoryError, Transfers
 
 _POISON = 0xFE
-"""What bytes become that nobody may read: a float32 of -1.7e38, an address that nobody has."""
+"""The value of bytes that must not be read: as a float32 -1.7e38, as an address invalid."""
 _ALIGNMENT = 256
 _BURIED = 2**24
 """Bytes of freed memory that are kept from being used for something else."""
@@ -34,7 +34,7 @@ _SMALL = 40_000
 
 
 class KernelError(RunError):
-    """A kernel did what no kernel may do."""
+    """A kernel did something forbidden."""
 
 
 class EmulatedMemory:
@@ -59,12 +59,12 @@ class _Unit:
 
 
 class EmulatedDevice:
-    """Executes the PTX that is made of the kernels' sources. Work waits until somebody waits for it.
+    """Executes the PTX of the kernels' sources. Queued work is done in `wait`.
 
     Args:
         architecture: The one to compile for.
         capacity: The bytes it has.
-        files: The compilation unit and its headers, by default those of `cupy_device.source()`.
+        files: The compilation unit and its headers, by default `cupy_device.source()`.
         options: Those of the compiler, by default the exact ones.
         allow: Inexact instructions to be executed all the same.
         check_races: Whether accesses of several threads to a byte are errors when no barrier lies between; slower.
@@ -74,7 +74,7 @@ class EmulatedDevice:
         ptx: What it executes.
         check_races: As above.
         executed: The kernels that have run.
-        lost_barriers: The names of barriers, 0 to 63, at which nobody waits.
+        lost_barriers: The names of barriers, 0 to 63, at which threads do not wait.
     """
 
     name = "an emulated device"
@@ -162,7 +162,7 @@ class EmulatedDevice:
         return ctypes.c_int.in_dll(self._library(kernel), f"evolve_{kernel}_parameters").value
 
     def run(self, kernel: str, blocks: int, parts: int, arguments: tuple[int, ...]) -> None:
-        """Run a kernel. Raises KernelError when it does what it may not."""
+        """Run a kernel. Raises KernelError if it does something forbidden."""
         self.executed.add(kernel)
         library = self._library(kernel)
         ctypes.c_uint64.in_dll(library, "lost_barriers").value = sum(1 << name for name in self.lost_barriers)
@@ -193,7 +193,7 @@ class EmulatedDevice:
 
 
 class EmulatedQueue:
-    """Work on an emulated device, which is done when somebody waits for it, and not before."""
+    """Work on an emulated device, which is done in `wait` and not before."""
 
     def __init__(self, owner: EmulatedDevice) -> None:
         self._device = owner
@@ -234,7 +234,7 @@ class EmulatedQueue:
         self._work.append(lambda: self._device.run(kernel, blocks, parts, arguments))
 
     def wait(self) -> None:
-        """Do the work. Raises KernelError when something in it is wrong; what was to follow is forgotten."""
+        """Do the work. Raises KernelError at the first mistake, and then drops the rest of the work."""
         self._device.check_thread()
         work, self._work = self._work, []
         for do in work:

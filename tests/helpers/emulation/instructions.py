@@ -128,4 +128,4 @@ BOUNDS = {
 FUSED = {f"{name}.{t}": EXACT[f"{name}.rn.{t}"] for name in ("add", "sub", "mul") for t in _FLOATS} | {
     f"fma.rn.{t}": Form(t, (t, t, t), f"{name}(a, b, c)") for t, name in (("f32", "fmaf"), ("f64", "fma"))
 }
-"""What a compiler makes that may contract a·b + c, for experiments that show what comes of it."""
+"""The instructions of a compiler that may contract a·b + c, for experiments that show the consequences."""

@@ -36,7 +36,7 @@ def translate(ptx: str, allow: Mapping[str, Form] | None = None) -> dict[str, st
     allow: Instructions to be executed beside those that are exact, such as `instructions.FUSED`.
 
     Raises:
-        NotExactError: An instruction is not known, for good reason or because nobody has needed it yet.
+        NotExactError: An instruction is unknown, because it is not exact or because no kernel has needed it yet.
     """
     forms = {**EXACT, **(allow or {})}
     entries, called = _ENTRY.findall(ptx), _CALLED.findall(ptx)
@@ -154,7 +154,7 @@ class _Function:
         return f"{number} {self._set(result, 'u64', 'before')}"
 
     def _barrier(self, operands: list[str]) -> str:
-        """Wait at a barrier, which has a name, a small number. One with three operands also tells who has voted."""
+        """Wait at a barrier, which has a name, a small number. One with three operands also combines the threads' votes."""
         self.barriers += 1
         result, name, vote = operands if len(operands) == 3 else ("", *operands, "")
         call = f"barrier({self.barriers}, {name}, {self._value(vote, 'pred') if vote else 0});"
