@@ -154,7 +154,7 @@ class _Function:
         return f"{number} {self._set(result, 'u64', 'before')}"
 
     def _barrier(self, operands: list[str]) -> str:
-        """Wait at a barrier, which has a name, a small number. One with three operands also combines the threads' votes."""
+        """Wait at a barrier, which has a name, a small number. With three operands, it also combines the votes."""
         self.barriers += 1
         result, name, vote = operands if len(operands) == 3 else ("", *operands, "")
         call = f"barrier({self.barriers}, {name}, {self._value(vote, 'pred') if vote else 0});"
