@@ -37,7 +37,7 @@ from evolve.cli.run import main as run_main
 from evolve.config import Config, parse, read_table
 from evolve.errors import EvolveError, InputError
 from evolve.training import Experiment, load_config, prepare, restore
-from evolve.verification import choose, compare
+from evolve.verification import choose_episode, compare
 
 MOST_MEMORY = 500e6
 MOST_SECONDS = 30  # the machine may be busy
@@ -251,7 +251,7 @@ def open_run(path: Path, base: store.StoredRun, experiment: Experiment) -> str:
         compare(base, run, play=False).to_text()
         load_config(run.header.config, str(path))
         restore(experiment, run)
-        choose(run, experiment)
+        choose_episode(run, experiment)
         return "read"
     except EvolveError:
         return "refused"

@@ -12,7 +12,7 @@ import numpy as np
 import evolve
 from evolve import environments, store
 from evolve.analysis import video
-from evolve.verification import choose
+from evolve.verification import choose_episode
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
@@ -51,7 +51,7 @@ def film(name: str, champion: evolve.ChampionFile) -> None:
     FILMS.mkdir(exist_ok=True)
     environments.without_display()
     stored = store.read_champion(champion.path)
-    chosen = choose(stored, champion.experiment, episode=typical(champion))
+    chosen = choose_episode(stored, champion.experiment, episode=typical(champion))
     shown, instead = video.drawable(champion.experiment)
     playing = "champion in Gymnasium" if instead else "held-out champion"
     subject = video.Subject(stored, shown, chosen, playing)

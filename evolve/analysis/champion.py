@@ -88,7 +88,7 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
         coordinator: Plays the episodes.
     """
     purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
-    chosen = verification.choose(run, experiment, champion.generation, purpose=purpose)
+    chosen = verification.choose_episode(run, experiment, champion.generation, purpose=purpose)
     first = episode_batch(run, experiment, chosen)
     if champion.generation is None:
         assert run.held_out is not None

@@ -255,7 +255,7 @@ class _Evolved:
         self._check_champion()
         ranks = script_ranks()
         reloaded = training.reload(self._stored, engine=engine) if engine else self.experiment
-        experiment = verification.tolerant(reloaded)
+        experiment = verification.with_failures_allowed(reloaded)
 
         def work(coordinator: Coordinator) -> bytes:
             config, stored = experiment.config, self._stored
@@ -339,14 +339,14 @@ class Run(_Evolved):
             return Policy(experiment, strategy.champion(state), normalizer)
         if check_whole("generation", generation, 0) >= self._stored.num_generations:
             raise InputError("generation", f"0 … {self._stored.num_generations - 1}, or None", generation)
-        chosen = verification.choose(self._stored, experiment, generation)
+        chosen = verification.choose_episode(self._stored, experiment, generation)
         return Policy(experiment, chosen.genome, training.normalizer_of(experiment, self._stored, generation))
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""
         generation, episode = check_whole("generation", generation, 0), check_whole("episode", episode, 0)
-        chosen = verification.choose(self._stored, self.experiment, generation, episode=episode)
-        return verification.environment_seed(self._stored, self.experiment, chosen)
+        chosen = verification.choose_episode(self._stored, self.experiment, generation, episode=episode)
+        return verification.playing.environment_seed(self._stored, self.experiment, chosen)
 
     def export(self, path: str | Path) -> Path:
         """Write the final champion to a small file (`NAME.champion`), which `load` reads; return its path.

@@ -21,7 +21,8 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
 from evolve.store import Stored, StoredChampion
 from evolve.training import Experiment, load_config, reload
-from evolve.verification import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
+from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
+from evolve.verification.playing import environment_seed
 
 
 def _parser() -> Parser:
@@ -80,9 +81,9 @@ def _chosen(options: argparse.Namespace, run: Stored, experiment: Experiment) ->
     if options.generations is not None:
         if isinstance(run, StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
-        return choose_champions(run, experiment, options.generations, options.episode)
+        return champion_episodes(run, experiment, options.generations, options.episode)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
-    return [choose(run, experiment, *one)]
+    return [choose_episode(run, experiment, *one)]
 
 
 def _interruptible(stop: StopFlag) -> EachStep:

@@ -30,7 +30,7 @@ from evolve.verification import (
     reevaluate_champion,
     rerun,
     rerun_champion,
-    tolerant,
+    with_failures_allowed,
 )
 
 
@@ -65,7 +65,7 @@ def _parser() -> Parser:
 
 def _check(app: App, run: Stored, arguments: argparse.Namespace) -> Verdict:
     """Evaluate a run, or a champion, again on this machine. Raises InputError where the engine cannot play it."""
-    experiment = tolerant(reload(run, engine=arguments.engine))
+    experiment = with_failures_allowed(reload(run, engine=arguments.engine))
     return name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from evolve.store import Stored
 from evolve.training import Experiment, load_config
 from evolve.verification.comparison import compare, compare_with_published, read_published
-from evolve.verification.playing import EachStep, Episode, choose, choose_champions, environment_seed, make_engine, play
+from evolve.verification.playing import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.repetition import reevaluate, reevaluate_champion, rerun, rerun_champion, spot_check
 from evolve.verification.verdict import ENGINE, Verdict
 
@@ -20,11 +20,10 @@ __all__ = [
     "EachStep",
     "Episode",
     "Verdict",
-    "choose",
-    "choose_champions",
+    "champion_episodes",
+    "choose_episode",
     "compare",
     "compare_with_published",
-    "environment_seed",
     "make_engine",
     "name_engines",
     "play",
@@ -34,11 +33,11 @@ __all__ = [
     "rerun",
     "rerun_champion",
     "spot_check",
-    "tolerant",
+    "with_failures_allowed",
 ]
 
 
-def tolerant(experiment: Experiment) -> Experiment:
+def with_failures_allowed(experiment: Experiment) -> Experiment:
     """Return an experiment whose episodes may fail, so that a failure on this machine is reported as a difference."""
     env = experiment.config.env.model_copy(update={"on_failure": "worst"})
     return replace(experiment, config=experiment.config.model_copy(update={"env": env}))

@@ -54,7 +54,7 @@ class Episode:
         return f"generation {self.generation}{candidate}{f', episode {self.episode}' if self.episode else ''}"
 
 
-def choose(
+def choose_episode(
     run: Stored,
     experiment: Experiment,
     generation: int | None = None,
@@ -167,7 +167,7 @@ def _of_final_champion(run: Stored, experiment: Experiment, episode: int, purpos
     return Episode(champion, purpose, 0, 0, episode, logged)
 
 
-def choose_champions(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
+def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, episode: int) -> list[Episode]:
     """Return the same episode of the champions of several complete generations, such as "0,10,last".
 
     Raises InputError if the list is invalid, or the file lacks one of the generations.
@@ -183,7 +183,7 @@ def choose_champions(run: StoredRun, experiment: Experiment, generations: str, e
             expected = f"a list of complete generations, like 0,{last} or 0,last (0 to {last})"
             raise InputError("--generations", expected, generations)
         numbers.append(number)
-    return [choose(run, experiment, number, None, episode) for number in numbers]
+    return [choose_episode(run, experiment, number, None, episode) for number in numbers]
 
 
 EachStep = Callable[[int, float], None]

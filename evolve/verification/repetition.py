@@ -46,7 +46,7 @@ def reevaluate(
 
     Args:
         run: The run file.
-        experiment: The experiment of the run, whose episodes may fail (`tolerant`).
+        experiment: The experiment of the run, whose episodes may fail (`with_failures_allowed`).
         coordinator: Distributes the episodes.
         here: The manifest of this process.
         generations: The generations whose champions play; by default all.
@@ -200,7 +200,7 @@ def reevaluate_champion(
 
     Args:
         champion: The file.
-        experiment: Its experiment, whose episodes may fail (`tolerant`).
+        experiment: Its experiment, whose episodes may fail (`with_failures_allowed`).
         coordinator: Distributes the episodes.
         here: The manifest of this process.
     """
@@ -296,7 +296,7 @@ def rerun(
 
     Args:
         run: The run file.
-        experiment: The experiment of the run, whose episodes may fail (`tolerant`).
+        experiment: The experiment of the run, whose episodes may fail (`with_failures_allowed`).
         coordinator: Distributes the episodes.
         here: The manifest of this process.
         on_generation: Called with each generation that is equal.
@@ -343,7 +343,7 @@ def rerun_champion(
 
     Args:
         champion: The file.
-        experiment: Its experiment, whose episodes may fail (`tolerant`).
+        experiment: Its experiment, whose episodes may fail (`with_failures_allowed`).
         coordinator: Distributes the episodes.
         here: The manifest of this process.
         on_generation: Called with each generation.
@@ -381,7 +381,7 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
         Stopped: `stop_reason` has returned a reason.
         InputError: The file lacks the episode.
     """
-    chosen = playing.choose(run, experiment)
+    chosen = playing.choose_episode(run, experiment)
     kept = logs.log_of_record(run.records[-1], chosen.candidate)
 
     def each_step(step: int, _returned: float) -> None:

@@ -15,7 +15,7 @@ from evolve.environments import Recorder
 from evolve.errors import RunError
 from evolve.genome import Genomes
 from evolve.training import reload
-from evolve.verification import choose, make_engine
+from evolve.verification import choose_episode, make_engine
 
 END = 25  # pictures, at 50 a second
 TITLE = 50
@@ -31,7 +31,7 @@ def pictures_of(path):
 def subject_of(path):
     run = store.read(path)
     experiment = reload(run)
-    return Subject(run, experiment, choose(run, experiment, 1), "the walker")
+    return Subject(run, experiment, choose_episode(run, experiment, 1), "the walker")
 
 
 def test_a_film_may_be_short_and_narrow(record, tmp_path):

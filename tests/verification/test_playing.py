@@ -8,7 +8,8 @@ from evolve import environments, store
 from evolve.environments import Recorder
 from evolve.errors import EpisodeError
 from evolve.training import reload
-from evolve.verification import choose, environment_seed, make_engine, play
+from evolve.verification import choose_episode, make_engine, play
+from evolve.verification.playing import environment_seed
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def test_any_episode_of_any_candidate_is_that_of_the_log_to_the_bit(whole_run):
     experiment = reload(whole_run)
     places = np.random.Generator(np.random.Philox(7)).integers(0, [3, 6, 3], (25, 3)).tolist()
     for generation, candidate, episode in places:
-        chosen = choose(whole_run, experiment, generation, candidate, episode)
+        chosen = choose_episode(whole_run, experiment, generation, candidate, episode)
         engine = make_engine(experiment, chosen)
         results = play(whole_run, experiment, chosen, engine)
         engine.close()
@@ -46,7 +47,7 @@ def test_a_stored_candidate_is_replayed_by_the_command(call, whole_run):
 def test_an_episode_can_be_played_through_a_recorder(record):
     run = store.read(record("CartPole-v1"))
     experiment = reload(run)
-    chosen = choose(run, experiment, 0)
+    chosen = choose_episode(run, experiment, 0)
     engine, seen = Recorder(make_engine(experiment, chosen), slots=1, observations=True), []
     results = play(run, experiment, chosen, engine, lambda step, returned: seen.append((step, returned)))
     recorded = engine.finished[0]
@@ -59,7 +60,7 @@ def test_a_step_that_fails_is_not_shown(record):
     run = store.read(record("toys:Slow-v0"))
     experiment = reload(run)
     broken = experiment.config.env.model_copy(update={"id": "toys:Broken-v0"})
-    chosen = choose(run, experiment, 0)
+    chosen = choose_episode(run, experiment, 0)
     seen = []
     with pytest.raises(EpisodeError, match="in step 5"):
         play(run, experiment, chosen, environments.make(broken, 1), lambda step, _: seen.append(step))

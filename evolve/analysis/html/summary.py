@@ -83,7 +83,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
     """
     try:
         experiment = reload(run)
-        verified = _verify(run, verification.tolerant(experiment), coordinator, transport)
+        verified = _verify(run, verification.with_failures_allowed(experiment), coordinator, transport)
     except Stopped:
         raise
     except EvolveError as error:
@@ -120,10 +120,10 @@ def _film(run: StoredRun, experiment: Experiment) -> Clip:
     champion = champion_of(run)
     if champion.generation is None and run.held_out is not None:
         middle = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
-        chosen = verification.choose(run, experiment, episode=middle, purpose=Purpose.HELD_OUT)
+        chosen = verification.choose_episode(run, experiment, episode=middle, purpose=Purpose.HELD_OUT)
         which = f"the episode of median return, number {middle}"
     else:
-        chosen = verification.choose(run, experiment, champion.generation)
+        chosen = verification.choose_episode(run, experiment, champion.generation)
         which = "its first episode"
     shown, instead = video.drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
