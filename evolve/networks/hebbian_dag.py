@@ -23,7 +23,7 @@ from pydantic import Field
 from evolve.errors import InputError
 from evolve.genome import Block
 from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share, all_earlier
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.slot_arrays import SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64
@@ -112,16 +112,6 @@ class HebbianDagBatch(SlotArrays):
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
 
-class _Structure(ctypes.Structure):
-    """`hebbian_dag` of kernels/hebbian_dag.h."""
-
-    _fields_ = (
-        ("layers", INT64), ("sizes", ADDRESS), ("weight_rows", INT64), ("node_rows", INT64), ("sum_rows", INT64),
-        ("history", INT64), ("weights", ADDRESS), ("traces", ADDRESS), ("gains", ADDRESS), ("nodes", ADDRESS),
-        ("sums", ADDRESS), ("age", ADDRESS), ("trace_rate", FLOAT), ("trace_limit", FLOAT), ("neuromodulated", INT64),
-    )  # fmt: skip
-
-
 class _CompiledBatch(HebbianDagBatch):
     """Steps by the kernel.
 
@@ -134,27 +124,28 @@ class _CompiledBatch(HebbianDagBatch):
         self.kernel = self._arrays.kernel("hebbian_dag", self._structure(), sizes)
 
     def _structure(self) -> ctypes.Structure:
+        """Return `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
         # With plasticity the next step reads the traces and applies the pending update, so two steps are kept.
         history = 2 if self._gains is not None else _HISTORY
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
-        return _Structure(
-            layers=len(D) - 1,
-            sizes=self._arrays.constant(np.array(D, np.int64)),
-            weight_rows=self._network.num_weights,
-            node_rows=sum(D),
-            sum_rows=num_sums,
-            history=history,
-            weights=self._weights.address,
-            traces=self._traces.address,
-            gains=None if self._gains is None else self._gains.address,
-            nodes=self._arrays.zeros(history * sum(D)),
-            sums=self._arrays.zeros(history * num_sums),
-            age=self._arrays.counters(),
-            trace_rate=options.trace_rate,
-            trace_limit=options.trace_limit,
-            neuromodulated=options.neuromodulated,
+        return structure(
+            layers=(INT64, len(D) - 1),
+            sizes=(ADDRESS, self._arrays.constant(np.array(D, np.int64))),
+            weight_rows=(INT64, self._network.num_weights),
+            node_rows=(INT64, sum(D)),
+            sum_rows=(INT64, num_sums),
+            history=(INT64, history),
+            weights=(ADDRESS, self._weights.address),
+            traces=(ADDRESS, self._traces.address),
+            gains=(ADDRESS, None if self._gains is None else self._gains.address),
+            nodes=(ADDRESS, self._arrays.zeros(history * sum(D))),
+            sums=(ADDRESS, self._arrays.zeros(history * num_sums)),
+            age=(ADDRESS, self._arrays.counters()),
+            trace_rate=(FLOAT, options.trace_rate),
+            trace_limit=(FLOAT, options.trace_limit),
+            neuromodulated=(INT64, options.neuromodulated),
         )
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import Block
-from evolve.networks.network import Activity, BaseNetwork, NetworkOptions, Share, TwoOrMore
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.network import Activity, BaseNetwork, NetworkOptions, Share, TwoOrMore, end_to_end
+from evolve.networks.slot_arrays import SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64
@@ -50,13 +50,7 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
     def blocks(self) -> tuple[Block, ...]:
         """Two blocks of each gate, from obs and from c, which together are the matrix W_k; then W_a."""
         O, H, A = self.sizes
-        blocks: list[Block] = []
-        start = 0
-        for _ in range(4):
-            for source, rows in ((0, O), (1, H)):
-                blocks.append(Block(0, source, start, rows, H))
-                start = blocks[-1].stop
-        return (*blocks, Block(1, 1, start, H, A))
+        return end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)])
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
@@ -139,32 +133,23 @@ class HebbianLstmBatch(SlotArrays):
         return self._seen[1]
 
     def _structure(self) -> ctypes.Structure:
+        """Return `hebbian_lstm` of kernels/hebbian_lstm.h."""
         O, H, A = self._sizes
         nodes = self._network.nodes
-        return _Structure(
-            observations=O,
-            num_cells=H,
-            actions=A,
-            weight_rows=self._network.num_weights,
-            node_rows=nodes,
-            weights=self._weights.address,
-            left=self._left.address,
-            traces=self._traces.address,
-            cells=self._cells.address,
-            nodes=self._arrays.zeros(2 * nodes),
-            age=self._arrays.counters(),
-            update_limit=self._limit,
+        return structure(
+            observations=(INT64, O),
+            num_cells=(INT64, H),
+            actions=(INT64, A),
+            weight_rows=(INT64, self._network.num_weights),
+            node_rows=(INT64, nodes),
+            weights=(ADDRESS, self._weights.address),
+            left=(ADDRESS, self._left.address),
+            traces=(ADDRESS, self._traces.address),
+            cells=(ADDRESS, self._cells.address),
+            nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),
+            age=(ADDRESS, self._arrays.counters()),
+            update_limit=(FLOAT, self._limit),
         )
-
-
-class _Structure(ctypes.Structure):
-    """`hebbian_lstm` of kernels/hebbian_lstm.h."""
-
-    _fields_ = (
-        ("observations", INT64), ("num_cells", INT64), ("actions", INT64), ("weight_rows", INT64), ("node_rows", INT64),
-        ("weights", ADDRESS), ("left", ADDRESS), ("traces", ADDRESS), ("cells", ADDRESS), ("nodes", ADDRESS),
-        ("age", ADDRESS), ("update_limit", FLOAT),
-    )  # fmt: skip
 
 
 def _gates(x: Float32, g: Float32, weights: Float32, traces: Float32) -> list[Float32]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from evolve.genome import Block, Genomes, pruned
 from evolve.networks import network
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.slot_arrays import SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.streams import AnyStream
@@ -90,12 +90,8 @@ class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """W_0, W_1, …: the matrix of each layer. If the layer reads a bias unit, the last row is the biases."""
-        blocks: list[Block] = []
-        start = 0
-        for number, layer in enumerate(self.wiring.layers):
-            blocks.append(Block(number, number, start, layer.fan_in, layer.fan_out))
-            start = blocks[-1].stop
-        return tuple(blocks)
+        layers = enumerate(self.wiring.layers)
+        return network.end_to_end((number, number, layer.fan_in, layer.fan_out) for number, layer in layers)
 
     @property
     def slot_size(self) -> int:
@@ -135,17 +131,18 @@ class LayeredBatch(SlotArrays):
         return network.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self._weights.take(slots)[0])
 
     def _structure(self) -> ctypes.Structure:
+        """Return `layered` of kernels/layered.h."""
         wiring = self._wiring
         layers = np.array([(a.first_input, a.fan_in, a.first_output, a.fan_out) for a in wiring.layers], np.int64)
-        return _Structure(
-            layers=len(wiring.layers),
-            weight_rows=wiring.num_weights,
-            node_rows=wiring.nodes,
-            observations=self._O,
-            wiring=self._arrays.constant(layers),
-            feedback=(INT64 * 3)(*wiring.feedback),
-            weights=self._weights.address,
-            nodes=self._nodes.address,
+        return structure(
+            layers=(INT64, len(wiring.layers)),
+            weight_rows=(INT64, wiring.num_weights),
+            node_rows=(INT64, wiring.nodes),
+            observations=(INT64, self._O),
+            wiring=(ADDRESS, self._arrays.constant(layers)),
+            feedback=(INT64 * 3, (INT64 * 3)(*wiring.feedback)),
+            weights=(ADDRESS, self._weights.address),
+            nodes=(ADDRESS, self._nodes.address),
         )
 
     def _reference(self, observations: Float32) -> Float32:
@@ -167,15 +164,6 @@ class LayeredBatch(SlotArrays):
         output = self._wiring.layers[-1]
         outputs: Float32 = nodes[output.first_output : output.first_output + output.fan_out].T.copy()
         return outputs
-
-
-class _Structure(ctypes.Structure):
-    """`layered` of kernels/layered.h."""
-
-    _fields_ = (
-        ("layers", INT64), ("weight_rows", INT64), ("node_rows", INT64), ("observations", INT64),
-        ("wiring", ADDRESS), ("feedback", INT64 * 3), ("weights", ADDRESS), ("nodes", ADDRESS),
-    )  # fmt: skip
 
 
 class MlpOptions(network.NetworkOptions):
@@ -306,9 +294,7 @@ class Elman(LayeredNetwork[ElmanOptions]):
     def blocks(self) -> tuple[Block, ...]:
         """W, then U with b as its last row, then V with c: the hidden layer reads itself and a one."""
         O, H, A = self.sizes
-        from_input = Block(0, 0, 0, O, H)
-        from_itself = Block(0, 1, from_input.stop, H + 1, H)
-        return from_input, from_itself, Block(1, 1, from_itself.stop, H + 1, A)
+        return network.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)])
 
     @property
     def weight_scale(self) -> Float32:

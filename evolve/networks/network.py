@@ -1,6 +1,6 @@
 """The contract of a network, the base of the built-in networks, and the types of their options."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -40,15 +40,18 @@ class NetworkOptions(Options):
     aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
 
+def end_to_end(matrices: Iterable[tuple[int, int, int, int]]) -> tuple[Block, ...]:
+    """Return the blocks of matrices (layer, source, rows, columns) that lie end to end in a genome."""
+    blocks: list[Block] = []
+    for layer, source, rows, columns in matrices:
+        blocks.append(Block(layer, source, blocks[-1].stop if blocks else 0, rows, columns))
+    return tuple(blocks)
+
+
 def all_earlier(sizes: tuple[int, ...]) -> tuple[Block, ...]:
     """Return the matrices of a network in which each layer reads all earlier ones; sizes from the observation on."""
-    blocks: list[Block] = []
-    start = 0
-    for layer, columns in enumerate(sizes[1:]):
-        for source in range(layer + 1):
-            blocks.append(Block(layer, source, start, sizes[source], columns))
-            start = blocks[-1].stop
-    return tuple(blocks)
+    layers = enumerate(sizes[1:])
+    return end_to_end((layer, source, sizes[source], to) for layer, to in layers for source in range(layer + 1))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from evolve.genome import Block
 from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.slot_arrays import SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Purpose, Streams
@@ -166,30 +166,21 @@ class PlasticMlpBatch(SlotArrays):
         self._age.array[0, 0, :n][due] = 0
 
     def _structure(self) -> ctypes.Structure:
+        """Return `plastic_mlp` of kernels/plastic_mlp.h."""
         options = self._network.options
         sizes = np.array(self._network.sizes, np.int64)
-        return _Structure(
-            layers=len(sizes) - 1,
-            sizes=self._arrays.constant(sizes),
-            weight_rows=self._network.connections,
-            rule_rows=self._network.num_weights,
-            node_rows=int(sum(self._network.sizes)),
-            own_rows=options.rules == "synapse",
-            own_columns=options.rules != "layer",
-            weights=self._weights.address,
-            nodes=self._arrays.zeros(sum(self._network.sizes)),
-            age=self._age.address,
-            rules=self._rules.address,
-            every=options.update_every,
-            max_norm=options.max_norm,
+        return structure(
+            layers=(INT64, len(sizes) - 1),
+            sizes=(ADDRESS, self._arrays.constant(sizes)),
+            weight_rows=(INT64, self._network.connections),
+            rule_rows=(INT64, self._network.num_weights),
+            node_rows=(INT64, int(sum(self._network.sizes))),
+            own_rows=(INT64, options.rules == "synapse"),
+            own_columns=(INT64, options.rules != "layer"),
+            weights=(ADDRESS, self._weights.address),
+            nodes=(ADDRESS, self._arrays.zeros(sum(self._network.sizes))),
+            age=(ADDRESS, self._age.address),
+            rules=(ADDRESS, self._rules.address),
+            every=(FLOAT, options.update_every),
+            max_norm=(INT64, options.max_norm),
         )
-
-
-class _Structure(ctypes.Structure):
-    """`plastic_mlp` of kernels/plastic_mlp.h."""
-
-    _fields_ = (
-        ("layers", INT64), ("sizes", ADDRESS), ("weight_rows", INT64), ("rule_rows", INT64), ("node_rows", INT64),
-        ("own_rows", INT64), ("own_columns", INT64), ("weights", ADDRESS), ("nodes", ADDRESS), ("age", ADDRESS),
-        ("rules", ADDRESS), ("every", FLOAT), ("max_norm", INT64),
-    )  # fmt: skip
