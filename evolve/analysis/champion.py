@@ -69,6 +69,7 @@ def export_champion(run: StoredRun, path: Path) -> StoredChampion:
         cure = f"Evaluate its champion first: python -m evolve.evaluate {shlex.quote(str(run.path))}"
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
     champion, normalizer = training.final_champion(training.reload(run), run)
+    # The file is to prove its returns, so they must be returns of the genome in it.
     kept = run.held_out
     if not (np.array_equal(champion.weights[0], kept.weights) and np.array_equal(champion.mask[0], kept.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")

@@ -90,7 +90,11 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
 
 
 def _label(config: Config, configs: Sequence[Config]) -> str:
-    """Return the names that differ from any configuration, and the settings that differ from those of equal names."""
+    """Return the label of a configuration among others.
+
+    It has the names (environment, network, strategy) that differ among all configurations, and the settings that differ
+    among the configurations with equal names.
+    """
     names = _names(config)
     alike = [other for other in configs if _names(other) == names]
     columns = zip(*map(_names, configs), strict=True)
@@ -133,6 +137,7 @@ def deduplicate_seeds(groups: Sequence[RunGroup]) -> tuple[list[RunGroup], str]:
     kept_groups = []
     left_out = []
     for group in groups:
+        # The longest run of a seed comes first, so it is the one that is kept.
         kept: dict[int, StoredRun] = {}
         for run in sorted(group.runs, key=_length, reverse=True):
             longest = kept.setdefault(run.header.seed, run)
@@ -340,6 +345,7 @@ def _compare(rows: Sequence[Comparison]) -> tuple[list[Comparison], str]:
         ps = statistics.holm([statistics.rank_test(row.scores, best.scores) for row in testable])
     except InputError as error:  # no SciPy
         return [best, *others], f"Nothing is tested: {error}"
+    # Rows hold arrays, which have no truth value when compared, so a row is found by its identity.
     found = {id(row): p for row, p in zip(testable, ps, strict=True)}
     note = "" if len(testable) == tests else _untested(best, tests)
     return [best, *(replace(row, p=found.get(id(row))) for row in others)], note

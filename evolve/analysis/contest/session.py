@@ -81,6 +81,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     timed_steps = steps = episodes = 0
     busy = begin = 0.0
     for record in iterate(experiment, coordinator, _Memory(experiment, seed)):
+        # Only generations after the first are timed: in the first, ranks initialize.
         if marks:
             timed_steps += record.steps
             busy += float(record.busy_seconds[1 if coordinator.workers else 0 :].sum())
@@ -241,6 +242,7 @@ def _repeat(
     seconds = dict.fromkeys(work.LEGS, 0.0)
     busy, passes = 0.0, 0
     came: dict[str, LegDigest] = dict(expected)
+    # A short pass has an uncertain time, so a repeat is several passes.
     while not passes or sum(seconds.values()) < size.least_seconds:
         played = {leg: play(work.scored(leg, size, backend), coordinator, size.seed) for leg in work.LEGS}
         passes += 1

@@ -294,6 +294,7 @@ def _quartiles(group: RunGroup, series: Series) -> Quartiles:
     """Return the quartiles of a series over the runs of a group; NaN if no run has a value."""
     rows = np.array([series(run)[: group.num_generations] for run in group.runs])
     low, middle, high = np.full((3, group.num_generations), np.nan)
+    # nanpercentile warns about generations without any value, so these are left out.
     known = ~np.isnan(rows).all(axis=0)
     low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
     return low, middle, high

@@ -61,6 +61,7 @@ class Film:
         self._last: Any = None
 
     def __enter__(self) -> Self:
+        # If the encoder cannot be made, the temporary file is deleted here; otherwise `__exit__` closes both.
         with disk.naming_output(self._path), ExitStack() as opened:
             partial = opened.enter_context(disk.atomic_write(self._path))
             self._encoder = FORMATS[self._path.suffix](partial, self._fps)
