@@ -95,7 +95,7 @@ def test_exact(bench):
 
 @pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
 def test_walkers_beside_other_engines():
-    words = ("--walker", "--recorded", 2, "-p", 8, "-r", 1)
+    words = ("--walker", "--recorded", 1, "-p", 8, "-r", 1)
     code, out, err = bench_process("exact", *words, "--json")
     assert code == 0, out + err
     found = json.loads(out)

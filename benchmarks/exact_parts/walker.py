@@ -25,7 +25,7 @@ ROWS = (("walker", "champion", 1), ("walker", "random", 1), ("lander", "champion
 _ROUNDS = 3  # of all engines in turns; medians count
 _AGAIN = 4  # times that the exact engine plays the recorded steps in a round
 _POOL = 16  # environments of EnvPool, which is slower with one and with 64
-_TICKS = 1000  # of EnvPool, at least
+_TICKS = 32  # of EnvPool, at least, for each recorded episode
 _SIGMA = 0.02  # so small that candidates around a champion walk, too
 
 
@@ -47,7 +47,7 @@ def rows(episodes: int) -> Iterator[Row]:
         task = BOX2D_TASKS[name]
         recorded = list(play(task, player, range(times * episodes)))
         steps = sum(len(episode.outputs) for episode in recorded)
-        ticks = max(_TICKS, steps // _POOL)
+        ticks = max(_TICKS * episodes, steps // _POOL)
         pool = record_pool(task, player, list(range(_POOL)), ticks) if find_spec("envpool") else None
         found: dict[str, list[float]] = {"gymnasium": [], "envpool": [], "exact": []}
         for _ in range(_ROUNDS):
