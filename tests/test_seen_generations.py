@@ -1,12 +1,14 @@
 """A generation that a script has seen is in its run file, however the script ends, and the exit adds no message."""
 
+import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import h5py
 import pytest
-from conftest import finished, launcher
+from conftest import environment, finished, launcher
 
 import evolve
 
@@ -111,36 +113,74 @@ def in_file(path):
         return file["generation/digest"].asstr()[()].tolist()
 
 
-def run(script, folder, ranks=None):
-    """Run a script in a process of its own; return the finished process, and the digests that it has seen."""
-    done = finished([*launcher(ranks), sys.executable, "-c", BEGIN + script], folder)
-    return done, (folder / "seen").read_text().split()
+NURSERY = """
+import json, os, sys
+import evolve.api  # what takes most of the time of a short script
+
+for line in iter(sys.stdin.readline, ""):
+    folder, script = json.loads(line)
+    child = os.fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    os._exit(0)
+os.chdir(folder)
+for number, name in enumerate((os.devnull, ".out", ".err")):
+    os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+exec(compile(script, "script", "exec"))
+"""
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    """Return a function that runs a script in a process of its own, forked from one that has imported evolve."""
+    words = [sys.executable, "-c", NURSERY]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as parent:
+
+        def run(script, folder):
+            print(json.dumps([str(folder), script]), file=parent.stdin, flush=True)
+            return int(parent.stdout.readline()), (folder / ".err").read_text()
+
+        yield run
+        parent.stdin.close()
+
+
+def seen(folder):
+    """Return the digests that a script has seen."""
+    return (folder / "seen").read_text().split()
+
+
+def run_ranks(script, folder, ranks=None):
+    """Run a script on ranks, or in one new process; return the digests that it has seen."""
+    finished([*launcher(ranks), sys.executable, "-c", BEGIN + script], folder)
+    return seen(folder)
 
 
 @pytest.mark.parametrize("way", SCRIPTS)
-def test_a_generation_that_was_seen_is_kept(way, tmp_path):
+def test_a_generation_that_was_seen_is_kept(way, nursery, tmp_path):
     script, end = SCRIPTS[way]
-    done, seen = run(script, tmp_path)
-    assert in_file(tmp_path / NAME) == seen
-    assert len(seen) == (1 if way == "one generation" else 4)
+    code, error = nursery(BEGIN + script, tmp_path)
+    assert in_file(tmp_path / NAME) == seen(tmp_path)
+    assert len(seen(tmp_path)) == (1 if way == "one generation" else 4)
     if isinstance(end, int):
-        assert (done.code, done.err) == (end, "")
+        assert (code, error) == (end, "")
     else:
-        assert done.code != 0
-        assert (done.err.startswith("Traceback"), done.err.count("Traceback")) == (True, 1), done.err
-        assert done.err.splitlines()[-1] == end
+        assert code != 0
+        assert (error.startswith("Traceback"), error.count("Traceback")) == (True, 1), error
+        assert error.splitlines()[-1] == end
 
 
 def test_a_thread_at_work_does_not_keep_the_interpreter_from_its_exit(tmp_path):
-    _, seen = run(AT_WORK, tmp_path)  # Python itself may abort such a process, so its exit code says nothing
-    assert in_file(tmp_path / NAME)[: len(seen)] == seen
-    assert len(seen) >= 4
+    digests = run_ranks(AT_WORK, tmp_path)  # Python itself may abort such a process, so its exit code says nothing
+    assert in_file(tmp_path / NAME)[: len(digests)] == digests
+    assert len(digests) >= 4
 
 
 def test_a_generation_that_a_worker_has_seen_is_kept(tmp_path):
     worker = "if os.environ['OMPI_COMM_WORLD_RANK'] == '1':\n    take(generations, 2)\n    kill()\n"
-    _, seen = run(f"{worker}for generation in generations: pass", tmp_path, ranks=2)
-    assert in_file(tmp_path / NAME)[:3] == seen
+    digests = run_ranks(f"{worker}for generation in generations: pass", tmp_path, ranks=2)
+    assert in_file(tmp_path / NAME)[:3] == digests
 
 
 def test_the_file_holds_a_generation_when_it_is_seen(tmp_path):
