@@ -12,8 +12,8 @@ traces H_k of that shape, and W_a [H, A] (σ is the sigmoid):
 
 So c[0] is the strength with which traces act, and c[1] the rate at which they change; limit is `update_limit`. c and H
 are zero when an episode starts, so H is at most limit times its steps. W_a has no traces: they count as zero. All of it
-is float32. Initial weights are N(0, 1), a share of `init_sparsity` of them pruned. The gates are those of Hochreiter
-and Schmidhuber (1997) and of Gers and others (2000); their traces are those of the 2020 script.
+is float32. Initial weights are N(0, 1), a share of `init_sparsity` of them pruned. The gates follow Hochreiter and
+Schmidhuber (1997) and Gers and others (2000); their traces follow the 2020 script.
 """
 
 import ctypes

@@ -23,8 +23,8 @@ from evolve.strategies.strategy import (
     Results,
     Strategy,
     initial_genomes,
-    is_made_anywhere,
     ranking,
+    runs_on_every_rank,
     wanted_traces,
 )
 from evolve.strategies.wrapper import Multistart, Restarting, RestartOptions, StartOptions
@@ -38,10 +38,10 @@ __all__ = [
     "bytes_per_weight",
     "from_table",
     "initial_genomes",
-    "is_made_anywhere",
     "make",
     "portable",
     "ranking",
+    "runs_on_every_rank",
     "shared_mask",
     "wanted_traces",
 ]
@@ -71,7 +71,7 @@ def portable(table: Section) -> bool:
 def bytes_per_weight(table: Section, layout: GenomeLayout, population: int) -> int:
     """Return the estimated memory per weight that a rank needs for the strategy that `[strategy]` names."""
     strategy = from_table(table, layout, population, 0)
-    if not is_made_anywhere(strategy, layout.num_traces):
+    if not runs_on_every_rank(strategy, layout.num_traces):
         return 40 * population  # rank 0 computes all candidates
     return 256 if strategy.sum_shape is not None else 40 * (strategy.capacity or population)  # a centre, or an elite
 

@@ -34,7 +34,7 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
-from evolve.strategies.strategy import Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.strategy import Results, check_population, need_weights, ranking, requested_candidates
 from evolve.strategies.wrapper import RestartOptions
 
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
@@ -112,12 +112,12 @@ class Cma(EvolutionStrategy[CmaState]):
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
-        candidates = everyone(self._P, candidates)
+        candidates = requested_candidates(self._P, candidates)
         z = normal_rows(self._seed, Purpose.WEIGHT_NOISE, generation, candidates, self._n).astype(np.float64)
         return self._genomes(state.mean + state.progress.sigma * self._shaped(state, z))
 
     def tell(self, state: CmaState, genomes: GenomeSource, results: Results) -> CmaState:
-        """Let cmaes adapt mean, step size and covariance: it wants all candidates at once."""
+        """Adapt mean, step size and covariance by cmaes, which needs all candidates at once."""
         check_population(genomes, results, self._P, self._W)
         x = genomes.take(np.arange(self._P)).weights[:, self._connections.places].astype(np.float64)
         with self._one_thread():

@@ -168,7 +168,7 @@ class Elitist(contract.Strategy[contract.State]):
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
-        candidates = contract.everyone(self._P, candidates)
+        candidates = contract.requested_candidates(self._P, candidates)
         known, elite = self.survivors(state), self._elite(state).genomes
         if not known:
             return contract.initial_genomes(self._layout, self._seed, generation, candidates)

@@ -35,7 +35,7 @@ from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
 from evolve.strategies.optimizers import Adam, ClipUp, OptimizerMemory, centred_ranks, parts
 from evolve.strategies.pruning_schedules import GradualPruning
-from evolve.strategies.strategy import NamedNumbers, Results, check_population, everyone, need_weights
+from evolve.strategies.strategy import NamedNumbers, Results, check_population, need_weights, requested_candidates
 from evolve.strategies.wrapper import RestartOptions
 
 
@@ -169,7 +169,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
 
     def ask(self, state: OpenAiEsState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
-        candidates = everyone(self._P, candidates)
+        candidates = requested_candidates(self._P, candidates)
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
         weights = around(state.centre, state.mask, steps, self._key(generation), candidates // 2)
         weights[candidates == 2 * self._pairs] = np.where(state.mask, state.centre, 0.0)

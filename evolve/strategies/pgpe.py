@@ -32,7 +32,7 @@ from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
 from evolve.strategies.optimizers import ClipUp, centred_ranks
 from evolve.strategies.pruning_schedules import PruningOptions
-from evolve.strategies.strategy import Results, check_population, everyone, need_weights
+from evolve.strategies.strategy import Results, check_population, need_weights, requested_candidates
 
 _LARGEST = 1e6  # of a σ
 
@@ -107,7 +107,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
 
     def ask(self, state: PgpeState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
-        candidates = everyone(self._P, candidates)
+        candidates = requested_candidates(self._P, candidates)
         key = self._key(generation)
         weights = around(state.centre, state.mask, self._steps(candidates), key, candidates // 2, state.sigma)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))

@@ -46,7 +46,7 @@ def _rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune; the defaults are those of the 2020 script.
+    """Settings of `[strategy]` for prune; the defaults are the settings of the 2020 script.
 
     trace_pruning: q, the share of a matrix's connections that is pruned by weak traces, about.
     uniform_pruning: the probability that a connection is pruned by chance; "adaptive" follows the spread of the pool.

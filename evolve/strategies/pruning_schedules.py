@@ -4,8 +4,8 @@
 
     round(C (1 - s)) of the C initial connections of a matrix are left, s = `pruning` · (1 - (1 - t/T)³)
 
-so pruning is fast while there are many. The connections of the smallest |θ| go first, θ the centre; or those of the
-smallest |H̄|, the trace averaged over all candidates, if the matrix has any; or, as a control, random connections.
+so pruning is fast while there are many. The connections of the smallest |θ| go first, θ the centre; or the connections
+of the smallest |H̄|, the trace averaged over all candidates, if the matrix has any; or, as a control, random ones.
 
 **Pruning in rounds**: after each round the search begins again with the connections that are left. Lange & Sprekeler,
 "Lottery Tickets in Evolutionary Optimization: On Sparse Backpropagation-Free Trainability" (ICML 2023), for pruning by

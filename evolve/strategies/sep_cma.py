@@ -13,16 +13,16 @@ the i-th best candidate, NaN last, and all operations elementwise:
     σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
                  d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
     h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
-                 the tutorial's exponent is 2t, this one is that of the library cmaes
+                 the tutorial's exponent is 2t, the library cmaes has this one
     p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
     C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
                  c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
 
-c_1 + c_mu is 1 at most, which that formula exceeds where P is much larger than n. The sums over candidates go from the
+c_1 + c_mu is 1 at most, which that formula exceeds if P is much larger than n. The sums over candidates go from the
 best to the mu-th, from the weights as they were evaluated. Weights are float32, so no standard deviation may fall below
 the distance to the next float32: candidates would be equal, fitness would be noise, and σ would follow it to zero or
 beyond all bounds. The champion is m: an average over many candidates of all generations, so a lucky fitness cannot make
-it. The exponential function is that of float32, which changes σ by less than 1e-7 of itself.
+it. The exponential function has the precision of float32, which changes σ by less than 1e-7 of itself.
 """
 
 import math
@@ -38,7 +38,7 @@ from evolve.numerics.portable import length, log
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
 from evolve.strategies.pruning_schedules import PruningOptions
-from evolve.strategies.strategy import Results, check_population, everyone, need_weights, ranking
+from evolve.strategies.strategy import Results, check_population, need_weights, ranking, requested_candidates
 
 _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -108,7 +108,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
 
     def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates, drawn around the mean."""
-        candidates = everyone(self._P, candidates)
+        candidates = requested_candidates(self._P, candidates)
         steps = np.full(len(candidates), state.progress.sigma)
         every, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
         x = around(state.mean, every, steps, self._key(generation), candidates, deviations)

@@ -196,7 +196,7 @@ class Newest(Generic[State, Value]):
         return newest[2]
 
 
-def everyone(population: int, candidates: Int64 | None) -> Int64:
+def requested_candidates(population: int, candidates: Int64 | None) -> Int64:
     """Return the given candidates [n], or all P of the population if `candidates` is None."""
     return np.arange(population) if candidates is None else candidates
 
@@ -206,7 +206,7 @@ def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "
     return strategy.traces if num_traces else "none"
 
 
-def is_made_anywhere(strategy: Strategy[Any], num_traces: int) -> bool:
+def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank can compute a strategy's candidates from its state.
 
     num_traces: T, the traces that an episode leaves. If a strategy needs each candidate's traces, rank 0 computes its

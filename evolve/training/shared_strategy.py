@@ -21,7 +21,7 @@ from evolve.cluster.messages import frame_of, record_of
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import PopulationResults, Traces
 from evolve.shapes import Float64, UInt8
-from evolve.strategies import AskedGenomes, Results, Strategy, is_made_anywhere, wanted_traces
+from evolve.strategies import AskedGenomes, Results, Strategy, runs_on_every_rank, wanted_traces
 from evolve.training.experiment import Experiment, load_config
 
 FEW = 2**20
@@ -104,7 +104,7 @@ class SharedStrategy:
         self._token = next(_TOKENS)
         P, network = experiment.config.population, experiment.network
         self._wanted_traces = wanted_traces(strategy, network.num_traces)
-        self._made_anywhere = is_made_anywhere(strategy, network.num_traces)
+        self._on_every_rank = runs_on_every_rank(strategy, network.num_traces)
         few = P * network.num_traces <= FEW
         racing = self._wanted_traces == "mean" and bool(experiment.config.racing.rounds)
         self.traces: Traces = "each" if few or racing else self._wanted_traces
@@ -115,7 +115,7 @@ class SharedStrategy:
 
     def ask(self, generation: int) -> GenomeSource:
         """Return the candidates of a generation. If workers can compute them, the workers receive the state first."""
-        if not self._made_anywhere:
+        if not self._on_every_rank:
             return self.strategy.ask(self.state, generation)
         version = self._token, generation
         if self._coordinator.workers and self._coordinator.shared_version != version:

@@ -18,7 +18,7 @@ from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, Rollout, generation_keys
 from evolve.shapes import UInt64
 from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.strategies import is_made_anywhere
+from evolve.strategies import runs_on_every_rank
 from evolve.training import Experiment, final_champion, limit_of, normalizer_of, restore
 from evolve.verification import logs
 from evolve.verification.logs import CandidateLog, EpisodeLog, explain
@@ -134,7 +134,7 @@ def initial_fingerprints(run: StoredRun, experiment: Experiment) -> UInt64:
     strategy = experiment.strategy(run.header.seed)
     state, population = strategy.start(), experiment.config.population
     at_once = (
-        max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if is_made_anywhere(strategy, 0) else population
+        max(1, _WEIGHTS_AT_ONCE // experiment.network.num_weights) if runs_on_every_rank(strategy, 0) else population
     )
     parts = (np.arange(first, min(first + at_once, population)) for first in range(0, population, at_once))
     return np.concatenate([strategy.ask(state, 0, part).fingerprints() for part in parts])

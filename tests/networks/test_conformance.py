@@ -62,7 +62,7 @@ def test_what_is_no_network_is_refused_with_all_that_it_lacks():
 
 
 def usable(backend, request):
-    """Return a back end, or skip the test where it cannot be tried; a device is emulated."""
+    """Return a back end, or skip the test if the back end is not available; a device is emulated."""
     if backend == "native" and not native.available():
         pytest.skip("the native kernels were not built")
     if backend == "cupy":
@@ -188,7 +188,7 @@ def test_pruned_connections_do_nothing(network, backend):
 
 
 def same_bits(a, b):
-    """Equal to the bit, where any NaN is as good as another: which one an operation makes is the CPU's choice."""
+    """Assert equal bits, except that any NaN equals any other: CPUs differ in the NaN of an operation."""
     return np.array_equal(np.isnan(a), np.isnan(b)) and a[~np.isnan(a)].tobytes() == b[~np.isnan(b)].tobytes()
 
 

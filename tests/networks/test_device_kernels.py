@@ -1,4 +1,4 @@
-"""The kernels as a device executes them: every bit, and why each barrier stands where it stands."""
+"""The kernels as a device executes them: every bit, and the reason for each barrier."""
 
 import re
 
@@ -38,7 +38,7 @@ def goes_wrong(device, table):
 
 
 def spare_barriers(device, places, tables):
-    """Return where the barriers stand that a device can lose, and nothing goes wrong."""
+    """Return the places of barriers that can be removed without an error."""
     spare = set()
     for name, place in places.items():
         device.lost_barriers = {name}

@@ -142,7 +142,7 @@ SPHERE = networks.make({"name": "mlp", "hidden": []}, 3, 1)
 
 
 def search(name, P, tells, fitness):
-    """Return the largest distance of the champion's weights from 1 after so many tells, and the last candidates."""
+    """Return the largest distance of the champion's weights from 1 after a number of tells, and the last candidates."""
     strategy = made(name, P, SPHERE)
     state = strategy.start()
     for generation in range(tells):

@@ -1,4 +1,4 @@
-"""What elitist strategies share, and random search: who stays, who is evaluated again, and what a score is."""
+"""The base of elitist strategies, and random search: survivors, repeated evaluation, and scores."""
 
 import numpy as np
 import pytest

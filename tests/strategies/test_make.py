@@ -28,7 +28,7 @@ def sphere(weights):
 
 
 def search(strategy, generations):
-    """Return the champion's value after so many generations, and the mean of the first candidates."""
+    """Return the champion's value after a number of generations, and the mean of the first candidates."""
     state = strategy.start()
     for generation in range(generations):
         genomes = strategy.ask(state, generation)

@@ -1,4 +1,4 @@
-"""Several starts: where each begins, which goes on, and who is the champion meanwhile."""
+"""Several starts: the start of each search, the choice between them, and the champion meanwhile."""
 
 import math
 

@@ -207,7 +207,7 @@ def test_adaptive_pruning_prunes_at_its_rate():
     genomes = Genomes(np.ones((P, W), np.float32), np.arange(W) < np.where(np.arange(P) % 2, W // 2, W)[:, None])
     results = Results(np.zeros(P), np.zeros((P, W), np.float32))
     state = made.tell(made.start(), pruned(genomes.weights, genomes.mask), results)
-    children = made.ask(state, 1).mask[1:, : W // 2]  # which everybody had
+    children = made.ask(state, 1).mask[1:, : W // 2]  # the connections that all parents had
     assert 1 - children.mean() == pytest.approx(0.0125, abs=0.001)
 
 

@@ -1,4 +1,4 @@
-"""Restarts: after which generations, to what, and who is the champion."""
+"""Restarts: their generations, the states that they return to, and the champion."""
 
 import math
 
@@ -80,7 +80,7 @@ def test_after_a_stall_it_begins_anew(name):
 
 
 def by_hand(means, after, anew):
-    """Return the record after so many generations of some mean fitness."""
+    """Return the record after generations of the given mean fitness."""
     best = own = -np.inf
     waited = restarts = began = 0
     k = math.ceil(after / 4)

@@ -55,7 +55,7 @@ def test_a_tell_by_hand():
 
 @pytest.mark.parametrize("P", [4, 9, 64])
 def test_a_library_that_has_the_formulas_too_goes_the_same_way(P):
-    """Not to the bit: its sums and its exponential function are those of NumPy."""
+    """Not to the bit: NumPy computes its sums and its exponential function."""
     cmaes = pytest.importorskip("cmaes")
     ours = made(P, sigma=0.4)
     state = ours.start()
@@ -109,7 +109,7 @@ def test_the_step_size_stays_positive_where_all_weights_are_found():
 
 
 def test_a_wide_scale_is_learned_by_weight():
-    """Of a sphere whose axes differ by a factor of a thousand, deviations become those of its axes."""
+    """On a sphere whose axes differ by a factor of a thousand, the deviations become proportional to the axes."""
     cma = made(20)
     state = cma.start()
     scales = 10.0 ** np.linspace(0, 3, len(state.mean))

@@ -19,7 +19,7 @@ def made(P=16, **options):
 
 
 def elite(*masks):
-    """Members whose weights are all 10, 20, …, of the given masks."""
+    """Return members with the given masks, whose weights are all 10, all 20, …"""
     mask = np.array(masks, np.bool_)
     values = 10 * np.arange(1, len(masks) + 1, dtype=np.float32)
     return ScoredGenomes.evaluated(Genomes(np.where(mask, values[:, None], np.float32(0)), mask), np.zeros(len(masks)))
