@@ -177,8 +177,9 @@ def read_published(path: Path = PUBLISHED) -> list[PublishedSeed]:
     except OSError as error:
         cure = "It is a part of the package: install evolve again."
         raise InputError(str(path), "the list of published results", str(error), cure) from None
+    configs = {name: parse(Config, found["settings"]) for name, found in experiments.items()}
     return [
-        PublishedSeed(name, parse(Config, found["settings"]), each["seed"], each["generations"], each["digest"])
+        PublishedSeed(name, configs[name], each["seed"], each["generations"], each["digest"])
         for name, found in experiments.items()
         for each in found["results"]
     ]
@@ -255,9 +256,7 @@ def _explain(run: Stored, config: Config, published: PublishedSeed) -> tuple[Cau
         cause, why = explain("algebra", None)
     else:
         cause = "log"
-        why = (
-            "exact environments and a portable strategy have one digest on every machine, so evolve or the file differs"
-        )
+        why = "the experiment has one digest on every machine, so the file was changed, or evolve computes otherwise"
     return cause, f"{why}; {_made_with(run)}"
 
 
@@ -266,9 +265,8 @@ def _made_with(run: Stored) -> str:
     (manifest,) = manifest_texts(run.header.manifest)
     packages = [key for key in manifest if key.startswith("packages.")]
     versions = [f"{key.removeprefix('packages.')} {manifest[key]}" for key in ("evolve", *packages) if key in manifest]
-    return sanitize(
-        f"this file was made on {manifest.get('cpu', 'an unknown processor')} by {', '.join(versions)}", 800
-    )
+    processor = manifest.get("cpu", "an unknown processor")
+    return sanitize(f"this file was made on {processor} by {', '.join(versions)}", 800)
 
 
 def _not_published(
