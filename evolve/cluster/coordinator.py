@@ -3,7 +3,8 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Coordinator:
         self._transport = transport
         self._make_rollout = make_rollout
         self._stop_reason = stop_reason
-        self._chunk_sizes = chunk_sizes or self._shrinking_sizes
+        self._chunk_sizes = chunk_sizes
         self._exit_on_hang = exit_on_hang
         self._workers = Workers(transport)
         self._spec: RolloutSpec | None = None
@@ -119,8 +120,15 @@ class Coordinator:
             RunError: A worker cannot go on, or all that were left hang.
         """
         self.set_up(spec)
+        chunk_sizes = self._chunk_sizes or partial(
+            suitable_sizes,
+            slots=spec.slots,
+            worthwhile_seconds=spec.chunk_seconds,
+            episode_seconds=self._episode_seconds,
+            fewest=spec.least_chunk,
+        )
         evaluation = Evaluation(
-            spec, batch, self._transport.hosts, next(_SERIALS), self._setup, self._chunk_sizes, self.progress
+            spec, batch, self._transport.hosts, next(_SERIALS), self._setup, chunk_sizes, self.progress
         )
         left = self._run(evaluation, meanwhile)
         if len(left):
@@ -214,13 +222,6 @@ class Coordinator:
                     evaluation.collect(results, idle=0)
                     done += len(results)
         evaluation.seconds[:, 0] += time.perf_counter() - begin, rollout.environment_seconds
-
-    def _shrinking_sizes(self, episodes: int, workers: int) -> Iterator[int]:
-        assert self._spec is not None
-        spec = self._spec
-        return suitable_sizes(
-            episodes, workers, spec.slots, spec.chunk_seconds, self._episode_seconds, spec.least_chunk
-        )
 
     def _check_stop(self) -> None:
         reason = self._stop_reason()

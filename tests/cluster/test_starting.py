@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,20 +37,33 @@ def watch(monkeypatch):
 
     def look(number, known, after, missing=None):
         clock = [0.0]
+        ticks = iter(range(int(after)))
+
+        class Event(threading.Event):
+            """An event that is set after so many waits of a second, without waiting."""
+
+            def wait(self, _=None):
+                clock[0] += 1.0
+                return next(ticks, None) is None
+
+        class Thread(threading.Thread):
+            """A thread that runs within `start`."""
+
+            def start(self):
+                self.run()
+
+            def join(self):
+                pass
+
+        monkeypatch.setattr(start, "threading", SimpleNamespace(Event=Event, Thread=Thread))
         monkeypatch.setattr(start.time, "monotonic", lambda: clock[0])
         monkeypatch.setattr(start.os, "_exit", end)
         monkeypatch.setattr(start, "launched_ranks", lambda _: known)
         monkeypatch.setattr(start, "end_job", lambda _: None)
         watch = StartWatch(number, 4, HERE, ctypes.CDLL(None))
         watch.missing = missing
-        ticks = iter(range(int(after)))
-
-        def wait(_):
-            clock[0] += 1.0
-            return next(ticks, None) is None
-
-        monkeypatch.setattr(watch._over, "wait", wait)
-        watch._watch()
+        with watch:
+            pass
 
     return look
 
@@ -99,9 +113,10 @@ def test_a_launcher_that_knows_nothing_names_no_rank(watch, capsys, monkeypatch)
 
 
 def test_a_start_in_time_ends_the_watch():
-    with StartWatch(0, 4, HERE, ctypes.CDLL(None)) as watch:
-        pass
-    assert not watch._thread.is_alive()
+    before = threading.active_count()
+    with StartWatch(0, 4, HERE, ctypes.CDLL(None)):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
 
 
 def test_the_limit_grows_with_the_ranks(monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from wire import Wire
 
-from evolve.cluster import messages, workers
+from evolve.cluster import Transport, messages, workers
 from evolve.cluster.messages import Heartbeat, Kill, Setup, Update
 from evolve.cluster.work_queue import Fate
 from evolve.cluster.workers import Workers, check_silence
@@ -138,10 +138,10 @@ class SomeSilent:
 
 
 def hosts(*silent, tolerant=True):
-    transport = Wire(0, [None] * 6)
+    no_ranks = SimpleNamespace(Get_size=lambda: 0)
+    transport = Transport(SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 6, Get_failed=lambda: no_ranks))
     transport.hosts = [f"node{1 + rank // 2}" for rank in range(6)]
     transport.host, transport.tolerant = "node1", tolerant
-    transport._failed_ranks = list
     transport.host_watch = SomeSilent(*silent)
     return transport
 

@@ -8,7 +8,7 @@ from evolve.cli.run import main
 from evolve.cluster import coordinator
 
 
-def fixed(*_):
+def fixed(*_, **__):
     """Yield the sizes for ever."""
     return itertools.cycle(map(int, os.environ["TOY_CHUNK_SIZES"].split()))
 
