@@ -327,7 +327,7 @@ def test_every_setting_is_described():
     sections = [type(getattr(Config(), name)) for name in ("env", "racing", "early_stop", "compute", "output")]
     for model in (Config, *sections, *kinds):
         for setting in descriptions(model):
-            assert setting.meaning, f"{model.__name__}.{setting.name}: say in the docstring what it means"
+            assert setting.meaning, f"{model.__name__}.{setting.name}: say in a docstring below it what it means"
 
 
 def test_every_network_and_strategy_is_described():

@@ -1,8 +1,11 @@
-"""Describe settings: the meaning, default and limits of each, and an experiment as TOML with comments."""
+"""Describe settings: the meaning, default and limits of each, and an experiment as TOML with comments.
+
+The meaning of a setting is the docstring below it in its model.
+"""
 
 import inspect
 import json
-from collections.abc import Iterator
+import textwrap
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -15,12 +18,12 @@ from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
 _TYPE_LIMIT = 2**31
-"""A limit from here on is that of a number's type, and goes without saying."""
+"""Limits from here on belong to a type of numbers and are not shown."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """A setting: its name, its default as TOML (empty where it is not set), what it may be, and what it means."""
+    """A setting: its name, its default as TOML (empty if it has none), the allowed values, and its meaning."""
 
     name: str
     default: str
@@ -30,38 +33,20 @@ class Description:
 
 def descriptions(model: type[Options]) -> list[Description]:
     """Return the settings of a model that are single values or lists, in their order."""
-    meant = meanings(model)
     return [
-        Description(name, _default(field), limits(field.annotation, field.metadata), meant.get(name, ""))
+        Description(name, _default(field), limits(field.annotation, field.metadata), _meaning(field))
         for name, field in model.model_fields.items()
         if not isinstance(field.get_default(call_default_factory=True), BaseModel) and field.default_factory is None
     ]
 
 
-def docstrings(model: type[Options]) -> list[str]:
-    """Return the docstrings of a model, and of those of its bases that have settings."""
-    kinds = model.__mro__[: model.__mro__.index(Options)]
-    texts = (vars(kind).get("__doc__") or "" for kind in kinds if issubclass(kind, Options) and kind.model_fields)
-    return [inspect.cleandoc(text) for text in texts]
-
-
-def meanings(model: type[Options]) -> dict[str, str]:
-    """Return what the settings of a model mean, as far as its docstrings say."""
-    found: dict[str, str] = {}
-    for text in docstrings(model):
-        name = ""
-        for line in text.split("\n"):
-            key, colon, rest = line.partition(": ")
-            if colon and key in model.model_fields:
-                name = key
-                found[name] = rest
-            elif name:
-                found[name] += f" {line}"
-    return found
+def _meaning(field: FieldInfo) -> str:
+    """Return the docstring of a setting in one line."""
+    return " ".join((field.description or "").split())
 
 
 def limits(kind: Any, metadata: Any = ()) -> str:
-    """Return which values a type allows, in words; nothing where that goes without saying."""
+    """Return the values that a type allows, in words; an empty text if only the type limits them."""
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
@@ -79,7 +64,7 @@ def limits(kind: Any, metadata: Any = ()) -> str:
 
 
 def _range(metadata: Any) -> str:
-    """Return the range that constraints leave: "0 to 1"."""
+    """Return the range that constraints allow: "0 to 1"."""
     bounds = {name: getattr(m, name) for m in metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
     said = {name: f"{bound:,.15g}" for name, bound in bounds.items() if bound < _TYPE_LIMIT}
     if "ge" in said and "le" in said:
@@ -89,7 +74,7 @@ def _range(metadata: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """Return a default as TOML says it."""
+    """Return a default as TOML; an empty text for no value."""
     return "" if field.default is None else json.dumps(field.default)
 
 
@@ -97,14 +82,14 @@ def annotated_toml(config: Config) -> str:
     """Return an experiment as TOML with comments; it reads back as the same experiment."""
     tables = config.model_dump(mode="json", exclude_none=True)
     model: type[Options] | None = Config
-    lines = [*_meaning(Config), *_not_set(Config, tables)]
+    lines = _head(Config, tables)
     for line in config.to_toml().rstrip("\n").split("\n"):
-        if not line.startswith("["):
-            lines.append(_with_limits(line, model))
-            continue
-        section = line[1:-1]
-        model = _model(config, section)
-        lines += [line] if model is None else [*_meaning(model), line, *_not_set(model, tables[section])]
+        if line.startswith("["):
+            section = line[1:-1]
+            model = _model(config, section)
+            lines += [line] if model is None else _head(model, tables[section], line)
+        else:
+            lines += _with_comments(line, model)
     return "\n".join(lines)
 
 
@@ -116,25 +101,28 @@ def _model(config: Config, section: str) -> type[Options] | None:
     return type(found) if isinstance(found, Options) else None
 
 
-def _meaning(model: type[Options]) -> Iterator[str]:
-    """Yield as comments the docstrings of a model, and of those of its bases that have settings."""
-    for text in docstrings(model):
-        yield from (f"# {line}".rstrip() for line in text.split("\n") if line)
+def _head(model: type[Options], table: Table, *title: str) -> list[str]:
+    """Return the first lines of a section: its purpose, its title, and the settings without a value.
 
-
-def _not_set(model: type[Options], table: Table) -> Iterator[str]:
-    """Yield comments for the settings that have no value, which TOML cannot say."""
+    TOML cannot express "no value", so these settings are comments.
+    """
+    lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
     for name, field in model.model_fields.items():
         if name not in table:
             allowed = limits(field.annotation, field.metadata)
-            yield f"# {name} is not set{f': {allowed}' if allowed else ''}"
+            lines += [*_comment(_meaning(field)), f"# {name} is not set{f': {allowed}' if allowed else ''}"]
+    return lines
 
 
-def _with_limits(line: str, model: type[Options] | None) -> str:
-    """Return a line `name = value` with the limits of that setting as a comment."""
-    name = line.partition(" = ")[0]
-    if model is None or name not in model.model_fields:
-        return line
-    field = model.model_fields[name]
+def _with_comments(line: str, model: type[Options] | None) -> list[str]:
+    """Return a line `name = value` below the meaning of that setting, and with its limits as a comment."""
+    field = model.model_fields.get(line.partition(" = ")[0]) if model is not None else None
+    if field is None:
+        return [line]
     allowed = limits(field.annotation, field.metadata)
-    return f"{line}  # {allowed}" if allowed else line
+    return [*_comment(_meaning(field)), f"{line}  # {allowed}" if allowed else line]
+
+
+def _comment(text: str) -> list[str]:
+    """Return a text as comments of at most 100 characters a line."""
+    return [f"# {part}" for line in text.split("\n") for part in textwrap.wrap(line, 98, break_long_words=False)]

@@ -85,11 +85,14 @@ Model = TypeVar("Model", bound="Options")
 class Options(BaseModel):
     """Base of every table of settings: frozen, and unknown keys are refused.
 
-    aliases: the settings by other names, such as those of earlier versions: {"old": "present"}.
+    The docstring below a setting says what it means; the generated pages and `evolve run --settings` show it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
     aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of settings, such as names of earlier versions: {"old": "present"}."""
 
     @model_validator(mode="before")
     @classmethod

@@ -32,88 +32,80 @@ class WrapperOptions(Options):
 
 
 class EnvOptions(Options):
-    """The environment.
-
-    id: a Gymnasium environment, or `module:Id`, where importing the module registers it.
-    engine: who makes and steps the environments; a part of the experiment, since another engine is another environment.
-    kwargs: arguments of its constructor.
-    wrappers: Gymnasium wrappers around it, from the inside out; each has a `name`, `module:Class`, and `kwargs`.
-    max_episode_steps: the limit of steps of an episode; by default the environment's own.
-    reuse: whether an environment object may run a second episode. "auto" allows it only where reset is known to restore
-    every bit; Box2D's world, for example, remembers earlier episodes.
-    action_scale: the largest action in a dimension without bounds. Below 1, it is also the share of the range that is
-    used in a dimension with bounds.
-    on_failure: what to do when an episode raises, gives a reward or an observation that is not finite, or does not end
-    in time. "stop" ends the run; "worst" counts the episode as the worst there is (its return is NaN).
-    max_episode_seconds: wall time of an episode, including that of the environments stepped beside it. What it ends
-    depends on the machine: limit a task by `max_episode_steps`, and use this against environments that hang.
-    """
+    """The environment."""
 
     id: str = Field("CartPole-v1", min_length=1)
+    """A Gymnasium environment; or `module:Id`, if importing that module registers it."""
     engine: Literal["gymnasium", "envpool", "exact"] = "gymnasium"
+    """The library that makes and steps the environments. Another engine is another environment, so another
+    experiment."""
     kwargs: Kwargs = Field({})
+    """Arguments of the environment's constructor."""
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
+    """Gymnasium wrappers around the environment, innermost first; each has a `name`, `module:Class`, and `kwargs`."""
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """The largest number of steps of an episode; by default the environment's own limit."""
     reuse: bool | Literal["auto"] = "auto"
+    """Whether an environment object may run a second episode. "auto" allows it only if `reset` is known to restore
+    every bit; Box2D's world, for example, remembers earlier episodes."""
     action_scale: float = Field(1.0, gt=0)
+    """The largest action in an unbounded dimension. If below 1, also the share of the range that is used in a bounded
+    dimension."""
     on_failure: Literal["stop", "worst"] = "stop"
+    """The reaction to an episode that raises, returns a non-finite reward or observation, or does not end in time:
+    "stop" ends the run; "worst" ranks the episode below all others (its return is NaN)."""
     max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
+    """The longest wall time of an episode, including the time of environments stepped beside it. The machine decides
+    which episodes this ends: limit a task by `max_episode_steps`, and use this against environments that hang."""
 
 
 class RacingOptions(Options):
-    """Racing: only the best candidates play all their episodes.
-
-    rounds: after so many episodes of each candidate it is decided who plays on; without any, all do.
-    keep: the share that plays on.
-    """
+    """Racing: only the best candidates play all their episodes."""
 
     rounds: Rounds = ()
+    """The numbers of episodes per candidate after which the worse candidates drop out; empty: all candidates play
+    on."""
     keep: float = Field(0.5, gt=0, lt=1)
+    """The share of the candidates that plays on after each round."""
 
 
 class EarlyStopOptions(Options):
-    """When a run ends before its last generation: when its champion is good enough, or after so many steps.
-
-    mean_return: after every `every` generations the champion plays `episodes` validation episodes, which are used for
-    nothing else; the run ends when their mean return is at least this.
-    episodes: the validation episodes of a champion.
-    every: how many generations lie between two validations.
-    steps: environment steps of all generations, without the validation episodes.
-    """
+    """Conditions that end a run before its last generation: a good champion, or a number of steps."""
 
     mean_return: float | None = None
+    """The run ends when the champion's mean return in validation episodes is at least this. Validation episodes are
+    used for nothing else."""
     episodes: int = Field(100, ge=1, lt=2**31)
+    """The number of validation episodes of a champion."""
     every: int = Field(10, ge=1)
+    """The number of generations between two validations."""
     steps: Annotated[int, Field(ge=1)] | None = None
+    """The run ends after this number of environment steps; steps of validation episodes do not count."""
 
 
 class ComputeOptions(Options):
-    """How the work is done; nothing here can change a fitness.
-
-    backend: who does the arithmetic of networks, with the same bits: "numpy", "native" (compiled kernels), or "cupy" (a
-    GPU); "auto" takes a GPU where a trial shows that it pays, else native kernels where there are any.
-    slots: how many episodes one process steps together; by default the engine chooses.
-    time_limit: a run stops resumably, with exit code 75, after a time such as 23h50m, 90s or 2d.
-    check: whether to try before a run that the same seed gives the same episode, and before a run is resumed that one
-    episode of its log still goes as it went.
-    """
+    """How the work is done. No setting here can change a fitness."""
 
     backend: Literal["auto", "numpy", "native", "cupy"] = "auto"
+    """The arithmetic of networks: "numpy", "native" (compiled kernels), or "cupy" (a GPU), all with the same bits.
+    "auto" takes a GPU if a trial shows that it pays, else native kernels if they are installed."""
     slots: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """The number of episodes that one process steps together; by default the engine chooses."""
     time_limit: Duration | None = None
+    """The run stops after this time, such as 23h50m, 90s or 2d; it can be resumed, and the exit code is 75."""
     check: bool = True
+    """Whether a new run first checks that the same seed gives the same episode, and a resumed run that one episode of
+    its log still gives the same result."""
 
 
 class OutputOptions(Options):
-    """Where run files go, and what they keep.
-
-    directory: the directory of the run files, by default `runs/<environment>-<network>`.
-    genomes: the "champions" of the generations (5 bytes per weight), or "all" candidates (P times as much), so that any
-    of them can be replayed.
-    """
+    """The place and the content of run files."""
 
     directory: str | None = None
+    """The directory of the run files, by default `runs/<environment>-<network>`."""
     genomes: Literal["champions", "all"] = "champions"
+    """The genomes to store: the "champions" of the generations (5 bytes per weight), or "all" candidates (P times as
+    much), so that each of them can be replayed."""
 
 
 def _choose(given: Any, info: ValidationInfo) -> Choice:
@@ -135,41 +127,38 @@ _Chosen = Annotated[Choice, PlainValidator(_choose), PlainSerializer(Choice.tabl
 
 
 class Config(Options):
-    """One experiment, complete: with a seed from `seeds` it determines every bit of a run.
-
-    seeds: one run for each, one after another.
-    generations: how many generations a run has.
-    population: P, the candidates of a generation.
-    least_population: if set, so many candidates play at a time, until `num_interactions` steps were made in the
-    generation, or all P have played.
-    num_interactions: the environment steps that a generation is to have, where its population grows.
-    episodes: E, the episodes that each candidate plays in a generation.
-    common_random_numbers: whether all candidates of a generation meet the same episodes.
-    normalize_observations: whether networks see observations with mean 0 and deviation 1, by the moments of all earlier
-    generations.
-    connection_cost: what is subtracted from the mean return of a candidate with all connections; one with fewer loses
-    its share of that.
-    episode_cap: if set, no episode lasts longer than this times the mean length of those of the last generation.
-    early_max_episode_steps: if set, no episode of the first `early_generations` generations lasts longer.
-    early_generations: how many generations these are.
-    held_out_episodes: how many episodes that training never met the champion plays at the end.
-    evaluation_max_episode_steps: the limit of steps of validation and held-out episodes, where it is not that of `env`.
-    """
+    """One complete experiment. Together with a seed from `seeds` it determines every bit of a run."""
 
     seeds: Seeds = (0,)
+    """The seeds of the runs; the runs follow one another."""
     generations: int = Field(20, ge=1, lt=2**32)
+    """The number of generations of a run."""
     population: int = Field(64, ge=2, lt=2**31)
+    """P, the number of candidates of a generation."""
     least_population: Annotated[int, Field(ge=2)] | None = None
+    """If set, candidates play in groups of this size until the generation has `num_interactions` steps, or all P
+    candidates have played."""
     num_interactions: Annotated[int, Field(ge=1)] | None = None
+    """The number of environment steps after which a generation with `least_population` grows no more."""
     episodes: int = Field(4, ge=1, lt=2**31)
+    """E, the number of episodes of each candidate in a generation."""
     common_random_numbers: bool = False
+    """Whether all candidates of a generation play the same episodes."""
     normalize_observations: bool = False
+    """Whether observations are scaled to mean 0 and standard deviation 1, by the moments of all earlier generations."""
     connection_cost: float = Field(0.0, ge=0, le=1e9)
+    """The cost of a fully connected candidate, subtracted from its mean return; a pruned candidate pays in proportion
+    to its connections."""
     episode_cap: Annotated[float, Field(gt=1, le=1e6)] | None = None
+    """If set, no episode lasts longer than this times the mean length of the last generation's episodes."""
     early_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """If set, no episode of the first `early_generations` generations lasts longer."""
     early_generations: int = Field(100, ge=1)
+    """The number of generations that `early_max_episode_steps` limits."""
     held_out_episodes: int = Field(100, ge=0, lt=2**31)
+    """The number of held-out episodes, which training never uses, that the final champion plays."""
     evaluation_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """The largest number of steps of a validation or held-out episode; by default the limit of `env`."""
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()

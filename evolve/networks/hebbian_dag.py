@@ -33,24 +33,22 @@ _HISTORY = 8  # steps whose updates of traces may be pending; LONGEST_HISTORY of
 
 
 class HebbianDagOptions(NetworkOptions):
-    """Settings of `[network]` for hebbian-dag.
-
-    hidden: the sizes of the hidden layers.
-    plasticity: m, the strength with which traces act on the network; with 0 they only steer pruning.
-    trace_rate: ρ, the rate at which traces grow.
-    trace_limit: the largest absolute value of a trace.
-    neuromodulated: whether output 0 of the network takes the place of ρ.
-    init_scale: the standard deviation of initial weights.
-    init_sparsity: the share of connections pruned at first.
-    """
+    """Settings of `[network]` for hebbian-dag."""
 
     hidden: Hidden = (8, 8)
+    """The sizes of the hidden layers."""
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
+    """m, the strength with which traces act on the network; with 0 they only steer pruning."""
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
+    """ρ, the rate at which traces grow."""
     trace_limit: float = Field(10.0, gt=0, le=1e6)
+    """The largest absolute value of a trace."""
     neuromodulated: bool = False
+    """Whether output 0 of the network replaces ρ."""
     init_scale: Scale = 1.0
+    """The standard deviation of initial weights."""
     init_sparsity: Share = 0.025
+    """The share of connections that is pruned initially."""
 
 
 class HebbianDag(BaseNetwork[HebbianDagOptions]):

@@ -31,16 +31,14 @@ from evolve.shapes import Bool, Float32, Int64
 
 
 class HebbianLstmOptions(NetworkOptions):
-    """Settings of `[network]` for hebbian-lstm.
-
-    hidden: H, the size of the one hidden layer.
-    update_limit: the largest change of a trace in a step.
-    init_sparsity: the share of connections pruned at first.
-    """
+    """Settings of `[network]` for hebbian-lstm."""
 
     hidden: TwoOrMore = (8,)
+    """H, the size of the one hidden layer."""
     update_limit: float = Field(0.1, gt=0, le=1e6)
+    """The largest change of a trace in a step."""
     init_sparsity: Share = 0.025
+    """The share of connections that is pruned initially."""
 
 
 class HebbianLstm(BaseNetwork[HebbianLstmOptions]):

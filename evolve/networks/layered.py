@@ -167,16 +167,14 @@ class LayeredBatch(SlotArrays):
 
 
 class MlpOptions(network.NetworkOptions):
-    """Settings of `[network]` for mlp.
-
-    hidden: the sizes of the hidden layers.
-    init_scale: the standard deviation of initial weights, times the square root of the rows into their layer.
-    init_sparsity: the share of connections pruned at first.
-    """
+    """Settings of `[network]` for mlp."""
 
     hidden: network.Hidden = (16, 16)
+    """The sizes of the hidden layers."""
     init_scale: network.Scale = 1.0
+    """The standard deviation of initial weights, times the square root of the rows into their layer."""
     init_sparsity: network.Share = 0.0
+    """The share of connections that is pruned initially."""
 
 
 class Mlp(LayeredNetwork[MlpOptions]):
@@ -194,14 +192,12 @@ class Mlp(LayeredNetwork[MlpOptions]):
 
 
 class BinaryMaskMlpOptions(network.NetworkOptions):
-    """Settings of `[network]` for binary-mask-mlp.
-
-    hidden: the sizes of the hidden layers.
-    init_sparsity: the share of connections pruned at first.
-    """
+    """Settings of `[network]` for binary-mask-mlp."""
 
     hidden: network.Hidden = (8, 8)
+    """The sizes of the hidden layers."""
     init_sparsity: network.Share = 0.25
+    """The share of connections that is pruned initially."""
 
 
 class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
@@ -232,16 +228,14 @@ class _MaskBatch(LayeredBatch):
 
 
 class DagOptions(network.NetworkOptions):
-    """Settings of `[network]` for dag.
-
-    hidden: the sizes of the hidden layers.
-    init_scale: the standard deviation of initial weights.
-    init_sparsity: the share of connections pruned at first.
-    """
+    """Settings of `[network]` for dag."""
 
     hidden: network.Hidden = (8, 8)
+    """The sizes of the hidden layers."""
     init_scale: network.Scale = 1.0
+    """The standard deviation of initial weights."""
     init_sparsity: network.Share = 0.025
+    """The share of connections that is pruned initially."""
 
 
 class Dag(LayeredNetwork[DagOptions]):
@@ -264,16 +258,14 @@ class Dag(LayeredNetwork[DagOptions]):
 
 
 class ElmanOptions(network.NetworkOptions):
-    """Settings of `[network]` for elman.
-
-    hidden: H, the size of the one hidden layer.
-    init_scale: the standard deviation of initial weights, times the square root of the rows into their layer.
-    init_sparsity: the share of connections pruned at first.
-    """
+    """Settings of `[network]` for elman."""
 
     hidden: network.OneHidden = (16,)
+    """H, the size of the one hidden layer."""
     init_scale: network.Scale = 1.0
+    """The standard deviation of initial weights, times the square root of the rows into their layer."""
     init_sparsity: network.Share = 0.0
+    """The share of connections that is pruned initially."""
 
 
 class Elman(LayeredNetwork[ElmanOptions]):

@@ -34,24 +34,22 @@ _COEFFICIENTS = 5  # A, B, C, D and η
 
 
 class PlasticMlpOptions(NetworkOptions):
-    """Settings of `[network]` for plastic-mlp.
-
-    hidden: the sizes of the hidden layers.
-    rules: whether each connection has a rule of its own, all connections into a neuron share one, or all of a layer.
-    max_norm: whether a layer's weights are divided by the largest of them after each update.
-    update_every: the number of steps between updates of weights.
-    initial_scale: the largest weight at the start of an episode.
-    init_scale: the standard deviation of initial coefficients.
-    init_sparsity: the share of coefficients pruned at first.
-    """
+    """Settings of `[network]` for plastic-mlp."""
 
     hidden: Hidden = (16,)
+    """The sizes of the hidden layers."""
     rules: Literal["synapse", "neuron", "layer"] = "synapse"
+    """The connections that share a learning rule: none, all connections into a neuron, or all of a layer."""
     max_norm: bool = False
+    """Whether a layer's weights are divided by the largest weight of the layer after each update."""
     update_every: int = Field(1, ge=1, le=1_000_000)
+    """The number of steps between updates of weights."""
     initial_scale: Scale = 0.1
+    """The largest weight at the start of an episode."""
     init_scale: Scale = 0.1
+    """The standard deviation of initial coefficients."""
     init_sparsity: Share = 0.0
+    """The share of coefficients that is pruned initially."""
 
 
 class PlasticMlp(BaseNetwork[PlasticMlpOptions]):

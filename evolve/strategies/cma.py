@@ -46,12 +46,10 @@ _MOST_PRODUCTS = 2**28
 
 
 class CmaOptions(RestartOptions):
-    """Settings of `[strategy]` for cma-es.
-
-    sigma: the first σ, the standard deviation of candidates around the mean.
-    """
+    """Settings of `[strategy]` for cma-es."""
 
     sigma: float = Field(0.5, gt=0, le=1e6)
+    """The initial σ, the standard deviation of candidates around the mean."""
 
 
 @dataclass(frozen=True)

@@ -127,14 +127,12 @@ class ScoredGenomes:
 
 
 class ElitistOptions(Options):
-    """Settings of `[strategy]` that elitist strategies share.
-
-    survivors: the number of genomes that are kept unchanged and evaluated again; at most P - 1.
-    prior_evaluations: the evaluations with the mean fitness of its first generation that a new genome is credited with.
-    """
+    """Settings of `[strategy]` that elitist strategies share."""
 
     survivors: int = Field(4, ge=1)
+    """The number of genomes that are kept unchanged and evaluated again; at most P - 1."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
+    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
 
 
 class Elitist(contract.Strategy[contract.State]):
@@ -249,14 +247,12 @@ class Random(EliteOnly):
 
 
 class GaOptions(ElitistOptions, StartOptions):
-    """Settings of `[strategy]` for ga.
-
-    parents: T, the number of the best genomes that have children.
-    weight_noise: the standard deviation of the noise that is added to a weight.
-    """
+    """Settings of `[strategy]` for ga."""
 
     parents: int = Field(20, ge=1)
+    """T, the number of the best genomes that have children."""
     weight_noise: float = Field(0.1, ge=0, le=1e6)
+    """The standard deviation of the noise that is added to a weight."""
 
 
 class Ga(EliteOnly):
@@ -283,20 +279,18 @@ class Ga(EliteOnly):
 
 
 class UmdaOptions(Options):
-    """Settings of `[strategy]` for umda.
-
-    mask_noise: the standard deviation of the noise that is added to the probability of a connection.
-    min_probability: the least probability of a connection, and of its absence.
-    weight_noise: the standard deviation of the noise that is added to a weight.
-    prior_evaluations: the evaluations with the mean fitness of its first generation that a new genome is credited with.
-    """
+    """Settings of `[strategy]` for umda."""
 
     aliases: ClassVar[Mapping[str, str]] = {"rarest": "min_probability"}
 
     mask_noise: float = Field(0.1, ge=0, le=1e6)
+    """The standard deviation of the noise that is added to the probability of a connection."""
     min_probability: float = Field(0.05, ge=0, le=0.5)
+    """The least probability of a connection, and of its absence."""
     weight_noise: float = Field(0.0, ge=0, le=1e6)
+    """The standard deviation of the noise that is added to a weight."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
+    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
 
 
 class Umda(EliteOnly):

@@ -40,44 +40,42 @@ from evolve.strategies.wrapper import RestartOptions
 
 
 class OpenAiEsOptions(RestartOptions):
-    """Settings of `[strategy]` for openai-es.
-
-    sigma: σ, the standard deviation of candidates around the centre.
-    sigma_decay: the factor of σ after each generation.
-    smallest_sigma: the smallest σ, at which the decay ends.
-    optimizer: "adam", or "clipup", which uses only the direction of a gradient.
-    learning_rate: α, Adam's step size for each weight; or the length of a gradient's step of ClipUp, over all weights.
-    max_speed: the largest distance that ClipUp moves the centre in a generation; by default twice the learning rate.
-    learning_rate_decay: the factor of α after each generation.
-    smallest_learning_rate: the smallest α, at which the decay ends.
-    constant_generations: the number of generations before σ and α begin to decay.
-    beta1: β1, the weight of the past in Adam's mean of gradients, or in ClipUp's velocity.
-    beta2: β2, the weight of the past in Adam's mean of squared gradients.
-    weight_decay: λ, the share of the centre that a step of size 1 would take away.
-    constant_weight_decay: whether the centre loses the same share in all generations, independently of α.
-    averaging: the weight of the past in the average of centres that is the champion; with 0 it is the centre.
-    pruning: the share of connections that is pruned in all.
-    pruning_generations: T, the number of generations of pruning.
-    pruning_by: whether the smallest weights go first, the weakest traces, or random connections.
-    """
+    """Settings of `[strategy]` for openai-es."""
 
     sigma: float = Field(0.1, ge=1e-6, le=1e6)
+    """σ, the standard deviation of candidates around the centre."""
     sigma_decay: float = Field(1.0, gt=0, le=1)
+    """The factor of σ after each generation."""
     smallest_sigma: float = Field(0.01, ge=1e-6, le=1e6)
+    """The smallest σ, at which the decay ends."""
     optimizer: Literal["adam", "clipup"] = "adam"
+    """The optimizer: "adam", or "clipup", which uses only the direction of a gradient."""
     learning_rate: float = Field(0.05, gt=0, le=1e6)
+    """α, Adam's step size for each weight; or the length of a gradient's step of ClipUp, over all weights."""
     max_speed: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """The largest distance that ClipUp moves the centre in a generation; by default twice the learning rate."""
     learning_rate_decay: float = Field(1.0, gt=0, le=1)
+    """The factor of α after each generation."""
     smallest_learning_rate: float = Field(0.001, ge=0, le=1e6)
+    """The smallest α, at which the decay ends."""
     constant_generations: int = Field(0, ge=0)
+    """The number of generations before σ and α begin to decay."""
     beta1: float = Field(0.9, ge=0, lt=1)
+    """β1, the weight of the past in Adam's mean of gradients, or in ClipUp's velocity."""
     beta2: float = Field(0.999, ge=0, lt=1)
+    """β2, the weight of the past in Adam's mean of squared gradients."""
     weight_decay: float = Field(0.005, ge=0, le=1e6)
+    """λ, the share of the centre that a step of size 1 would take away."""
     constant_weight_decay: bool = False
+    """Whether the centre loses the same share in all generations, independently of α."""
     averaging: float = Field(0.0, ge=0, lt=1)
+    """The weight of the past in the average of centres that is the champion; with 0 it is the centre."""
     pruning: float = Field(0.0, ge=0, le=1)
+    """The share of connections that is pruned in all."""
     pruning_generations: int = Field(100, ge=1)
+    """T, the number of generations of pruning."""
     pruning_by: Literal["magnitude", "trace", "random"] = "magnitude"
+    """Whether the smallest weights go first, the weakest traces, or random connections."""
 
 
 @dataclass(frozen=True)

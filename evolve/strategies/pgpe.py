@@ -38,24 +38,22 @@ _LARGEST = 1e6  # of a σ
 
 
 class PgpeOptions(PruningOptions):
-    """Settings of `[strategy]` for pgpe.
-
-    max_speed: v_max, the largest distance that the centre moves in a generation.
-    learning_rate: α, the length of a gradient's step; by default half of max_speed.
-    momentum: μ, the share of the velocity that stays from one generation to the next.
-    initial_radius: r, the distance of candidates from the first centre, about; by default 15 times max_speed.
-    sigma_learning_rate: α_σ, the learning rate of the standard deviations; with 0 they do not change.
-    max_sigma_change: the largest change of a standard deviation in a generation, as a share of itself.
-    smallest_sigma: the smallest standard deviation.
-    """
+    """Settings of `[strategy]` for pgpe."""
 
     max_speed: float = Field(0.15, gt=0, le=1e6)
+    """v_max, the largest distance that the centre moves in a generation."""
     learning_rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """α, the length of a gradient's step; by default half of max_speed."""
     momentum: float = Field(0.9, ge=0, lt=1)
+    """μ, the share of the velocity that stays from one generation to the next."""
     initial_radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """r, the distance of candidates from the first centre, about; by default 15 times max_speed."""
     sigma_learning_rate: float = Field(0.1, ge=0, le=1e6)
+    """α_σ, the learning rate of the standard deviations; with 0 they do not change."""
     max_sigma_change: float = Field(0.2, gt=0, lt=1)
+    """The largest change of a standard deviation in a generation, as a share of itself."""
     smallest_sigma: float = Field(1e-5, ge=1e-6, le=1e6)
+    """The smallest standard deviation."""
 
 
 @dataclass(frozen=True)

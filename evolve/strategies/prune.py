@@ -46,24 +46,22 @@ def _rate(value: float | str) -> float | str:
 
 
 class PruneOptions(Options):
-    """Settings of `[strategy]` for prune; the defaults are the settings of the 2020 script.
-
-    trace_pruning: q, the share of a matrix's connections that is pruned by weak traces, about.
-    uniform_pruning: the probability that a connection is pruned by chance; "adaptive" follows the spread of the pool.
-    uniform_pruning_chance: the share of children that are pruned by chance.
-    survivors: the number of genomes that are kept unchanged and evaluated again; at most K, the whole leaderboard.
-    prior_evaluations: the evaluations with the mean fitness of its first generation that a new genome is credited with.
-    regrowth: the probability that an absent connection returns.
-    weight_noise: the standard deviation of the noise that is added to a weight.
-    """
+    """Settings of `[strategy]` for prune; the defaults are the settings of the 2020 script."""
 
     trace_pruning: float = Field(0.01, ge=0, le=1)
+    """q, the share of a matrix's connections that is pruned by weak traces, about."""
     uniform_pruning: Annotated[float | str, AfterValidator(_rate)] = 0.01
+    """The probability that a connection is pruned by chance; "adaptive" follows the spread of the pool."""
     uniform_pruning_chance: float = Field(0.5, ge=0, le=1)
+    """The share of children that are pruned by chance."""
     survivors: int = Field(1, ge=1)
+    """The number of genomes that are kept unchanged and evaluated again; at most K, the whole leaderboard."""
     prior_evaluations: int = Field(0, ge=0, le=1000)
+    """The evaluations with the mean fitness of its first generation that a new genome is credited with."""
     regrowth: float = Field(0.0, ge=0, le=1)
+    """The probability that an absent connection returns."""
     weight_noise: float = Field(0.0, ge=0, le=1e6)
+    """The standard deviation of the noise that is added to a weight."""
 
 
 @dataclass(frozen=True)

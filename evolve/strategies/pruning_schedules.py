@@ -105,18 +105,16 @@ class GradualPruning:
 
 
 class PruningOptions(RestartOptions):
-    """Settings of `[strategy]` that evolution strategies with a standard deviation of each weight share.
-
-    pruning_every: the generations after which connections are pruned and the search begins again; with 0, never.
-    pruning_keep: the share of the connections that each round leaves.
-    pruning_by: whether weights of the smallest ratio of mean to standard deviation go first, the smallest, or any.
-    pruning_control: whether each round is followed by a search as long from other initial weights, as a control.
-    """
+    """Settings of `[strategy]` that evolution strategies with a standard deviation of each weight share."""
 
     pruning_every: int = Field(0, ge=0)
+    """The generations after which connections are pruned and the search begins again; with 0, never."""
     pruning_keep: float = Field(0.8, gt=0, lt=1)
+    """The share of the connections that each round leaves."""
     pruning_by: Literal["signal-to-noise", "magnitude", "random"] = "signal-to-noise"
+    """Whether weights of the smallest ratio of mean to standard deviation go first, the smallest, or any."""
     pruning_control: bool = False
+    """Whether each round is followed by a search as long from other initial weights, as a control."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others, and for searches that end too early."""

@@ -45,12 +45,10 @@ _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
 
 
 class SepCmaOptions(PruningOptions):
-    """Settings of `[strategy]` for sep-cma-es.
-
-    sigma: the first σ, the standard deviation of candidates around the mean.
-    """
+    """Settings of `[strategy]` for sep-cma-es."""
 
     sigma: float = Field(0.5, gt=0, le=1e6)
+    """The initial σ, the standard deviation of candidates around the mean."""
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,12 @@ from evolve.strategies.strategy import Arrays, NamedNumbers, Results, Strategy, 
 
 
 class StartOptions(Options):
-    """Settings of `[strategy]` that ga and all evolution strategies share.
-
-    starts: the number of searches that a run begins with, one after another; the best goes on.
-    start_generations: the generations of each start, if there are several.
-    """
+    """Settings of `[strategy]` that ga and all evolution strategies share."""
 
     starts: int = Field(1, ge=1)
+    """The number of searches that a run begins with, one after another; the best goes on."""
     start_generations: int = Field(100, ge=1)
+    """The generations of each start, if there are several."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others."""
@@ -38,14 +36,12 @@ class StartOptions(Options):
 
 
 class RestartOptions(StartOptions):
-    """Settings of `[strategy]` that all evolution strategies share.
-
-    restart_after: the generations without progress in the mean fitness after which the search restarts; with 0, never.
-    restart_from: where the search restarts: from the "best" centre so far, or "anew" from other initial weights.
-    """
+    """Settings of `[strategy]` that all evolution strategies share."""
 
     restart_after: int = Field(0, ge=0)
+    """The generations without progress in the mean fitness after which the search restarts; with 0, never."""
     restart_from: Literal["best", "anew"] = "best"
+    """Where the search restarts: from the "best" centre so far, or "anew" from other initial weights."""
 
     def check_combinations(self) -> None:
         """Raise InputError for a setting that has no effect beside the others."""

@@ -18,9 +18,10 @@ from evolve.strategies import Strategy, initial_genomes, ranking
 
 
 class LeakyOptions(Options):
-    """Settings of `[network]`. leak: the share of a unit's state that is replaced in a step."""
+    """Settings of `[network]`."""
 
     leak: float = Field(0.5, gt=0, le=1)
+    """The share of a unit's state that is replaced in a step."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ class LeakyBatch:
 
 
 class HillClimberOptions(Options):
-    """Settings of `[strategy]`. weight_noise: the standard deviation of a mutation."""
+    """Settings of `[strategy]`."""
 
     weight_noise: float = Field(0.1, gt=0, le=1e6)
+    """The standard deviation of a mutation."""
 
 
 class HillClimber(Strategy):

@@ -1,4 +1,4 @@
-"""What settings are called, may be and mean: from the docstrings of their models, and from their limits."""
+"""Settings are described by their docstrings and by the limits of their types."""
 
 from typing import Literal
 
@@ -9,36 +9,26 @@ from evolve.config.descriptions import Description
 
 
 class Base(Options):
-    """What cars have in common.
-
-    wheels: how many; at least two,
-    as a rule.
-    """
+    """What cars have in common."""
 
     wheels: int = Field(4, ge=2, le=18)
+    """How many; at least two,
+    as a rule."""
 
 
 class Car(Base):
-    """A car: it drives.
-
-    colour: what it looks like.
-    nonsense: is no setting, so this belongs to the colour.
-    """
+    """A car: it drives."""
 
     colour: Literal["red", "blue"] = "red"
+    """The colour of the paint."""
     owner: str | None = None
     seats: tuple[int, ...] = (2, 3)
 
 
 def test_settings_are_described_by_docstrings_and_limits():
     assert descriptions(Car) == [
-        Description("wheels", "4", "2 to 18", "how many; at least two, as a rule."),
-        Description(
-            "colour",
-            '"red"',
-            '"red" or "blue"',
-            "what it looks like. nonsense: is no setting, so this belongs to the colour.",
-        ),
+        Description("wheels", "4", "2 to 18", "How many; at least two, as a rule."),
+        Description("colour", '"red"', '"red" or "blue"', "The colour of the paint."),
         Description("owner", "", "", ""),
         Description("seats", "[2, 3]", "", ""),
     ]
