@@ -177,11 +177,11 @@ def cell(means: list[float]) -> str:
     return f"{np.mean(means):.0f} ({min(means):.0f} to {max(means):.0f})" if means else ""
 
 
-def elsewhere(run: StoredRun, env: str) -> Float64:
-    """Return the returns of a champion in another environment."""
+def elsewhere(champion: Path, env: str) -> Float64:
+    """Return the returns of a champion file in another environment."""
     words = ["-e", f"experiments.walkers:{env}-v0", "--engine", "gymnasium", "--set", "env.max_episode_steps=1600"]
     done = subprocess.run(
-        [sys.executable, "-m", "evolve.evaluate", str(run.path.resolve()), *words, "--json"],
+        [sys.executable, "-m", "evolve.evaluate", str(champion), *words, "--json"],
         cwd=HERE.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -196,13 +196,13 @@ def with_interval(sample: Float64) -> str:
     return f"{sample.mean():.0f}{spread}"
 
 
-def robustness(paths: Sequence[Path], runs: Runs) -> str:
-    """Return the table of champions on walkers that they were not trained on."""
+def robustness(names: Sequence[str]) -> str:
+    """Return the table of the zoo's walkers on bodies that they were not trained on."""
     rows = []
-    for path in paths:
-        for run in of(load([str(path)])[0][0], runs):
-            samples = [elsewhere(run, env) for env in WALKERS.values()]
-            rows.append([path.stem, f"{run.header.seed}", *map(with_interval, samples)])
+    for name in names:
+        champion = store.read_champion(HERE.parent / "zoo" / f"{name}.champion")
+        samples = [elsewhere(champion.path, env) for env in WALKERS.values()]
+        rows.append([name, f"{champion.header.seed}", *map(with_interval, samples)])
     return table(["champion of", "seed", *WALKERS], rows)
 
 
@@ -255,7 +255,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the tables of docs/results.md from run files.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument(
-        "--robustness", action="store_true", help="also evaluate walkers elsewhere, which takes minutes"
+        "--robustness", action="store_true", help="also evaluate the zoo's walkers on changed bodies, minutes"
     )
     options = parser.parse_args()
     runs = find(options.folder)
@@ -269,7 +269,7 @@ def main() -> None:
     write("racing", compared([HERE / "walker-all.toml", HERE / "walker-racing.toml"], runs))
     if options.robustness:
         walkers = ("walker-es", "walker-pruned", "walker-plastic")
-        write("robustness", robustness([HERE / f"{name}.toml" for name in walkers], runs), walkers)
+        write("robustness", robustness(walkers), walkers)
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def test_changed_walkers_are_walkers(name, tmp_path, monkeypatch, call):
 def test_champions_are_evaluated_elsewhere(results, place):
     """A command of its own evaluates them, and has to find the walkers."""
     with pytest.raises(SystemExit, match="4 observations and 2 actions"):
-        results.elsewhere(store.read(place / "runs" / "one" / "seed-1.h5"), "WeakLeg")
+        results.elsewhere(place / "runs" / "one" / "seed-1.h5", "WeakLeg")
 
 
 def test_every_table_of_the_page_has_its_place(results):
