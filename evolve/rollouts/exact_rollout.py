@@ -279,22 +279,23 @@ class ExactRollout:
         """The seconds for which episodes were played, by environments and networks together."""
         self._batch = batch
         self._waiting = waiting
-        self._play = play
+        self.play = play
         self._queue = EpisodeQueue()
         self._traces = "none"
-        self._steps = 64  # of a call
+        self.steps = 64
+        """The largest number of steps of the next call; each call adapts it to `_CALL_SECONDS`."""
         self._made = 0  # the steps of episodes since results were last returned
         self._seconds = 0.0  # the duration of these steps
 
     @property
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
-        return len(self._queue) + self._play.waiting + self._play.running
+        return len(self._queue) + self.play.waiting + self.play.running
 
     @property
     def ticking(self) -> int:
         """The smallest number of episodes that the next tick steps."""
-        return self._play.running or min(self.pending, 1)
+        return self.play.running or min(self.pending, 1)
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes."""
@@ -302,18 +303,18 @@ class ExactRollout:
 
     def tick(self) -> EpisodeResults | None:
         """Play for some milliseconds; return the results of episodes that ended, None for none, or not yet."""
-        if self._play.ready and len(self._queue):
+        if self.play.ready and len(self._queue):
             self._feed()
         begin = time.perf_counter()
-        self._made += self._play.run(self._steps, more=len(self._queue) > 0)
+        self._made += self.play.run(self.steps, more=len(self._queue) > 0)
         seconds = time.perf_counter() - begin
         self._seconds += seconds
         self.environment_seconds += seconds
         # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
-        wanted = int(self._steps * _CALL_SECONDS / max(seconds, 1e-6))
-        self._steps = max(16, min(2 * self._steps, wanted, _MOST_STEPS))
-        due = not self._play.waiting or self._seconds > _RESULTS_SECONDS
-        return self._results() if due and self._play.over else None
+        wanted = int(self.steps * _CALL_SECONDS / max(seconds, 1e-6))
+        self.steps = max(16, min(2 * self.steps, wanted, _MOST_STEPS))
+        due = not self.play.waiting or self._seconds > _RESULTS_SECONDS
+        return self._results() if due and self.play.over else None
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return no episodes, since none can fail."""
@@ -322,7 +323,7 @@ class ExactRollout:
     def clear(self) -> None:
         """Drop all episodes."""
         self._queue.clear()
-        self._play.clear()
+        self.play.clear()
         self._made, self._seconds = 0, 0.0
 
     def close(self) -> None:
@@ -343,13 +344,13 @@ class ExactRollout:
         keys: Int64 = episodes.genome_ids * _KEY + episodes.episodes
         columns = self._batch.initial(genomes.weights, genomes.mask, episodes.seeds)
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
-        self._play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
+        self.play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
 
     def _results(self) -> EpisodeResults:
         # A call plays all episodes together, so each gets a share of the time in proportion to its steps.
         seconds_per_step = self._seconds / max(self._made, 1)
         self._made, self._seconds = 0, 0.0
-        played = self._play.take()
+        played = self.play.take()
         genomes = (played.keys >> 32).astype(np.int32)
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
         return EpisodeResults(

@@ -31,7 +31,7 @@ class FailureDetector:
         self._observations = observations
         self._max_episode_seconds = max_episode_seconds
         self._clock = 0.0
-        self._looked = time.perf_counter()
+        self._advanced = time.perf_counter()
         self._begun = np.zeros(len(observations))
         self._deadline = math.inf
 
@@ -48,12 +48,12 @@ class FailureDetector:
     def advance(self, now: float) -> None:
         """Advance the clock of episodes, by little if the process was suspended or another slot's episode hung."""
         # The clock advances by at most a tenth of the limit at once, so that one long pause ends no episode.
-        self._clock += min(now - self._looked, self._max_episode_seconds / 10)
-        self._looked = now
+        self._clock += min(now - self._advanced, self._max_episode_seconds / 10)
+        self._advanced = now
 
     def resume(self, now: float) -> None:
         """Continue the clock of episodes from `now`, without the time in which genomes were generated."""
-        self._looked = now
+        self._advanced = now
 
     def after_reset(self, slots: Slots) -> None:
         """Check the first observations of slots [k]."""

@@ -83,7 +83,7 @@ def agree(case, slots, **how):
         assert play(rollout(64, "numpy"), batch) == expected
     ours = rollout(slots, "cupy")
     assert isinstance(ours, ExactRollout)
-    assert isinstance(ours._play, DevicePlay)
+    assert isinstance(ours.play, DevicePlay)
     assert play(ours, batch) == expected
 
 
@@ -145,15 +145,15 @@ def test_running_episodes_go_on_or_are_dropped():
     rollout, batch = setting("CartPole-v1", LSTM, traces="each")
     ours = rollout(40, "cupy")
     ours.submit(batch)
-    ours._steps = 3
+    ours.steps = 3
     assert ours.tick() is None
-    assert (ours.pending, ours._play.running, ours._play.waiting) == (len(batch), 64, 4 * 40 - 64)
+    assert (ours.pending, ours.play.running, ours.play.waiting) == (len(batch), 64, 4 * 40 - 64)
     ours.clear()
     assert (ours.pending, ours.tick()) == (0, None)
     other, rest = setting("CartPole-v1", LSTM, genomes=5, traces="each")
     ours.submit(rest)
     for _ in range(3):
-        ours._steps = 2
+        ours.steps = 2
         ours.tick()
     assert 0 < ours.pending == len(rest)
     assert play(ours, batch) == play(rollout(7, "native"), batch) | play(other(7, "native"), rest)
@@ -163,11 +163,11 @@ def test_between_a_feed_and_its_results_nothing_is_copied_but_counts():
     rollout, batch = setting("CartPole-v1", LSTM, genomes=1)
     ours = rollout(40, "cupy")
     ours.submit(batch)
-    ours._steps = 1
+    ours.steps = 1
     ours.tick()
-    transfers = ours._play._arrays.queue.transfers
+    transfers = ours.play._arrays.queue.transfers
     before = transfers.up, transfers.down
-    ours._steps = 1
+    ours.steps = 1
     assert ours.tick() is None
     assert (transfers.up - before[0], transfers.down - before[1]) == (0, 3 * 8)
 

@@ -100,12 +100,12 @@ def test_episodes_that_come_later_join_those_that_run():
     batch = batch_of(network, False)
     theirs.submit(batch)
     expected = table_of(finish(theirs))
-    ours._steps = 3
+    ours.steps = 3
     parts = []
     for n in range(0, len(batch), 9):
         ours.submit(batch.take(np.arange(n, min(n + 9, len(batch)))))
         results = ours.tick()
-        ours._steps = 3
+        ours.steps = 3
         parts += [] if results is None else [results]
     assert ours.pending > 0
     found = table_of(finish(ours, parts))
@@ -117,7 +117,7 @@ def test_episodes_that_come_later_join_those_that_run():
 def test_cleared_episodes_leave_no_results():
     ours, theirs, network = rollouts("Acrobot-v1", NETWORKS[0], True)
     ours.submit(batch_of(network, True))
-    ours._steps = 5
+    ours.steps = 5
     ours.tick()
     assert ours.pending == P * E
     ours.clear()

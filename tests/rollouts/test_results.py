@@ -112,8 +112,8 @@ def test_collected_results_keep_nothing_of_a_message_alive():
     message = EpisodeResults(**{f.name: getattr(played, f.name)[:] for f in fields(played)})
     collector = ResultsCollector(P, T)
     collector.add(message)
-    for part in collector._parts:
-        assert not any(np.shares_memory(getattr(part, f.name), getattr(message, f.name)) for f in fields(message))
+    found = collector.collect()
+    assert not any(np.shares_memory(getattr(found, f.name), getattr(message, f.name)) for f in fields(message))
 
 
 def test_a_trace_that_is_no_number_counts_as_zero():

@@ -23,9 +23,8 @@ def setting(env, **settings):
 
     def rollout(slots):
         engine = environments.make(options, slots)
-        return Rollout(
-            engine, networks.make(table, engine.observation_size, engine.action_size), slots, backend("auto")
-        )
+        network = networks.make(table, engine.observation_size, engine.action_size)
+        return Rollout(engine, network, slots, backend("auto"))
 
     engine = environments.make(options, 1)
     network = networks.make(table, engine.observation_size, engine.action_size)
@@ -189,10 +188,10 @@ class SlowlyMade:
 
     def __init__(self, genomes, monkeypatch):
         self._genomes = genomes
-        self._seconds = 0.0
+        self.seconds = 0.0
         self.unwatched = True
         self.num_weights = genomes.num_weights
-        monkeypatch.setattr(time, "perf_counter", lambda: self._seconds)
+        monkeypatch.setattr(time, "perf_counter", lambda: self.seconds)
         monkeypatch.setattr(queue, "_WINDOW_BYTES", 0)  # one at a time
 
     def __len__(self):
@@ -200,7 +199,7 @@ class SlowlyMade:
 
     def take(self, candidates):
         assert not self.unwatched
-        self._seconds += 100 * len(candidates)
+        self.seconds += 100 * len(candidates)
         return self._genomes.take(candidates)
 
     @contextmanager
@@ -219,5 +218,5 @@ def test_the_making_of_genomes_is_no_episodes_time(monkeypatch):
     everyone = SelectedGenomes(source, np.arange(P))
     ours.submit(EpisodeBatch.of(1, Purpose.EPISODE, everyone, generation_keys(0, P), range(E)))
     assert len(finish(ours)) == P * E
-    assert source._seconds == 100 * P
+    assert source.seconds == 100 * P
     assert ours._detector._clock == 0
