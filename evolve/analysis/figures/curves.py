@@ -315,11 +315,6 @@ def _best_connections(run: StoredRun) -> list[float]:
     return [float(np.count_nonzero(record.champion_mask)) for record in run.records]
 
 
-def _throughput(run: StoredRun) -> list[float]:
-    """Return thousands of environment steps per second."""
-    return [record.steps / record.seconds / 1000 for record in run.records]
-
-
 def _mean_idle(run: StoredRun) -> list[float]:
     """Return the idle share in per cent, averaged over the workers present."""
     idle = _idle_shares(run)
@@ -331,7 +326,7 @@ def _mean_idle(run: StoredRun) -> list[float]:
 _SERIES: dict[str, Series] = {
     "fitness": _best_fitness,
     "connections": _best_connections,
-    "throughput": _throughput,
+    "throughput": lambda run: [record.steps / record.seconds / 1000 for record in run.records],
     "idle": _mean_idle,
 }
 

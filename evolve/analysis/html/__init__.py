@@ -184,7 +184,7 @@ def _spreads(
     for number, group in enumerate(groups):
         own = [samples[run.path] for run in group.runs if run.path in samples]
         known = [sample for sample in own if len(sample.returns)]
-        varying = [(sample.name, sample.returns) for sample in known if len(set(sample.returns.tolist())) > 1]
+        varying = [(sample.name, sample.returns) for sample in known if not sample.constant]
         picture = None
         if varying:
             picture = _picture(f"spread{number}", "Histogram of held-out returns", figures.draw_returns(varying))
@@ -195,13 +195,12 @@ def _spreads(
 
 def _constant_returns(samples: Sequence[HeldOutSample]) -> list[str]:
     """Return a note for each return that is the only one of some runs: a histogram of it would show nothing."""
-    by_return: dict[float, list[HeldOutSample]] = {}
+    by_return: dict[float, list[str]] = {}
     for sample in samples:
-        if len(set(sample.returns.tolist())) == 1:
-            by_return.setdefault(float(sample.returns[0]), []).append(sample)
+        if sample.constant:
+            by_return.setdefault(float(sample.returns[0]), []).append(sample.name)
     return [
-        f"{', '.join(sample.name for sample in same)}: every held-out episode returned {number_of(value)}"
-        for value, same in by_return.items()
+        f"{', '.join(names)}: every held-out episode returned {number_of(value)}" for value, names in by_return.items()
     ]
 
 

@@ -176,6 +176,11 @@ class HeldOutSample:
     failed: int
     interval: statistics.Interval | None
 
+    @property
+    def constant(self) -> bool:
+        """Whether all returns are the same."""
+        return len(set(self.returns.tolist())) == 1
+
 
 def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
     """Return the returns of a run's champion on held-out episodes; None if it was not evaluated."""
