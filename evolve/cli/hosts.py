@@ -18,7 +18,7 @@ from evolve.errors import InputError
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
 """So that ssh neither asks anything, nor waits for minutes for a host that is lost."""
-_PATIENCE = 30.0
+PATIENCE = 30.0
 """Seconds until a host is taken for lost whose kernel answers; the shell of one that is busy may take long."""
 _MISSING = 1  # what `test` returns
 
@@ -105,7 +105,7 @@ class Inquiry:
 
     def finished(self) -> bool:
         """Return whether all have answered, or had their time."""
-        late = time.monotonic() - self._begun > _PATIENCE
+        late = time.monotonic() - self._begun > PATIENCE
         for host, process in list(self._asked.items()):
             if process.poll() is None and not late:
                 continue

@@ -36,7 +36,8 @@ _SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """Where Open MPI's launcher has a folder named by its process number. One that was killed leaves it behind, and a later
 one of the same number, which containers have again and again, ends at once with code 213."""
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
-_LOOK_EVERY = 1.0  # seconds
+LOOK_EVERY = 1.0
+"""Seconds between two looks at whether mpirun has ended."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -58,7 +59,7 @@ class Launcher:
     @classmethod
     def find(cls, ranks: int | str = "R") -> "Launcher":
         """Return that of the library which mpi4py loads, the wheel's or the system's. Raises InputError without one."""
-        found = next(_candidates(), None)
+        found = next(find_launchers(), None)
         if found is None:
             cure = how_to_install("mpi")
             if "SLURM_JOB_ID" in os.environ:
@@ -139,7 +140,7 @@ def mpirun_environment() -> dict[str, str]:
     return os.environ | (dict.fromkeys(_ROOT, "1") if is_root else {})
 
 
-def _candidates() -> Iterator[str]:
+def find_launchers() -> Iterator[str]:
     """Yield launchers: that of the library which mpi4py is set to load, the wheel's, the system's."""
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
@@ -230,7 +231,7 @@ class Supervisor:
         asked, ended, started = False, None, time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
-                return process.wait(_LOOK_EVERY)
+                return process.wait(LOOK_EVERY)
             now = time.monotonic()
             if ended is None and _is_written(exit_code_file):
                 ended = now

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from evolve.cli.display import Display
 
 
-_MIN_REFRESH = 0.2  # seconds
+MIN_REFRESH = 0.2
+"""Seconds between two changes of the display, at least."""
 _WHAT = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
@@ -164,7 +165,7 @@ class ProgressReporter:
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show what is being evaluated, how far it is, and how many workers wait; may be called often."""
-        if self._display is None or time.monotonic() - self._refreshed_at < _MIN_REFRESH:
+        if self._display is None or time.monotonic() - self._refreshed_at < MIN_REFRESH:
             return
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
@@ -260,7 +261,7 @@ class ReportProgress:
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show which episodes of the run are played again, and how many are done; may be called often."""
-        if self._display is None or (time.monotonic() - self._refreshed_at < _MIN_REFRESH and done < episodes):
+        if self._display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
             return
         self._refreshed_at = time.monotonic()
         what = "held-out episodes" if purpose is Purpose.HELD_OUT else "champions' episodes"

@@ -86,7 +86,7 @@ def _chosen(options: argparse.Namespace, run: Stored, experiment: Experiment) ->
     return [choose_episode(run, experiment, *one)]
 
 
-def _interruptible(stop: StopFlag) -> EachStep:
+def interruptible(stop: StopFlag) -> EachStep:
     """Return what is called at each step; it raises Stopped when the user has asked to stop."""
 
     def each_step(step: int, returned: float) -> None:
@@ -132,7 +132,7 @@ def _play_all(
     run: Stored, experiment: Experiment, episodes: list[Episode], mode: Mode | None, options: argparse.Namespace
 ) -> Iterator[EpisodeResults]:
     """Play episodes one after another, and show them as asked; yield their results."""
-    check = _interruptible(options.stop) if mode is not None else None
+    check = interruptible(options.stop) if mode is not None else None
     if options.video is not None:
         subjects = [video.Subject(run, experiment, chosen, chosen.title + options.where) for chosen in episodes]
         yield from video.film_episodes(subjects, options.video, seconds=options.seconds or math.inf, check=check)

@@ -45,7 +45,8 @@ _STRING = 3
 _DATA_ARRAY, _PROC_INFO = 39, 38
 _NAMESPACE = "PMIX_NAMESPACE"
 
-_CHECK_EVERY = 1.0  # seconds
+CHECK_EVERY = 1.0
+"""Seconds between two checks of whether all ranks still live."""
 _LATER = 3.0  # seconds by which a rank that knows less waits for a message of a rank that knows more
 _LAST = 9  # of the ranks that would speak one after another if the launcher says nothing
 _NAMED = 5  # missing ranks in a message
@@ -227,14 +228,14 @@ class StartWatch:
         rank had started.
         """
         transport.lost()
-        if transport.tolerant and (ask or time.monotonic() - self._asked > _CHECK_EVERY):
+        if transport.tolerant and (ask or time.monotonic() - self._asked > CHECK_EVERY):
             self._asked = time.monotonic()
             transport.mark_dead(rank.rank for rank in launched_ranks(self._library) if rank.has_ended)
         return transport.gone
 
     def _watch(self) -> None:
         late_since = None
-        while not self._over.wait(_CHECK_EVERY):
+        while not self._over.wait(CHECK_EVERY):
             ranks = launched_ranks(self._library) if self.missing is None else []
             now = time.monotonic()
             has_died = any(rank.has_ended for rank in ranks)

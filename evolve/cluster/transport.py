@@ -29,11 +29,14 @@ Buffer = NDArray[np.uint8]
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
 _MOST_UNSENT = 256  # messages before MPI is asked whether they left: a call may yield the core if ranks share cores
-_SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-3, 5e-2
-_SHORTEST_PER_RANK = 2.5e-4  # seconds for each other rank, up to `_SHORTEST_SLEEP`: few ranks wait for one another more
-_SHARE_ASLEEP = 0.03  # the longest sleep as a share of the wait so far, and so the largest relative delay of a message
+SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
+"""Seconds that a waiting rank sleeps between two looks for messages."""
+_SHORTEST_PER_RANK = 2.5e-4  # seconds for each other rank, up to `SHORTEST_SLEEP`: few ranks wait for one another more
+SHARE_ASLEEP = 0.03
+"""The longest sleep as a share of the wait so far, and so the largest relative delay of a message."""
 
-_PATIENCE, _LONG_PATIENCE = 10, 60  # seconds until a launcher that was asked to end the job is killed
+PATIENCE, LONG_PATIENCE = 10, 60
+"""Seconds until a launcher that was asked to end the job is killed."""
 _MPIRUN = ("prterun", "mpirun", "orterun")
 _END_LAUNCHER = f"""
 for _ in $(seq "$2"); do
@@ -74,7 +77,7 @@ class Transport:
         self.coordinator_watch: CoordinatorWatch | None = None
         """Notices the loss of rank 0, at a rank on another host."""
         self._quiet_since = self._woke = time.monotonic()
-        self._shortest_sleep = min(_SHORTEST_PER_RANK * (self.size - 1), _SHORTEST_SLEEP)
+        self._shortest_sleep = min(_SHORTEST_PER_RANK * (self.size - 1), SHORTEST_SLEEP)
         self.bytes_moved = 0
 
     @property
@@ -182,9 +185,9 @@ class Transport:
         """Sleep for a moment, which grows with the time since the last message or other work between sleeps."""
         # If this rank did other work since the last sleep, messages may come soon, so it sleeps for short times again.
         now = time.monotonic()
-        if now - self._woke > _LONGEST_SLEEP:
+        if now - self._woke > LONGEST_SLEEP:
             self._quiet_since = now
-        time.sleep(min(max(_SHARE_ASLEEP * (now - self._quiet_since), self._shortest_sleep), _LONGEST_SLEEP))
+        time.sleep(min(max(SHARE_ASLEEP * (now - self._quiet_since), self._shortest_sleep), LONGEST_SLEEP))
         self._woke = time.monotonic()
 
     def flush(self, patience: float) -> bool:
@@ -259,7 +262,7 @@ def kill_launcher_later(waits: bool = True) -> None:
     waits: Whether the launcher is known to wait for a lost host. Otherwise it has more time: Open MPI's launcher ends
         by itself, but was once seen to stay.
     """
-    patience = _PATIENCE if waits else _LONG_PATIENCE
+    patience = PATIENCE if waits else LONG_PATIENCE
     parent = os.getppid()
     with suppress(OSError):
         if Path(f"/proc/{parent}/comm").read_text().strip() in _MPIRUN:

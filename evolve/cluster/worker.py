@@ -21,8 +21,10 @@ from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, join, sum_
 COORDINATOR = 0
 _MOST_KEPT = 2  # rollouts
 _PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
-_LONGEST_HELD = 2.0  # seconds for which results are held back, to travel with later ones
-_MOST_FAILURES = 100  # failed episodes that are described to the coordinator; their results count them all
+LONGEST_HELD = 2.0
+"""Seconds for which results are held back, to travel with later ones."""
+MOST_FAILURES = 100
+"""Failed episodes that are described to the coordinator; their results count them all."""
 
 MakeRollout = Callable[[str], AnyRollout]
 """Makes a rollout from an experiment's TOML text."""
@@ -150,14 +152,14 @@ class Worker:
         self._busy += time.perf_counter() - begin
         for failure in self._rollout.take_failures():
             self._failures += 1
-            if self._failures <= _MOST_FAILURES:
+            if self._failures <= MOST_FAILURES:
                 self._send(messages.FailedEpisode(self._serial, failure))
         if results is not None:
             self._finished.append(results)
             # Send half of the work in hand at a time. Larger messages would be too late for the next chunk; smaller
             # ones only cost the coordinator time. They shrink, so that it receives the last results at once.
             finished = sum(map(len, self._finished))
-            if finished >= self._rollout.pending or time.perf_counter() - self._sent > _LONGEST_HELD:
+            if finished >= self._rollout.pending or time.perf_counter() - self._sent > LONGEST_HELD:
                 self._send_results()
 
     def keep_alive(self) -> None:

@@ -111,7 +111,7 @@ class Registry:
         self._kinds = kinds
         self._contract = contract
         self._aliases = aliases or {}
-        _REGISTRIES[section] = self
+        REGISTRIES[section] = self
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kinds)
@@ -234,17 +234,18 @@ class Registry:
         return load(added[name], self._argument)
 
 
-_REGISTRIES: dict[str, Registry] = {}
+REGISTRIES: dict[str, Registry] = {}
+"""The registries of all sections, by section."""
 
 
 def registry_of(section: str) -> Registry:
     """Return the registry of a section. Raises RuntimeError where the package that makes it has not been imported."""
-    if section not in _REGISTRIES:
+    if section not in REGISTRIES:
         raise RuntimeError(
             f"there is no registry for the section [{section}] yet: import its package first, for example "
             "`import evolve.networks, evolve.strategies`"
         )
-    return _REGISTRIES[section]
+    return REGISTRIES[section]
 
 
 def _is_protocol(contract: type) -> bool:

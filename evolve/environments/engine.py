@@ -26,7 +26,8 @@ FPS = 50.0
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
 _SEED = 20
 _STEPS = 40
-_PAIR_SECONDS = 0.2  # about, for the steps of each pair of episodes; the first step is always compared
+PAIR_SECONDS = 0.2
+"""About how long the steps of each pair of episodes are compared; the first step always is."""
 
 
 def do_nothing() -> None:
@@ -170,7 +171,7 @@ def check(engine: Engine) -> None:
 
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:
-    """Return a description of the first difference of two episodes; None if none is found in `_PAIR_SECONDS`."""
+    """Return a description of the first difference of two episodes; None if none is found in `PAIR_SECONDS`."""
     begin = math.inf  # the time for making and resetting environments, which may be long, does not count
     nothing: Transition = {}
     for step, (a, b) in enumerate(zip_longest(one, other, fillvalue=nothing)):
@@ -178,7 +179,7 @@ def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) ->
         if found is not None:
             return f"{found} {f'of step {step}' if step else 'of reset'}"
         now = time.perf_counter()
-        if now - begin > _PAIR_SECONDS:
+        if now - begin > PAIR_SECONDS:
             break
         begin = min(begin, now)
     return None

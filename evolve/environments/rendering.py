@@ -36,7 +36,7 @@ _CHEETAH = (
 _LANDER = ("x", "y", "speed x", "speed y", "angle", "angular speed", "left leg contact", "right leg contact")
 _ACROBOT = ("cos angle 1", "sin angle 1", "cos angle 2", "sin angle 2", "angular speed 1", "angular speed 2")
 
-_KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+KNOWN_LABELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "CartPole": (("position", "speed", "pole angle", "pole angular speed"), ("push left", "push right")),
     "Pendulum": (("cos angle", "sin angle", "angular speed"), ("torque",)),
     "MountainCar": (("position", "speed"), ("push left", "coast", "push right")),
@@ -167,7 +167,7 @@ def names(env: str, observations: int, actions: int) -> tuple[list[str], list[st
         actions: A.
     """
     family = env.rpartition(":")[2].rpartition("/")[2].rpartition("-v")[0]
-    known_observations, known_actions = _KNOWN.get(family, ((), ()))
+    known_observations, known_actions = KNOWN_LABELS.get(family, ((), ()))
     return _named(known_observations, "observation", observations), _named(known_actions, "action", actions)
 
 

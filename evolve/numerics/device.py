@@ -14,10 +14,12 @@ from evolve.shapes import Float32, Slots
 _OPEN: list[Device] = []
 _ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
 _COPYING_PARTS = 4  # parts of a block that copies columns
-_STAGING = 2**18  # bytes, at first
+STAGING = 2**18
+"""Bytes for copies under way, at first."""
 _ALIGNMENT = 256  # bytes
-_AT_ONCE = 2**22  # bytes that are copied at once
-MOST_STAGING = 2 * _AT_ONCE
+AT_ONCE = 2**22
+"""Bytes that are copied at once."""
+MOST_STAGING = 2 * AT_ONCE
 """The approximate number of bytes that `DeviceArrays` may hold for copies under way, while it allocates more."""
 
 
@@ -110,11 +112,11 @@ class DeviceColumns:
     def most_on_the_way(self) -> int:
         """The largest number of bytes that a copy holds in the staging memory, with the numbers of slots."""
         column = self.rows * self._dtype.itemsize
-        return _rounded(min(self._arrays.slots * column, max(_AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
+        return _rounded(min(self._arrays.slots * column, max(AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
 
     def _pieces(self, k: int, count: int) -> list[slice]:
         """Return slices of k slots, each so small that `count` numbers per slot can be copied at once."""
-        at_once = max(1, _AT_ONCE // max(1, count * self._dtype.itemsize))
+        at_once = max(1, AT_ONCE // max(1, count * self._dtype.itemsize))
         return [slice(n, n + at_once) for n in range(0, k if count else 0, at_once)]
 
     def _launch(self, kernel: str, k: int, *arguments: int) -> None:
@@ -136,7 +138,7 @@ class DeviceArrays:
         self.slots = slots
         self.tiles = -(-slots // WIDTH)
         self._kept: list[Memory] = []
-        self._staging = self.device.allocate(_STAGING)
+        self._staging = self.device.allocate(STAGING)
         self._used = 0  # bytes of the staging memory
         self._on_the_way: list[NDArray[Any]] = []
 

@@ -34,7 +34,8 @@ def path() -> Path:
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
+    """Return the library of native kernels, None if it was not built."""
     try:
         return ctypes.CDLL(str(path()))
     except OSError:
@@ -43,7 +44,7 @@ def _library() -> ctypes.CDLL | None:
 
 def available() -> bool:
     """Whether the native kernels were built."""
-    return _library() is not None
+    return load_library() is not None
 
 
 def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
@@ -57,7 +58,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
     Raises:
         RuntimeError: The kernels were not built.
     """
-    library = _library()
+    library = load_library()
     if library is None:
         raise RuntimeError("the native kernels were not built")
     return _bound(library, name, tuple(arguments), returns)
@@ -78,7 +79,7 @@ def function_address(function: Any) -> int:
 
 def exists(name: str) -> bool:
     """Return whether the library has a function `evolve_<name>`."""
-    return hasattr(_library(), f"evolve_{name}")
+    return hasattr(load_library(), f"evolve_{name}")
 
 
 def lanes() -> int:
@@ -88,7 +89,7 @@ def lanes() -> int:
 
 def build() -> str:
     """Return the compiler's description of the build, such as "GCC 12.2.0; optimized; …"; "" if unknown."""
-    library = _library()
+    library = load_library()
     if library is None or not exists("build"):
         return ""
     first = _BYTE.in_dll(library, "evolve_build")

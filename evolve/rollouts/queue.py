@@ -14,7 +14,8 @@ from evolve.rollouts.episodes import EpisodeBatch
 from evolve.rollouts.results import join_descriptions
 from evolve.shapes import Bool, Float32, Int32, Int64
 
-_WINDOW_BYTES = 2**24  # the size of the window; it has at least one genome
+WINDOW_BYTES = 2**24
+"""The size of the window, which has at least one genome."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class GenomeWindow:
         self._making = making
         self._source = source
         self._to_describe = to_describe
-        self._at_once = max(1, _WINDOW_BYTES // max(1, 5 * source.num_weights))
+        self._at_once = max(1, WINDOW_BYTES // max(1, 5 * source.num_weights))
         self._first = 0
         self._held: Genomes | None = None
         self._described: list[tuple[Int64, GenomeDescriptions]] = []

@@ -167,7 +167,7 @@ def test_hosts_are_left_out_and_taken_back(silent, monkeypatch):
 
 def test_hosts_say_what_is_wrong_with_them(tmp_path, monkeypatch):
     """In place of ssh a script, which finds the name of the host among its arguments."""
-    monkeypatch.setattr(hosts, "_PATIENCE", 1.0)
+    monkeypatch.setattr(hosts, "PATIENCE", 1.0)
     ssh = tmp_path / "ssh"
     ssh.write_text(
         '#!/bin/sh\ncase "$*" in *node1*) exit 0;; *node2*) echo "no route" >&2; exit 255;; *node3*) exit 1;; esac\n'
@@ -261,7 +261,7 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
 @pytest.fixture
 def supervisor(monkeypatch):
     """A supervisor that leaves the signals and the other children of this process alone."""
-    monkeypatch.setattr(mpirun, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(mpirun, "LOOK_EVERY", 0.1)
     monkeypatch.setattr(mpirun.signal, "signal", lambda *_: None)
     for name in ("_prctl", "_end_orphans"):
         monkeypatch.setattr(mpirun, name, lambda *_: None)

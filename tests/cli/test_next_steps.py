@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 from evolve.cli import parser
+from evolve.cli.completion import parser_of
 from evolve.cli.parser import command_line, how_to_resume, steps_after
-from evolve.cli.replay import _parser as replay_parser
-from evolve.cli.verify import _parser as verify_parser
 from evolve.config import Config
 from evolve.errors import install_command
 from evolve.training import prepare
@@ -21,8 +20,8 @@ def test_three_lines_that_can_be_copied():
     film, verify = (line.partition(": ")[2] for line in (film, verify))
     begin = command_line("replay")
     assert film.startswith(f"{begin} ")
-    assert replay_parser().parse_args(shlex.split(film.removeprefix(begin))).file == path
-    assert verify_parser().parse_args(shlex.split(verify.removeprefix(command_line("verify")))).files == [path]
+    assert parser_of("replay").parse_args(shlex.split(film.removeprefix(begin))).file == path
+    assert parser_of("verify").parse_args(shlex.split(verify.removeprefix(command_line("verify")))).files == [path]
 
 
 def test_several_run_files_are_named_by_their_directory():

@@ -80,7 +80,7 @@ def test_the_end_of_all_runs_is_foreseen_too(capsys, monkeypatch):
 
 def test_a_display_where_somebody_does(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
-    monkeypatch.setattr(progress, "_MIN_REFRESH", 0.0)
+    monkeypatch.setattr(progress, "MIN_REFRESH", 0.0)
     with ProgressReporter(4, 0, 2, clock=RunsClock([1, 1])) as reporter:
         shown = reporter._display.tasks[0]
         reporter.update(Purpose.EPISODE, 5, 10, 2)

@@ -15,8 +15,9 @@ from conftest import LONG, ROOT, as_a_process, environment, without
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import StopFlag
+from evolve.cli.completion import parser_of
 from evolve.cli.parser import replay_line
-from evolve.cli.replay import _interruptible, _parser
+from evolve.cli.replay import interruptible
 from evolve.config import EnvOptions
 from evolve.errors import EpisodeError, InputError, Stopped
 from evolve.numerics.streams import Purpose
@@ -259,7 +260,7 @@ def test_what_cannot_be_drawn_is_refused(call, record, tmp_path):
 
 def test_a_film_can_be_interrupted():
     stop = StopFlag()
-    each_step = _interruptible(stop)
+    each_step = interruptible(stop)
     with as_a_process():
         stop.install()
         each_step(0, 0.0)
@@ -296,7 +297,7 @@ def test_a_disk_that_is_full_is_reported_plainly(record, tmp_path):
 def test_a_failed_episode_is_played_alone_by_a_command(key, words):
     line = replay_line(Path("out/seed-0.h5"), EpisodeError("it", "failed", tuple(map(int, key))))
     assert line == f"python -m evolve.replay out/seed-0.h5 {words}"
-    _parser().parse_args(line.split()[3:])
+    parser_of("replay").parse_args(line.split()[3:])
 
 
 def test_initial_candidates_need_not_be_stored(call, record):

@@ -22,7 +22,7 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
 
 def test_a_display_where_somebody_does(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
-    monkeypatch.setattr(progress, "_MIN_REFRESH", 0.0)
+    monkeypatch.setattr(progress, "MIN_REFRESH", 0.0)
     with ReportProgress(2) as shown:
         bar = shown._display.tasks[0]
         shown.start(Path("runs/a.h5"))

@@ -208,7 +208,7 @@ def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
 
 def test_one_worker_needs_no_mpi(call, monkeypatch, absent):
     absent("mpi4py")
-    monkeypatch.setattr(mpirun, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(mpirun, "find_launchers", lambda: iter(()))
     done = call("run", *TINY, "--workers", 1)
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert "one process on " in done.err
@@ -244,7 +244,7 @@ def test_under_a_launcher_one_rank_says_so(command):
 
 def test_without_mpi4py_or_mpirun_they_are_refused(call, absent, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(mpirun, "_candidates", lambda: iter(()))
+        patched.setattr(mpirun, "find_launchers", lambda: iter(()))
         done = call("run", *TINY, "--workers", 2)
         assert (done.code, done.err.count("\n")) == (2, 2)
         assert f"mpirun: expected an MPI launcher, got none. Install it: pip install -e '{ROOT}[mpi]'." in done.err

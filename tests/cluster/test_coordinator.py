@@ -163,7 +163,7 @@ FAULTY = {"id": "toys:Faulty-v0", "kwargs": {"how": "raise", "share": 1.0}, "on_
 
 
 def test_all_failed_episodes_are_counted_though_few_are_described(ranks, caplog, monkeypatch):
-    monkeypatch.setattr("evolve.cluster.worker._MOST_FAILURES", 2)
+    monkeypatch.setattr("evolve.cluster.worker.MOST_FAILURES", 2)
     caplog.set_level(logging.WARNING, "evolve")
     made = experiment(env=FAULTY, compute={"slots": 2, "check": False})
     transport, _ = ranks(2)

@@ -154,7 +154,7 @@ class Silent(Transport):
 @pytest.fixture
 def introduced(monkeypatch):
     """A function that introduces a rank while the launcher knows that another has ended."""
-    monkeypatch.setattr(start, "_CHECK_EVERY", 0.0)
+    monkeypatch.setattr(start, "CHECK_EVERY", 0.0)
 
     def introduce(rank_of_three, ended):
         monkeypatch.setattr(start, "launched_ranks", lambda _: [rank(ended, has_ended=True)])
@@ -226,7 +226,7 @@ def test_a_launcher_that_does_not_tell_mpi_of_the_ranks_is_refused(monkeypatch, 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_launcher_that_stays_is_killed_with_its_ranks(tmp_path, waits):
     """As Open MPI's did once, after an abort."""
-    soon = "t._PATIENCE = t._LONG_PATIENCE = 1"
+    soon = "t.PATIENCE = t.LONG_PATIENCE = 1"
     code = f"from evolve.cluster import transport as t; {soon}; t.kill_launcher_later({waits})"
     launcher = tmp_path / "mpirun"
     launcher.write_text(f"#!/bin/sh\nsleep 3600 &\n{sys.executable} -c '{code}'\nwait\n")

@@ -103,7 +103,7 @@ def test_it_plays_its_episodes_and_leaves_when_it_is_dismissed():
 @pytest.mark.parametrize(("longest", "sizes"), [(math.inf, [8, 4, 2, 1, 1]), (0.0, [1] * 16)])
 def test_parcels_shrink_with_the_work_in_hand(longest, sizes, monkeypatch):
     """Half of the work at a time, so that the coordinator can send more in time; at once if episodes take long."""
-    monkeypatch.setattr(worker, "_LONGEST_HELD", longest)
+    monkeypatch.setattr(worker, "LONGEST_HELD", longest)
     made = experiment(CART, slots=1)
     script = Script((now, Setup(1, made.config.to_toml())), (now, chunk(made, 5, range(4))), (done(16), LEAVE))
     assert [len(parcel.results) for parcel in work(script).of(ChunkResults)] == sizes

@@ -107,7 +107,7 @@ class ShyOptions(Options):
 
 
 def test_a_kind_may_refuse_options_in_new_runs(monkeypatch):
-    monkeypatch.setattr("evolve.config.registry._REGISTRIES", {})
+    monkeypatch.setattr("evolve.config.registry.REGISTRIES", {})
     kinds = Registry("shy", {"shy": (ShyOptions, Shy), "mute": (ShyOptions, Whole)}, Whole)
     assert list(kinds) == ["shy", "mute"]
     assert isinstance(kinds.make({"name": "shy"}), Shy)

@@ -34,7 +34,7 @@ class SlowToBegin:
 
 
 def test_time_to_begin_does_not_count(monkeypatch):
-    monkeypatch.setattr(engines, "_PAIR_SECONDS", 0.01)
+    monkeypatch.setattr(engines, "PAIR_SECONDS", 0.01)
     engine = SlowToBegin()
     with pytest.raises(InputError, match=r"observation \(0.0 against 1.0\) of step 1"):
         engines.check(engine)
@@ -44,7 +44,7 @@ def test_environments_are_closed_where_time_is_over(monkeypatch):
     from evolve.config import EnvOptions
     from evolve.environments.gymnasium_engine import GymnasiumEngine
 
-    monkeypatch.setattr(engines, "_PAIR_SECONDS", -1.0)
+    monkeypatch.setattr(engines, "PAIR_SECONDS", -1.0)
     engine = GymnasiumEngine(EnvOptions(id="CartPole-v1"), 1)
     made = []
 

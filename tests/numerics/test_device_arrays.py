@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("any_device")
 @pytest.mark.parametrize("at_once", [1, 300, 2**24])
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32, np.uint64, np.float64])
 def test_columns_are_put_taken_moved_and_cleared(monkeypatch, at_once, dtype):
-    monkeypatch.setattr(device, "_AT_ONCE", at_once)
+    monkeypatch.setattr(device, "AT_ONCE", at_once)
     arrays = DeviceArrays(70)
     columns = arrays.columns(9, dtype)
     expected = np.zeros((70, 9), dtype)
@@ -32,7 +32,7 @@ def test_columns_are_put_taken_moved_and_cleared(monkeypatch, at_once, dtype):
 
 
 def test_what_is_on_its_way_is_not_overwritten(monkeypatch):
-    monkeypatch.setattr(device, "_STAGING", 1024)
+    monkeypatch.setattr(device, "STAGING", 1024)
     arrays = DeviceArrays(32)
     columns = [arrays.columns(n) for n in (3, 8, 21)]
     values = [np.full((32, n), n, np.float32) for n in (3, 8, 21)]
@@ -58,7 +58,7 @@ def test_copies_beyond_those_announced_are_refused():
 @pytest.mark.parametrize("n", [1, 3, 4, 31])
 def test_the_names_of_slots_do_not_overwrite_their_numbers(monkeypatch, n):
     """Whatever is left of the memory for copies when a launch begins."""
-    monkeypatch.setattr(device, "_STAGING", 2048)
+    monkeypatch.setattr(device, "STAGING", 2048)
     slots = np.arange(64)
     values = np.arange(64 * n, dtype=np.float64).reshape(64, n) + 1
     for before in range(8):

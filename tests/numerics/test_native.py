@@ -72,7 +72,7 @@ def test_addresses_are_those_of_numpy():
 
 
 def test_without_kernels_none_can_be_bound(monkeypatch):
-    monkeypatch.setattr(native, "_library", lambda: None)
+    monkeypatch.setattr(native, "load_library", lambda: None)
     with pytest.raises(RuntimeError, match="not built"):
         native.bind("lanes")
 
@@ -80,7 +80,7 @@ def test_without_kernels_none_can_be_bound(monkeypatch):
 def test_the_back_end_is_chosen_by_what_was_built(monkeypatch):
     assert numerics.backend("numpy") == "numpy"
     assert numerics.backend("auto") == ("native" if native.available() else "numpy")
-    monkeypatch.setattr(native, "_library", lambda: None)
+    monkeypatch.setattr(native, "load_library", lambda: None)
     assert numerics.backend("auto") == "numpy"
     with pytest.raises(InputError, match=r"compute\.backend.*C compiler"):
         numerics.backend("native")
@@ -95,5 +95,5 @@ def test_the_library_says_how_it_was_built():
 
 
 def test_a_library_that_says_nothing_is_unknown(monkeypatch):
-    monkeypatch.setattr(native, "_library", lambda: None)
+    monkeypatch.setattr(native, "load_library", lambda: None)
     assert native.build() == ""

@@ -31,7 +31,7 @@ class Made:
 @pytest.fixture
 def few(monkeypatch):
     """As if so much memory were wanted that a window has four genomes."""
-    monkeypatch.setattr(queue, "_WINDOW_BYTES", 4 * 5 * W)
+    monkeypatch.setattr(queue, "WINDOW_BYTES", 4 * 5 * W)
 
 
 def window(source, described=()):

@@ -192,7 +192,7 @@ class SlowlyMade:
         self.unwatched = True
         self.num_weights = genomes.num_weights
         monkeypatch.setattr(time, "perf_counter", lambda: self.seconds)
-        monkeypatch.setattr(queue, "_WINDOW_BYTES", 0)  # one at a time
+        monkeypatch.setattr(queue, "WINDOW_BYTES", 0)  # one at a time
 
     def __len__(self):
         return len(self._genomes)
