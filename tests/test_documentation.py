@@ -445,7 +445,7 @@ def test_names_on_the_architecture_page_exist():
 
 
 def test_the_packages_on_the_page_are_in_the_order_of_imports():
-    table = rows("architecture.md", "package | what happens there")
+    table = rows("architecture.md", "package | contents")
     assert [set(names(row[0])) for row in table] == LADDER
 
 
