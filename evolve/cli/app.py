@@ -256,23 +256,23 @@ def _print_error(name: str, error: EvolveError) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _ready_rollout(text: str) -> AnyRollout:
+def ready_rollout(text: str) -> AnyRollout:
     """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on."""
     rollout = make_rollout(text)
-    _spare_collector()
+    spare_collector()
     return rollout
 
 
-@cache  # what is alive at a later time may well be let go
-def _spare_collector() -> None:
-    """Take all there is from the garbage collector.
+@cache  # only once: objects that are alive at a later time may become garbage
+def spare_collector() -> None:
+    """Exempt all present objects from garbage collection.
 
-    Environments make and drop many objects; to look at all the modules ever imported each time costs a tenth of a run.
+    Environments make and drop many objects; a scan of all imported modules each time would cost a tenth of a run.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 5)
 
 
-_ROLLOUTS = KeptRollouts(_ready_rollout)
+_ROLLOUTS = KeptRollouts(ready_rollout)
 """Those of this process."""

@@ -149,7 +149,7 @@ class Launch:
         self._wait_for_writers()
         return persevere(
             Attempts(
-                start=self._start,
+                start=self.start,
                 progress=self._progress,
                 stopping=lambda: self._supervisor.stopping,
                 returning=lambda: self._returning,
@@ -173,7 +173,7 @@ class Launch:
             else:
                 return
 
-    def _start(self, futile: int) -> Outcome | None:
+    def start(self, futile: int) -> Outcome | None:
         """Start the ranks, with twice the time to come together after each attempt in vain: the machine may be slow."""
         self._returning = False
         hosts = [] if self._allocated else self._roster.choose()

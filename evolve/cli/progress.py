@@ -122,20 +122,21 @@ class ProgressReporter:
         self._first = completed
         self._begin = time.monotonic()
         self._refreshed_at = 0.0
-        self._display = _make_display() if on_terminal() and not quiet else None
+        self.display = _make_display() if on_terminal() and not quiet else None
+        """The bar on a terminal; None if lines are printed instead."""
 
     def __enter__(self) -> "ProgressReporter":
-        if self._display is not None:
-            self._display.start()
+        if self.display is not None:
+            self.display.start()
             empty: dict[str, Any] = {"fitness": "", "work": "", "now": "", "left": "", "rest": ""}
             name = f"seed {self._seed}"
-            self._bar = self._display.add_task(name, total=self._expected, completed=self._completed, **empty)
+            self._bar = self.display.add_task(name, total=self._expected, completed=self._completed, **empty)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._display is not None:
-            self._display.update(self._bar, now="", left="", rest="")
-            self._display.stop()
+        if self.display is not None:
+            self.display.update(self._bar, now="", left="", rest="")
+            self.display.stop()
 
     def __call__(self, record: Record) -> None:
         """Show a generation that has been completed."""
@@ -146,7 +147,7 @@ class ProgressReporter:
         left, rest = self._left(self._completed)
         fitness = describe_fitness(record)
         work = describe_work(record)
-        if self._display is not None:
+        if self.display is not None:
             shown: dict[str, Any] = {
                 "fitness": f"{generation}: {fitness}",
                 "work": work,
@@ -154,7 +155,7 @@ class ProgressReporter:
                 "left": left,
                 "rest": rest,
             }
-            self._display.update(self._bar, completed=self._completed, total=self._expected, **shown)
+            self.display.update(self._bar, completed=self._completed, total=self._expected, **shown)
         elif not self._quiet:
             about = "" if self._expected == self._generations else "about "
             count = f"({self._completed} of {about}{self._expected})"
@@ -165,7 +166,7 @@ class ProgressReporter:
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show what is being evaluated, how far it is, and how many workers wait; may be called often."""
-        if self._display is None or time.monotonic() - self._refreshed_at < MIN_REFRESH:
+        if self.display is None or time.monotonic() - self._refreshed_at < MIN_REFRESH:
             return
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
@@ -173,7 +174,7 @@ class ProgressReporter:
         left, rest = self._left(completed) if self._first < completed < self._expected else ("", "")
         what = _WHAT.get(purpose, f"generation {self._completed}")
         now = f"{what}: {done / episodes:.0%}{waiting}"
-        self._display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
+        self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
 
     def _left(self, completed: float) -> tuple[str, str]:
         """Return how long it will take when so many generations are done: this run, and all."""
@@ -236,34 +237,35 @@ class ReportProgress:
         self._done = -1
         self._name = ""
         self._refreshed_at = 0.0
-        self._display = _make_display("runs") if on_terminal() else None
+        self.display = _make_display("runs") if on_terminal() else None
+        """The bar on a terminal; None if lines are printed instead."""
 
     def __enter__(self) -> "ReportProgress":
-        if self._display is not None:
-            self._display.start()
-            self._bar = self._display.add_task("report", total=self._runs, now="", left="")
+        if self.display is not None:
+            self.display.start()
+            self._bar = self.display.add_task("report", total=self._runs, now="", left="")
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._display is not None:
+        if self.display is not None:
             if not any(error):
-                self._display.update(self._bar, completed=self._runs, now="")
-            self._display.stop()
+                self.display.update(self._bar, completed=self._runs, now="")
+            self.display.stop()
 
     def start(self, path: Path) -> None:
         """Show that the next run is looked at."""
         self._done += 1
         self._name = sanitize(f"{path.resolve().parent.name}/{path.name}")
-        if self._display is not None:
-            self._display.update(self._bar, completed=self._done, now=self._name)
+        if self.display is not None:
+            self.display.update(self._bar, completed=self._done, now=self._name)
         elif self._runs > 1:
             print(f"evolve.report: run {self._done + 1} of {self._runs}: {self._name}", file=sys.stderr, flush=True)
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show which episodes of the run are played again, and how many are done; may be called often."""
-        if self._display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
+        if self.display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
             return
         self._refreshed_at = time.monotonic()
         what = "held-out episodes" if purpose is Purpose.HELD_OUT else "champions' episodes"
         now = f"{self._name}: {what} {done / episodes:.0%}"
-        self._display.update(self._bar, completed=self._done + 0.5 * done / episodes, now=now)
+        self.display.update(self._bar, completed=self._done + 0.5 * done / episodes, now=now)

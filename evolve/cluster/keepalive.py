@@ -63,7 +63,7 @@ class HostWatch:
         self._accept()
         for connection in list(self._unnamed):
             self._read_greeting(connection)
-        return [rank for rank in _readable(self._named) if self._has_failed(rank)]
+        return [rank for rank in readable(self._named) if self._has_failed(rank)]
 
     @property
     def ranks(self) -> Collection[int]:
@@ -100,7 +100,7 @@ class HostWatch:
             connection.close()
 
     def _has_failed(self, rank: int) -> bool:
-        state = _state(self._named[rank])
+        state = state_of(self._named[rank])
         if state is None:
             return False
         self._named.pop(rank).close()
@@ -122,7 +122,7 @@ class CoordinatorWatch:
         """Return whether rank 0 is lost or its host is silent."""
         if self._connection is None:
             return False
-        return bool(_readable({0: self._connection})) and _state(self._connection) is not None
+        return bool(readable({0: self._connection})) and state_of(self._connection) is not None
 
     def close(self) -> None:
         """Drop the connection."""
@@ -189,7 +189,7 @@ def _connect(endpoint: Endpoint) -> socket.socket | None:
     return None
 
 
-def _readable(connections: dict[int, socket.socket]) -> list[int]:
+def readable(connections: dict[int, socket.socket]) -> list[int]:
     """Return the ranks whose connections are readable: these ended or failed, since no data is sent on them."""
     poll = select.poll()
     ranks = {}
@@ -199,7 +199,7 @@ def _readable(connections: dict[int, socket.socket]) -> list[int]:
     return [ranks[descriptor] for descriptor, _ in poll.poll(0)]
 
 
-def _state(connection: socket.socket) -> int | None:
+def state_of(connection: socket.socket) -> int | None:
     """Return the error number with which a connection ended; None if it has not ended."""
     try:
         return errno.ECONNRESET if connection.recv(1) == b"" else None

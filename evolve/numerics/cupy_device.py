@@ -87,7 +87,7 @@ def machine_code(architecture: str, cache_folder: Path | None = None, unit: str 
         InputError: NVRTC is missing, or cannot compile for this architecture.
     """
     files = source(unit)
-    key = hashlib.sha256(repr((files, EXACT, architecture, _version())).encode()).hexdigest()
+    key = hashlib.sha256(repr((files, EXACT, architecture, nvrtc_version())).encode()).hexdigest()
     kept = (cache_folder or _cache_folder()) / f"{key[:32]}.cubin"
     code = _kept(kept)
     if code is None:
@@ -121,7 +121,7 @@ def compile_source(files: dict[str, str], architecture: str, kind: Kind, options
 
 def available() -> bool:
     """Return whether NVRTC is installed."""
-    return _load() is not None
+    return load_nvrtc() is not None
 
 
 def _text(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
@@ -139,7 +139,7 @@ def _check(status: int, what: str) -> None:
 
 
 def _nvrtc() -> Any:
-    nvrtc = _load()
+    nvrtc = load_nvrtc()
     if nvrtc is None:
         expected = "NVRTC, which compiles the kernels of a GPU"
         raise InputError("compute.backend", expected, "none that can be loaded", how_to_install_gpu())
@@ -147,8 +147,9 @@ def _nvrtc() -> Any:
 
 
 @cache
-def _load() -> Any:
-    for path in _candidates():
+def load_nvrtc() -> Any:
+    """Return the library NVRTC, None if none can be loaded."""
+    for path in nvrtc_candidates():
         try:
             return ctypes.CDLL(path)
         except OSError:
@@ -156,7 +157,7 @@ def _load() -> Any:
     return None
 
 
-def _candidates() -> list[str]:
+def nvrtc_candidates() -> list[str]:
     """Return paths to try for NVRTC: its wheels, a toolkit, and the names that the loader searches for."""
     packages = {*site.getsitepackages(), site.getusersitepackages(), *sys.path}
     wheels = sorted({str(found) for folder in packages for found in Path(folder).glob("nvidia/*/lib/libnvrtc.so.*")})
@@ -167,7 +168,8 @@ def _candidates() -> list[str]:
 
 
 @cache
-def _version() -> tuple[int, int]:
+def nvrtc_version() -> tuple[int, int]:
+    """Return the version of NVRTC (major, minor). Raises InputError if it cannot be loaded."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(_nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "say its version")
     return major.value, minor.value
@@ -245,7 +247,8 @@ class CupyDevice:
         self._budget = int(runtime.memGetInfo()[1] * _SPARE) // sharing
         major, minor = (int(runtime.deviceGetAttribute(which, number)) for which in (_MAJOR, _MINOR))
         self._architecture = f"sm_{major}{minor}"
-        self._modules: dict[str, Any] = {}
+        self.modules: dict[str, Any] = {}
+        """The loaded modules by compilation unit, in the order of loading."""
         self._load("")
         self._functions: dict[str, int] = {}
 
@@ -296,9 +299,9 @@ class CupyDevice:
 
     def _load(self, unit: str) -> Any:
         """Return the module of a compilation unit, compiled on first use."""
-        if unit not in self._modules:
-            self._modules[unit] = self._driver.moduleLoadData(machine_code(self._architecture, unit=unit))
-        return self._modules[unit]
+        if unit not in self.modules:
+            self.modules[unit] = self._driver.moduleLoadData(machine_code(self._architecture, unit=unit))
+        return self.modules[unit]
 
     def enter(self) -> None:
         """Select this GPU for the calling thread: CUDA keeps one current GPU per thread."""

@@ -147,8 +147,8 @@ def test_a_mistake_of_ours_is_shown_with_its_traceback(launched):
 def test_the_collector_is_spared_once_for_environments_come_and_go(monkeypatch):
     frozen = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
-    app._spare_collector.cache_clear()
+    app.spare_collector.cache_clear()
     for steps in (10, 20, 30):
         env = {"id": "CartPole-v1", "max_episode_steps": steps}
-        app._ready_rollout(prepare(parse(Config, {"env": env})).rollout_spec.experiment).close()
+        app.ready_rollout(prepare(parse(Config, {"env": env})).rollout_spec.experiment).close()
     assert frozen == [True]

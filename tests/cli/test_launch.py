@@ -91,19 +91,18 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
     """The machine may be slow; the ranks are told, and mpirun is killed no sooner."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVOLVE_CONNECT_SECONDS", "10")
-    monkeypatch.setattr(Supervisor, "__init__", lambda self, say: None)
     limits = []
 
-    def run(_self, words, environment, _look, _linger, begin, _here):
+    def run(words, environment, _look, _linger, begin, _here):
         assert "EVOLVE_CONNECT_SECONDS" in words or not Launcher.find().is_open_mpi
         limits.append((environment["EVOLVE_CONNECT_SECONDS"], begin))
         return DIED
 
-    monkeypatch.setattr(Supervisor, "run", run)
+    monkeypatch.setattr("evolve.cli.launch.Supervisor", lambda say: SimpleNamespace(run=run))
     words = list(map(str, SLOW))
     options = SimpleNamespace(launcher=None, ssh="ssh", ranks=3, hostfile=None)
     run_here = Launch(words, options, words, load(words), tmp_path)
-    assert [run_here._start(futile) for futile in range(3)] == [DIED] * 3
+    assert [run_here.start(futile) for futile in range(3)] == [DIED] * 3
     assert limits == [("10", 70.0), ("20", 140.0), ("40", 280.0)]
 
 

@@ -78,11 +78,11 @@ def test_the_end_of_all_runs_is_foreseen_too(capsys, monkeypatch):
     assert capsys.readouterr().out.endswith(f"ETA 0:00:16, all 4 runs 0:0{seconds // 60:.0f}:{seconds % 60:02.0f}\n")
 
 
-def test_a_display_where_somebody_does(capsys, monkeypatch):
+def test_a_display_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
     monkeypatch.setattr(progress, "MIN_REFRESH", 0.0)
     with ProgressReporter(4, 0, 2, clock=RunsClock([1, 1])) as reporter:
-        shown = reporter._display.tasks[0]
+        shown = reporter.display.tasks[0]
         reporter.update(Purpose.EPISODE, 5, 10, 2)
         assert (shown.completed, shown.fields["now"]) == (0.5, "generation 0: 50%, 2 idle")
         reporter(record([1.5], [1.2]))

@@ -20,11 +20,11 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
     assert said.err == f"evolve.report: run 1 of 3: {here}/a.h5\nevolve.report: run 2 of 3: {here}/b.h5\n"
 
 
-def test_a_display_where_somebody_does(capsys, monkeypatch):
+def test_a_display_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
     monkeypatch.setattr(progress, "MIN_REFRESH", 0.0)
     with ReportProgress(2) as shown:
-        bar = shown._display.tasks[0]
+        bar = shown.display.tasks[0]
         shown.start(Path("runs/a.h5"))
         shown.update(Purpose.EPISODE, 5, 10, 2)
         assert (bar.completed, bar.fields["now"]) == (0.25, "runs/a.h5: champions' episodes 50%")
@@ -44,4 +44,4 @@ def test_an_error_leaves_the_bar_where_it_is(monkeypatch):
             shown.start(Path("a.h5"))
             raise KeyError
     except KeyError:
-        assert shown._display.tasks[0].completed == 0
+        assert shown.display.tasks[0].completed == 0

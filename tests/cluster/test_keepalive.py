@@ -53,9 +53,8 @@ def test_a_connection_that_the_kernel_gives_up_means_a_silent_host(watches, monk
     connect(1)
     connect(2)
     connected(watch, 1, 2)
-    second = watch._named[2]
-    monkeypatch.setattr(keepalive, "_readable", lambda connections: [rank for rank in connections if rank == 2])
-    monkeypatch.setattr(keepalive, "_state", lambda connection: failure if connection is second else None)
+    monkeypatch.setattr(keepalive, "readable", lambda connections: [rank for rank in connections if rank == 2])
+    monkeypatch.setattr(keepalive, "state_of", lambda _: failure)
     assert watch.silent() == [2]
     assert watch.silent() == []
 

@@ -55,7 +55,7 @@ def test_rollouts_run_through_cupy(cuda, halves):
 def test_whole_episodes_run_through_cupy(cuda):
     there = rollout_tests("play")
     there.agree(("CartPole-v1", there.LSTM, True), 40, genomes=3)
-    assert list(device.device()._modules) == ["", "hebbian_lstm, cart_pole"]
+    assert list(device.device().modules) == ["", "hebbian_lstm, cart_pole"]
 
 
 def test_memory_and_streams_are_given_back(cuda):

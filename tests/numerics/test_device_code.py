@@ -121,7 +121,7 @@ def compilations(monkeypatch):
         return f"code for {architecture}".encode()
 
     monkeypatch.setattr(cupy_device, "compile_source", count)
-    monkeypatch.setattr(cupy_device, "_version", lambda: (13, 0))
+    monkeypatch.setattr(cupy_device, "nvrtc_version", lambda: (13, 0))
     return made
 
 
@@ -140,7 +140,7 @@ def test_other_sources_or_another_compiler_need_other_code(tmp_path, compilation
     with monkeypatch.context() as patch:
         patch.setattr(cupy_device, "source", lambda unit="": changed)
         machine_code("sm_90", tmp_path)
-    monkeypatch.setattr(cupy_device, "_version", lambda: (13, 1))
+    monkeypatch.setattr(cupy_device, "nvrtc_version", lambda: (13, 1))
     machine_code("sm_90", tmp_path)
     assert len(compilations) == 3
 
@@ -161,9 +161,9 @@ def test_a_damaged_file_is_made_again(tmp_path, compilations):
 
 
 def test_without_nvrtc(monkeypatch, tmp_path):
-    monkeypatch.setattr(cupy_device, "_candidates", lambda: ["/nowhere/libnvrtc.so.13"])
-    cupy_device._load.cache_clear()
-    cupy_device._version.cache_clear()
+    monkeypatch.setattr(cupy_device, "nvrtc_candidates", lambda: ["/nowhere/libnvrtc.so.13"])
+    cupy_device.load_nvrtc.cache_clear()
+    cupy_device.nvrtc_version.cache_clear()
     try:
         assert not cupy_device.available()
         with pytest.raises(InputError, match=r"NVRTC.*none that can be loaded.*pip install .*\[gpu\]'") as error:
@@ -171,4 +171,4 @@ def test_without_nvrtc(monkeypatch, tmp_path):
         assert error.value.argument == "compute.backend"
         assert "\n" not in str(error.value)
     finally:
-        cupy_device._load.cache_clear()
+        cupy_device.load_nvrtc.cache_clear()
