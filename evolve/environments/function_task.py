@@ -72,7 +72,7 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         try:
             self._seen = self._observation(next(self._running))
         except StopIteration:
-            raise InputError(self._title, "an observation to be yielded before it returns", "none") from None
+            raise InputError(self._title, "an observation to be yielded before it returns", "no observation") from None
         return self._seen, {}
 
     def step(self, action: Float32) -> tuple[Float32, float, bool, bool, dict[str, Any]]:

@@ -142,7 +142,7 @@ def _nvrtc() -> Any:
     nvrtc = load_nvrtc()
     if nvrtc is None:
         expected = "NVRTC, which compiles the kernels of a GPU"
-        raise InputError("compute.backend", expected, "none that can be loaded", how_to_install_gpu())
+        raise InputError("compute.backend", expected, "no library that can be loaded", how_to_install_gpu())
     return nvrtc
 
 
@@ -211,7 +211,7 @@ def open_device() -> "CupyDevice":
         count = int(cuda.runtime.getDeviceCount())
     except RuntimeError as error:
         if _status(error) == _NO_DEVICE:
-            raise InputError("compute.backend", "a GPU", "none that this process may use", _OTHERWISE) from None
+            raise InputError("compute.backend", "a GPU", "no GPU that this process may use", _OTHERWISE) from None
         cure = f"Install a driver of NVIDIA's that is new enough for CuPy. {_OTHERWISE}"
         raise InputError("compute.backend", "a driver that finds a GPU", str(error), cure) from None
     rank, ranks = local_ranks()

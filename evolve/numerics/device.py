@@ -55,9 +55,9 @@ def in_sight() -> bool:
 
 
 def use(other: Device | None) -> Device | None:
-    """Make another device that of this process, and return the one before.
+    """Use another device in this process, such as the emulated device of the tests; return the previous one.
 
-    None stands for no device: the next call of `device` opens one.
+    None means no device. The next call of `device` then opens one.
     """
     before = _OPEN[0] if _OPEN else None
     _OPEN[:] = [] if other is None else [other]

@@ -116,7 +116,7 @@ def test_a_gpu_that_fails_ends_the_run_in_a_sentence(cuda):
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(100, "expected a GPU, got none"), (35, "expected a driver that finds")]
+    ("status", "expected"), [(100, "expected a GPU, got no GPU"), (35, "expected a driver that finds")]
 )
 def test_without_a_gpu_or_its_driver(cuda, status, expected):
     cuda.runtime.fail["getDeviceCount"] = CudaError(status, "cudaError")

@@ -65,7 +65,7 @@ def draw_terrain(generator: Pcg64, hardcore: bool) -> Terrain:
     """Draw the ground of an episode.
 
     Args:
-        generator: Of the episode.
+        generator: The generator of the episode.
         hardcore: Whether there are obstacles.
     """
     terrain = Terrain()

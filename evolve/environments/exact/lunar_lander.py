@@ -254,7 +254,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return one, two
 
     def _push(self, lander: Any, where: Any, impulse: tuple[Float64, Float64], place: tuple[Float64, Float64]) -> None:
-        """Give landers [k] impulses at places, those of `where`."""
+        """Apply impulses at places to the landers [k] that `where` selects."""
         hull = self.model["hull"][0]
         push, point = np.array(impulse, np.float32), np.array(place, np.float32)
         v = vectors(lander["v"]) + hull["inverse_mass"] * push

@@ -269,8 +269,8 @@ class Row:
         constraints: Records of CONSTRAINT, in an array of any shape, or one.
 
     Attributes:
-        normal_impulse: Of both points.
-        tangent_impulse: Of both points.
+        normal_impulse: The normal impulses of both points.
+        tangent_impulse: The tangential impulses of both points.
     """
 
     def __init__(self, constraints: Any) -> None:
@@ -357,7 +357,7 @@ def push_out(
 
     Args:
         plane: A row of contacts.
-        point: Which point.
+        point: The number of the point.
         c: [2, ...], the centers of mass.
         a: The angles.
         mass: Inverse masses.
