@@ -62,23 +62,19 @@ class Collective:
         shared: SharedState | None = None,
     ) -> None:
         self._shared = shared
-        self._transport = all_ranks()
+        self.transport = all_ranks()
+        """The transport between the ranks."""
         self._rollouts = KeptRollouts(make_rollout)
         self._stop_reason = stop_reason
 
     @property
     def leads(self) -> bool:
         """Whether this is rank 0."""
-        return self._transport.rank == 0
-
-    @property
-    def transport(self) -> Transport:
-        """The transport between the ranks."""
-        return self._transport
+        return self.transport.rank == 0
 
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the other ranks; for rank 0 only."""
-        return Coordinator(self._transport, self._rollouts, self._stop_reason, exit_on_hang=False)
+        return Coordinator(self.transport, self._rollouts, self._stop_reason, exit_on_hang=False)
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
         """Do `work` on rank 0; return its answer, or raise its error, on every rank.
@@ -102,7 +98,7 @@ class Collective:
 
     def follow(self) -> bytes:
         """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
-        answer = serve(self._transport, self._rollouts, lambda: None, self._shared)
+        answer = serve(self.transport, self._rollouts, lambda: None, self._shared)
         if answer[:1] == _ERROR:
             message = json.loads(answer[1:])
             kind = _KINDS.get(message["kind"], RunError)
@@ -114,12 +110,12 @@ class Collective:
 
     def release(self, answer: bytes) -> None:
         """Have the other ranks leave `follow` with an answer. Raises RunError if one of them does not."""
-        if not dismiss(self._transport, _ANSWER + answer, silence_seconds()):
+        if not dismiss(self.transport, _ANSWER + answer, silence_seconds()):
             raise RunError("not all ranks answered: one of them hangs or has died")
 
     def release_error(self, error: BaseException) -> None:
         """Have the other ranks leave `follow` with an error that is raised on this rank, too."""
         message = {"kind": type(error).__name__, "message": str(error)}
-        dismiss(self._transport, _ERROR + json.dumps(message).encode())
+        dismiss(self.transport, _ERROR + json.dumps(message).encode())
         with suppress(Exception):  # an exception of another library may refuse attributes
             setattr(error, _ON_ALL_RANKS, True)
