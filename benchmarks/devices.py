@@ -6,7 +6,6 @@
 Measurements that are too large for the budget are left out, and the tables say so. `docs/gpu.md` has the results.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -14,14 +13,20 @@ from pathlib import Path
 from device_parts.measurement import BUDGET, check_figure, draw, hooks, measure_devices
 
 from evolve.cli.app import App, launch
+from evolve.cli.parser import Parser
 from evolve.errors import InputError
 
 _ENVIRONMENT = "CartPole-v1", "gymnasium"
 """The values of --env and --engine, if only the other one is given."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _parser() -> Parser:
+    made = Parser(
+        "benchmarks/devices.py",
+        __doc__.partition("\n")[0],
+        "python benchmarks/devices.py -o speed.png",
+        "python benchmarks/devices.py --budget 60 -e BipedalWalker-v3 --engine exact",
+    )
     made.add_argument("-e", "--env", metavar="ID", help="environment of the rollouts")
     made.add_argument("--engine", metavar="NAME", help="gymnasium, envpool or exact")
     made.add_argument("--budget", type=float, metavar="SECONDS", default=BUDGET, help="about how long it may take")

@@ -17,11 +17,17 @@ from scale_parts.grid import Cell
 from scale_parts.measurement import SCALE_BUDGET, cells, draw_scale, measure_scale
 
 from evolve.cli.app import App, launch
+from evolve.cli.parser import Parser
 from evolve.errors import InputError
 
 
-def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _parser() -> Parser:
+    made = Parser(
+        "benchmarks/scale.py",
+        __doc__.partition("\n")[0],
+        "python benchmarks/scale.py --ranks 1 3 -o scale.png",
+        "python benchmarks/scale.py --weights 1000 100000 --candidates 256 --budget 60",
+    )
     add = made.add_argument
     add("--weights", type=int, nargs="+", metavar="W", help="about how many weights, 100 to 10,000,000")
     add("--candidates", type=int, nargs="+", metavar="P", help="how many candidates, 64 to 16,384")

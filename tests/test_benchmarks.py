@@ -21,6 +21,13 @@ from evolve.networks import NETWORKS
 from evolve.numerics import exp, native
 
 
+def test_every_bench_has_help(bench):
+    names = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if "\nif __name__ ==" in path.read_text()]
+    outcomes = {name: bench(name, "--help") for name in names}
+    assert len(outcomes) > 15
+    assert not [name for name, (code, out, err) in outcomes.items() if (code, err) != (0, "") or "usage: " not in out]
+
+
 def bench_process(name, *words, **env):
     done = finished([sys.executable, ROOT / "benchmarks" / f"{name}.py", *words], **env)
     return done.code, done.out, done.err
