@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from evolve import store
 from evolve.analysis import video
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import network_of
 from evolve.analysis.video import Film, Label, Subject, film_episodes
+from evolve.analysis.video.encoders import Gif
 from evolve.analysis.video.picture import NEGATIVE, POSITIVE, NetworkPanel
 from evolve.environments import Recorder
 from evolve.errors import RunError
@@ -124,3 +126,18 @@ def test_a_film_that_is_not_finished_leaves_nothing(tmp_path):
     with pytest.raises(RunError, match="nothing has been filmed"), Film(tmp_path / "x.gif", 50):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_small_part_of_a_gif_keeps_its_colour(tmp_path):
+    """63 colours of large areas would leave none for a goal of 36 pixels."""
+    y, x = np.mgrid[0:150, 0:200]
+    frame = np.stack([x * 255 // 200, y * 255 // 150, 255 - (x + y) * 255 // 350], axis=-1).astype(np.uint8)
+    green = (0, 160, 60)
+    frame[50:56, 50:56] = green
+    film = Gif(tmp_path / "goal.gif", 12.5)
+    film.write(Image.fromarray(frame), times=1)
+    film.close()
+    with Image.open(tmp_path / "goal.gif") as written:
+        shown = np.asarray(written.convert("RGB")).astype(int)
+    assert np.abs(shown[50:56, 50:56] - green).max() < 16
+    assert np.abs(shown - frame).max() < 64

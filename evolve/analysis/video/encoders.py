@@ -11,7 +11,9 @@ from evolve.config import import_extra
 from evolve.store import disk
 
 _GIF_FPS = 12.5
-_CLEAR = 63  # the index of the transparent colour
+_CLEAR = 63  # the index of the transparent colour, and the number of other colours
+_RARE = 16  # colours of the palette that are reserved for small parts if these are far from all common colours
+_FAR = 32  # steps of one channel
 
 
 def library(name: str) -> Any:
@@ -98,7 +100,21 @@ class Gif:
         self._shown += times
 
     def _colours(self, picture: Any) -> Any:
-        return picture.quantize(_CLEAR, self._image.Quantize.MEDIANCUT, dither=self._image.Dither.NONE)
+        """Return a picture with a palette in which small parts keep their colours, too.
+
+        Median cut chooses the colours of large areas, and a small green goal can turn into the blue of a sky.
+        """
+        methods, undithered = self._image.Quantize, {"dither": self._image.Dither.NONE}
+        usual = picture.quantize(_CLEAR, methods.MEDIANCUT, **undithered)
+        far = np.asarray(self._chops.difference(picture, usual.convert("RGB"))).max(axis=-1) > _FAR
+        if not far.any():
+            return usual
+        common = picture.quantize(_CLEAR - _RARE, methods.MEDIANCUT, **undithered)
+        small_parts = self._image.fromarray(np.asarray(picture)[far][None])
+        rare = small_parts.quantize(_RARE, methods.MAXCOVERAGE, **undithered)
+        palette = self._image.new("P", (1, 1))
+        palette.putpalette(common.getpalette()[: 3 * (_CLEAR - _RARE)] + rare.getpalette()[: 3 * _RARE])
+        return picture.quantize(palette=palette, **undithered)
 
     def _unchanged(self, change: Any) -> Any:
         """Return a mask of the unchanged pixels; they become transparent, and long runs of one value compress well."""
