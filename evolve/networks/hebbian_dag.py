@@ -13,8 +13,7 @@ them pruned.
 """
 
 import ctypes
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +22,7 @@ from pydantic import Field
 from evolve.errors import InputError
 from evolve.genome import Block
 from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share, all_earlier
-from evolve.networks.slot_arrays import SlotArrays, structure
+from evolve.networks.slot_arrays import HostColumns, SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64
@@ -89,11 +88,14 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
         """Return an empty batch of B = `slots` slots."""
-        return _ArrayBatch(self, slots) if backend == "numpy" else _CompiledBatch(self, slots, backend)
+        return HebbianDagBatch(self, slots, backend)
 
 
 class HebbianDagBatch(SlotArrays):
-    """The genomes and traces of B slots."""
+    """The genomes and traces of B slots.
+
+    The kernel may leave updates of traces pending. They are applied before traces are read or replaced.
+    """
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
@@ -102,6 +104,17 @@ class HebbianDagBatch(SlotArrays):
         self._traces = self.kept_traces = self._hold(network.num_weights)
         # m at a connection that is left, 0 at a pruned one
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
+        if self._compiled:
+            sizes = network.observation_size, network.action_size, max(network.sizes[1:])
+            self.kernel = self._arrays.kernel("hebbian_dag", self._structure(), sizes)
+        else:
+            D = network.sizes
+            edges = np.cumsum([0, *D]).tolist()
+            self._nodes = np.zeros((sum(D), slots), np.float32)
+            self._rows = [slice(a, b) for a, b in pairwise(edges)]  # the places of x_0, x_1, … among the nodes
+            # The places of the matrices into each layer in the genome, and their width.
+            first = np.cumsum([0, *(a * b for a, b in zip(edges[1:], D[1:], strict=False))]).tolist()
+            self._spans = [(*span, columns) for span, columns in zip(pairwise(first), D[1:], strict=True)]
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights, traces and gains of slots at the start of an episode."""
@@ -109,17 +122,44 @@ class HebbianDagBatch(SlotArrays):
             return weights, None
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
+    def activity(self, slot: int) -> Activity:
+        """Return the last step of a slot's network."""
+        weights = self._weights.array[0, :, slot].copy()
+        if self._gains is not None:
+            weights += self._gains.array[0, :, slot] * self._traces.array[0, :, slot]
+        return Activity(tuple(self._nodes[rows, slot].copy() for rows in self._rows), weights)
 
-class _CompiledBatch(HebbianDagBatch):
-    """Steps by the kernel.
+    def _reference(self, observations: Float32) -> Float32:
+        n, rows, options = len(observations), self._rows, self._network.options
+        x, limit = self._nodes[:, :n], np.float32(options.trace_limit)
+        x[rows[0]] = observations.T
+        layers = []
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+            for i, to in enumerate(rows[1:]):
+                # The matrices W_i0, W_i1, … lie one below the other, as their inputs x_0, x_1, … do.
+                weights, traces = self._matrix(self._weights, i, n), self._matrix(self._traces, i, n)
+                if self._gains is not None:
+                    weights = weights + self._matrix(self._gains, i, n) * traces
+                products = x[: to.start, None] * weights
+                z = [sequential_sum(products[j]).copy() for j in rows[: i + 1]]
+                x[to] = tanh(reduce(np.add, z))
+                layers.append((traces, z, products))
+            outputs = x[rows[-1]]
+            rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
+            # Traces change after all layers have been computed. The changes take the memory of the products.
+            for traces, z, change in layers:
+                for j, z_ij in zip(rows, z, strict=False):
+                    np.multiply(x[j, None], z_ij, out=change[j])
+                np.multiply(change, rate, out=change)
+                np.add(traces, change, out=traces)
+                np.maximum(traces, -limit, out=traces)
+                np.minimum(traces, limit, out=traces)
+        return outputs[1:].T.copy()
 
-    The kernel may leave updates of traces pending. They are applied before traces are read or replaced.
-    """
-
-    def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
-        super().__init__(network, slots, backend)
-        sizes = network.observation_size, network.action_size, max(network.sizes[1:])
-        self.kernel = self._arrays.kernel("hebbian_dag", self._structure(), sizes)
+    def _matrix(self, columns: HostColumns, layer: int, n: int) -> Float32:
+        """Return a view of the matrices into a layer in the first n slots, [rows, columns, n]."""
+        start, stop, width = self._spans[layer]
+        return columns.array[0, start:stop, :n].reshape(-1, width, n)
 
     def _structure(self) -> ctypes.Structure:
         """Return `hebbian_dag` of kernels/hebbian_dag.h."""
@@ -144,104 +184,4 @@ class _CompiledBatch(HebbianDagBatch):
             trace_rate=(FLOAT, options.trace_rate),
             trace_limit=(FLOAT, options.trace_limit),
             neuromodulated=(INT64, options.neuromodulated),
-        )
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """Views of one layer for the first n slots: R input nodes (all earlier layers), K output nodes."""
-
-    inputs: Float32  # [R, n]
-    outputs: Float32  # [K, n]
-    weights: Float32  # [R, K, n]
-    traces: Float32  # [R, K, n]
-    gains: Float32 | None  # [R, K, n]
-    scratch: Float32  # [R, K, n]
-    sources: tuple[slice, ...]  # rows of each earlier layer
-
-
-class _ArrayBatch(HebbianDagBatch):
-    """Steps by array operations: the reference, and the definition."""
-
-    def __init__(self, network: HebbianDag, slots: int) -> None:
-        super().__init__(network, slots, "numpy")
-        self._nodes = np.zeros((sum(network.sizes), slots), np.float32)
-        self._scratch = np.zeros((network.num_weights, slots), np.float32)
-        self._views: tuple[_Layer, ...] = ()
-        self._live = -1
-
-    def _reference(self, observations: Float32) -> Float32:
-        self._focus(len(observations))
-        self._nodes[: self._network.observation_size, : self._live] = observations.T
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
-            partial_sums = [self._forward(layer) for layer in self._views]
-            outputs = self._views[-1].outputs
-            options = self._network.options
-            rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
-            for layer, sums in zip(self._views, partial_sums, strict=True):
-                self._update_traces(layer, sums, rate)
-        return outputs[1:].T.copy()
-
-    def activity(self, slot: int) -> Activity:
-        """Return the last step of a slot's network."""
-        edges = np.cumsum([0, *self._network.sizes]).tolist()
-        nodes = tuple(self._nodes[a:b, slot].copy() for a, b in pairwise(edges))
-        weights = self._weights.array[0, :, slot].copy()
-        if self._gains is not None:
-            weights += self._gains.array[0, :, slot] * self._traces.array[0, :, slot]
-        return Activity(nodes, weights)
-
-    def _forward(self, layer: _Layer) -> list[Float32]:
-        """Compute x_{i+1}; return the z_ij, each [K, n]."""
-        products = layer.scratch
-        if layer.gains is None:
-            np.multiply(layer.inputs[:, None], layer.weights, out=products)
-        else:
-            np.multiply(layer.gains, layer.traces, out=products)
-            np.add(layer.weights, products, out=products)
-            np.multiply(layer.inputs[:, None], products, out=products)
-        sums = [sequential_sum(products[rows]).copy() for rows in layer.sources]
-        total = sums[0]
-        for z in sums[1:]:
-            total = total + z
-        layer.outputs[:] = tanh(total)
-        return sums
-
-    def _update_traces(self, layer: _Layer, sums: list[Float32], rate: Float32 | np.float32) -> None:
-        limit = np.float32(self._network.options.trace_limit)
-        change = layer.scratch
-        for rows, z in zip(layer.sources, sums, strict=True):
-            np.multiply(layer.inputs[rows, None], z, out=change[rows])
-        np.multiply(change, rate, out=change)
-        np.add(layer.traces, change, out=layer.traces)
-        np.maximum(layer.traces, -limit, out=layer.traces)
-        np.minimum(layer.traces, limit, out=layer.traces)
-
-    def _focus(self, live: int) -> None:
-        """Make the views of the first `live` slots, unless they exist already."""
-        if live == self._live:
-            return
-        self._live = live
-        self._views = tuple(self._view(layer) for layer in range(len(self._network.sizes) - 1))
-
-    def _view(self, layer: int) -> _Layer:
-        """Return the views of a layer."""
-        D = self._network.sizes
-        edges = np.cumsum([0, *D[: layer + 1]]).tolist()
-        rows = edges[-1]
-        columns = D[layer + 1]
-        first = next(block.start for block in self._network.blocks if block.layer == layer)
-        span = slice(first, first + rows * columns)
-
-        def cut(array: Float32) -> Float32:
-            return array.reshape(-1, array.shape[-1])[span].reshape(-1, columns, array.shape[-1])[:, :, : self._live]
-
-        return _Layer(
-            inputs=self._nodes[:rows, : self._live],
-            outputs=self._nodes[rows : rows + columns, : self._live],
-            weights=cut(self._weights.array),
-            traces=cut(self._traces.array),
-            gains=None if self._gains is None else cut(self._gains.array),
-            scratch=cut(self._scratch),
-            sources=tuple(slice(a, b) for a, b in pairwise(edges)),
         )
