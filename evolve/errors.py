@@ -1,8 +1,11 @@
 """The errors that end a command early, each with its exit code, and functions that put errors into words."""
 
+import json
 import operator
 import shlex
 import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +16,91 @@ SOURCE = Path(__file__).parents[1]
 _LONGEST_TRACEBACK = 8000  # characters
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A setting that an error message names, or advises to set. Each interface spells it in its own way.
+
+    As text it has the spelling of Python and TOML: `env.engine="exact"`.
+
+    Attributes:
+        key: "env.engine"; for an argument of a Python function its name: "resume".
+        value: The advised value; None to name the setting alone.
+    """
+
+    key: str
+    value: str | bool | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return sanitize(self.key)
+        is_argument = isinstance(self.value, bool) and "." not in self.key
+        value = repr(self.value) if is_argument else json.dumps(self.value, ensure_ascii=False)
+        return sanitize(f"{self.key}={value}")
+
+
 class EvolveError(Exception):
-    """Base of all errors that are shown as one plain message instead of a traceback."""
+    """Base of all errors that are shown as one plain message instead of a traceback.
+
+    Args:
+        parts: The message: text, settings, and errors whose message is a part of it.
+    """
 
     exit_code = 1
+
+    def __init__(self, *parts: "str | Setting | EvolveError") -> None:
+        self._parts: tuple[str | Setting, ...] = ()
+        for part in parts:
+            self._parts += part._parts if isinstance(part, EvolveError) else (part,)
+        super().__init__("".join(map(str, self._parts)))
+
+    def worded(self, spell: Callable[[Setting], str]) -> str:
+        """Return the message with each setting in the words that `spell` returns for it."""
+        return "".join(part if isinstance(part, str) else spell(part) for part in self._parts)
 
 
 class InputError(EvolveError):
     """The user's input is wrong.
 
-    The message names the setting, what was expected, what came, and the cure. Where another sentence reads better, use
-    `InputError.plainly`.
+    The message names the setting, the expected value, the value it got, and the cure. If another sentence reads better,
+    use `InputError.plainly`.
+
+    Args:
+        argument: The setting, the option or the file that is wrong. Settings are spelled as in TOML: "env.id".
+        expected: The expected value, in words.
+        got: The value.
+        cure: What the user can do: text, and the settings that help.
+        where: A short text behind the setting: "resuming seed-0.h5".
 
     Attributes:
-        argument: The setting, the option or the file that is wrong. Settings are spelled as in TOML: "env.id".
+        argument: As above.
+        expected: As above; empty if the message is a plain sentence.
+        got: The value, as one line.
+        cure: As above.
     """
 
     exit_code = 2
 
-    def __init__(self, argument: str, expected: str, came: object, cure: str = "") -> None:
+    def __init__(self, argument: str, expected: str, got: object, *cure: str | Setting, where: str = "") -> None:
         self.argument = argument
-        message = f"{sanitize(argument)}: expected {sanitize(expected, 2000)}, got {sanitize(came) or repr(came)}."
-        super().__init__(f"{message} {sanitize(cure, 2000)}" if cure else message)
+        self.expected = sanitize(expected, 2000)
+        self.got = sanitize(got) or repr(got)
+        self.cure = _clean(cure)
+        place = f", {sanitize(where)}" if where else ""
+        advice = (" ", *self.cure) if self.cure else ()
+        super().__init__(Setting(argument), f"{place}: expected {self.expected}, got {self.got}.", *advice)
 
     @classmethod
-    def plainly(cls, argument: str, message: str) -> "InputError":
+    def plainly(cls, argument: str, *message: str | Setting) -> "InputError":
         """Return an InputError that says `message`, one or more whole sentences, and nothing else."""
         error = cls.__new__(cls)
-        error.argument = argument
-        error.args = (sanitize(message, 4000),)
+        EvolveError.__init__(error, *_clean(message))
+        error.argument, error.expected, error.got, error.cure = argument, "", "", ()
         return error
+
+
+def _clean(parts: Iterable[str | Setting]) -> tuple[str | Setting, ...]:
+    """Return the parts of a message without empty ones, each text as one line."""
+    return tuple(sanitize(part, 4000) if isinstance(part, str) else part for part in parts if part)
 
 
 class RunError(EvolveError):

@@ -14,6 +14,7 @@ from evolve.errors import (
     EpisodeError,
     InputError,
     RunError,
+    Setting,
     check_whole,
     describe,
     how_to_install,
@@ -27,7 +28,13 @@ from evolve.errors import (
 def test_an_input_error_has_four_parts():
     wrong = InputError("env.id", "an environment", 5, "Use another.")
     assert str(wrong) == "env.id: expected an environment, got 5. Use another."
-    assert (wrong.argument, wrong.exit_code) == ("env.id", 2)
+    assert (wrong.argument, wrong.expected, wrong.got, wrong.cure) == (
+        "env.id",
+        "an environment",
+        "5",
+        ("Use another.",),
+    )
+    assert wrong.exit_code == 2
     assert str(InputError("env.id", "an environment", "\x1b[31m")) == r"env.id: expected an environment, got \x1b[31m."
 
 
@@ -36,6 +43,20 @@ def test_an_input_error_may_be_a_plain_sentence():
     assert isinstance(wrong, InputError)
     assert str(wrong) == r"a.h5 already exists.\nContinue it with resume=True."
     assert (wrong.argument, wrong.exit_code) == ("output.directory", 2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        (Setting("env.engine", "exact"), 'env.engine="exact"'),
+        (Setting("compute.check", False), "compute.check=false"),
+        (Setting("resume", True), "resume=True"),
+        (Setting("output.directory"), "output.directory"),
+        (Setting("env.id", "\x1b"), r'env.id="\u001b"'),
+    ],
+)
+def test_settings_are_spelled_as_in_toml_and_python(setting, text):
+    assert str(setting) == text
 
 
 def test_an_empty_text_is_shown():

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from evolve.cli.mpirun import hand_over, is_supervised, say_begun
-from evolve.cli.parser import Answered, for_terminal
+from evolve.cli.parser import Answered, spelled
 from evolve.cli.workers import Work, run_in_ranks
 from evolve.cluster import Coordinator, KeptRollouts, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError, Stopped
@@ -252,8 +252,8 @@ def _run(body: Callable[[], int]) -> int:
 
 
 def _print_error(name: str, error: EvolveError) -> None:
-    message = f"evolve.{name}: {for_terminal(str(error), name)}".encode("utf-8", "backslashreplace").decode()
-    print(message, file=sys.stderr, flush=True)
+    message = f"evolve.{name}: {error.worded(lambda setting: spelled(setting, name))}"
+    print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 
 def ready_rollout(text: str) -> AnyRollout:

@@ -2,19 +2,20 @@
 
 import argparse
 import importlib.util
+import json
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from evolve import __version__
 from evolve.cli.mpirun import COMMAND, supervised_workers
 from evolve.config import nearest
-from evolve.errors import EpisodeError, EvolveError, InputError, install_command, sanitize
+from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
 from evolve.numerics.streams import Purpose
 from evolve.training.experiment import PlannedRun
 
@@ -38,16 +39,12 @@ FLAGS = {
 }  # fmt: skip
 """The options of each command for settings, and for what is asked of a run; other settings are reached by --set."""
 
-_SECTIONS = "env|network|strategy|compute|output|racing|early_stop"
-_ASSIGNMENT = re.compile(rf"(?<!--set )(?<![\w.\-])((?:{_SECTIONS})\.[a-z_.]+)=(\"[^\"]*\"|[\w.]+)")
-_PHRASES = {
-    "resume=True": "--resume",
-    "overwrite=True": "--overwrite",
-    "another output.directory": "another directory with -o",
-    'mode="rgb_array"': "--video OUT",
+_WHOLE = {
+    Setting("resume", True): "--resume",
+    Setting("overwrite", True): "--overwrite",
+    Setting("mode", "rgb_array"): "--video OUT",
 }
-
-
+"""The options that stand for a setting with its value."""
 HIDDEN = argparse.SUPPRESS
 """The help of an option that is not for people."""
 _MISTAKES = {
@@ -62,36 +59,20 @@ _SHOWN = 3
 """How many names an error lists."""
 
 
-def for_terminal(message: str, command: str = "run") -> str:
-    """Return an error's message with options in place of settings.
+def spelled(setting: Setting, command: str = "run") -> str:
+    """Return a setting of an error message in the words of a command line.
 
-    "env.id: expected …" becomes "env.id (-e/--env): expected …" where the command has that option, and
-    `env.engine="envpool"` becomes `--engine envpool`. Indented lines stay as they are: they are the source lines of a
-    traceback.
+    A name is followed by the option of the command, if there is one: "env.id (-e/--env)". A setting with a value
+    becomes the words that set it in a run: "--engine exact" or "--set env.reuse=true".
     """
-    first, *more = message.split("\n")
-    lines = [_with_flag(first, FLAGS.get(command, {})), *more]
-    return "\n".join(line if line.startswith(" ") else _with_options(line) for line in lines)
-
-
-def _with_flag(line: str, flags: Mapping[str, str]) -> str:
-    """Return a line "key: …" or "key, where: …" with the option of that key behind it."""
-    name, colon, rest = line.partition(": ")
-    key, comma, where = name.partition(", ")
-    flag = flags.get(re.sub(r"\.\d+$", "", key))  # seeds.0 is one of the seeds
-    return f"{key} ({flag}){comma}{where}: {rest}" if colon and flag else line
-
-
-def _with_options(line: str) -> str:
-    for phrase, words in _PHRASES.items():
-        line = line.replace(phrase, words)
-    return _ASSIGNMENT.sub(lambda found: _option(found[1], found[2].strip('"')), line)
-
-
-def _option(key: str, value: str) -> str:
-    """Return the words that give a setting a value, in a run."""
-    flag = FLAGS["run"].get(key)
-    return f"{flag.rpartition('/')[2]} {value}" if flag else f"--set {key}={value}"
+    if setting.value is None:
+        flag = FLAGS.get(command, {}).get(re.sub(r"\.\d+$", "", setting.key))  # seeds.0 is one of the seeds
+        return f"{setting} ({flag})" if flag else str(setting)
+    if setting in _WHOLE:
+        return _WHOLE[setting]
+    value = setting.value if isinstance(setting.value, str) else json.dumps(setting.value)
+    flag = FLAGS["run"].get(setting.key)
+    return sanitize(f"{flag.rpartition('/')[2]} {value}" if flag else f"--set {setting.key}={value}")
 
 
 class Parser(argparse.ArgumentParser):

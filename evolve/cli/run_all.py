@@ -259,9 +259,9 @@ def _run_one(coordinator: Coordinator, run: PlannedRun, file: RunFile, resume: s
     except EpisodeError as error:
         alone = f"Play it alone: {replay_line(run.path, error)}"
         worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"
-        raise RunError(f"{error}\n{alone}\n{worst}\n{generations_on_disk(file)}.") from None
+        raise RunError(error, f"\n{alone}\n{worst}\n{generations_on_disk(file)}.") from None
     except RunError as error:
-        raise RunError(f"{error}\n{generations_on_disk(file)}.") from None
+        raise RunError(error, f"\n{generations_on_disk(file)}.") from None
     print(_summary(file, config.generations), flush=True)
 
 

@@ -103,7 +103,7 @@ class Collective:
             message = json.loads(answer[1:])
             kind = _KINDS.get(message["kind"], RunError)
             error = kind.__new__(kind)
-            error.args = (message["message"],)
+            EvolveError.__init__(error, message["message"])
             setattr(error, _ON_ALL_RANKS, True)
             raise error
         return answer[1:]

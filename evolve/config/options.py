@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from evolve.errors import InputError, sanitize
+from evolve.errors import EvolveError, InputError, sanitize
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -119,12 +119,12 @@ class UnknownKeyError(InputError):
     """
 
     def __init__(self, key: str, known: Iterable[str], elsewhere: Iterable[str] = ()) -> None:
-        self.argument = key
         self.name = key.rpartition(".")[2]
         self.known = list(known)
         others = " or ".join(elsewhere)
         cure = f"Did you mean {others}?" if others else nearest(self.name, self.known)
-        self.args = (sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000),)
+        EvolveError.__init__(self, sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000))
+        self.argument, self.expected, self.got, self.cure = key, "", "", ()
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:

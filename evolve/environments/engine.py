@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from evolve.errors import FAILURES, InputError, how_to_install, one_line, sanitize
+from evolve.errors import FAILURES, InputError, Setting, how_to_install, one_line, sanitize
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
@@ -165,9 +165,10 @@ def check(engine: Engine) -> None:
             expected = "an environment whose reset(seed=…) repeats an episode to the bit"
             cure = (
                 "Draw from self.np_random only, and set everything up again in reset. (To run it all the same, with "
-                "digests that prove nothing: compute.check=false.)"
+                "digests that prove nothing: "
             )
-            raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", cure)
+            anyway = Setting("compute.check", False)
+            raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", cure, anyway, ".)")
 
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:

@@ -14,10 +14,11 @@ import numpy as np
 from evolve.config import EnvOptions, import_extra, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
 from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
 _DRAWN = ("classic_control", "box2d", "atari")  # families of its environments
+_GYMNASIUM = Setting("env.engine", "gymnasium")
 
 
 class EnvPoolEngine:
@@ -148,12 +149,12 @@ class EnvPoolEngine:
         """Return a new pool with one environment per seed. Raises InputError if EnvPool cannot make it."""
         options = self._options
         if options.wrappers:
-            message = 'EnvPool\'s environments take no wrappers. Use env.engine="gymnasium", or no env.wrappers.'
-            raise InputError.plainly("env.wrappers", message)
+            message = "EnvPool's environments take no wrappers. Use ", _GYMNASIUM, ", or no env.wrappers."
+            raise InputError.plainly("env.wrappers", *message)
         known = self._envpool.list_all_envs()
         if options.id not in known:
-            cure = f'{nearest(options.id, known, cutoff=0.6)} Or use env.engine="gymnasium".'.strip()
-            raise InputError("env.id", "an environment that EnvPool has", options.id, cure)
+            cure = f"{nearest(options.id, known, cutoff=0.6)} Or use ".lstrip(), _GYMNASIUM, "."
+            raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
         count = {"num_envs": len(seeds), "num_threads": 1, "seed": seeds}
         try:

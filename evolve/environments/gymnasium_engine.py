@@ -20,7 +20,7 @@ from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, extra_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet, separate
-from evolve.errors import FAILURES, InputError, describe, one_line
+from evolve.errors import FAILURES, InputError, Setting, describe, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
@@ -32,7 +32,11 @@ _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 # Wrappers that keep no state from earlier episodes.
 _STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
 MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
-_NO_PATH = 'A module is named as Python imports it, without folders and without .py: env.id="module:Name-v0".'
+_NO_PATH = (
+    "A module is named as Python imports it, without folders and without .py: ",
+    Setting("env.id", "module:Name-v0"),
+    ".",
+)
 _MEASURING_SECONDS = 0.005
 _TICK_SECONDS = 600e-6
 """The least time that a tick (one step of all slots) should take: 15 times its overhead of 40 µs."""
@@ -230,8 +234,8 @@ def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, A
     named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
     if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
         expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
-        cure = f'Let env.id name your module: env.id="{module}:{env_id.rpartition(":")[2]}".'
-        raise InputError("env.wrappers", expected, name, cure)
+        full = Setting("env.id", f"{module}:{env_id.rpartition(':')[2]}")
+        raise InputError("env.wrappers", expected, name, "Let env.id name your module: ", full, ".")
     try:
         found = getattr(importlib.import_module(module), attribute)
         if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
@@ -290,19 +294,17 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
         expected = "an environment whose packages are installed"
         raise InputError(argument, expected, f"{options.id} ({error})", extra_cure(error)) from None
     except (UnregisteredEnv, DeprecatedEnv):
-        cure = f"{nearest(options.id, gymnasium.registry)} {_module_cure(options.id)}".strip()
-        if options.id in TASKS:
-            cure = 'The exact engine has it: env.engine="exact".'
-        raise InputError(argument, "a registered environment", options.id, cure) from None
+        cure = _unknown_cure(options.id)
+        raise InputError(argument, "a registered environment", options.id, *cure) from None
     except ModuleNotFoundError as error:
         cure = _import_cure(options.id, str(error))
         came = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
-        raise InputError(argument, "a module that can be imported", came, cure) from None
+        raise InputError(argument, "a module that can be imported", came, *cure) from None
     except InputError:
         raise
     except FAILURES as error:  # a constructor or an imported module may raise anything
         if _is_path(options.id):
-            raise InputError(argument, "a module, and the name of an environment", options.id, _NO_PATH) from None
+            raise InputError(argument, "a module, and the name of an environment", options.id, *_NO_PATH) from None
         if options.kwargs:
             expected = f"arguments that {options.id} takes"
             raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from error
@@ -315,7 +317,7 @@ def _is_path(env_id: str) -> bool:
     return module.endswith(".py") or "/" in module
 
 
-def _import_cure(env_id: str, said: str) -> str:
+def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
     """Return the cure for a missing module: the module of an environment, or a module that it imports.
 
     said: Gymnasium's error message, which lacks the name of the module that imports.
@@ -325,16 +327,20 @@ def _import_cure(env_id: str, said: str) -> str:
         return _NO_PATH
     missing = re.search(r"No module named '([^']+)'", said)
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
-        return "Modules are looked for in the working directory and on PYTHONPATH."
-    return f"{module or env_id} imports it: install it."
+        return ("Modules are looked for in the working directory and on PYTHONPATH.",)
+    return (f"{module or env_id} imports it: install it.",)
 
 
-def _module_cure(env_id: str) -> str:
-    """Return how to name an environment that a module of the user registers."""
+def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
+    """Return the cure for an environment that is not registered: similar names, or the module that registers it."""
+    if env_id in TASKS:
+        return "The exact engine has it: ", Setting("env.engine", "exact"), "."
+    similar = nearest(env_id, gymnasium.registry)
     if ":" in env_id:
-        return ""
+        return (similar,)
     full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
-    return f'One that a module of yours registers is named with it: env.id="{full}".'
+    own = f"{similar} One that a module of yours registers is named with it: ".lstrip()
+    return own, Setting("env.id", full), "."
 
 
 def may_reuse(env: _Env, options: EnvOptions) -> bool:

@@ -17,10 +17,11 @@ from evolve.environments.envpool_engine import can_draw
 from evolve.environments.exact import AnyTask, exact_task
 from evolve.environments.gymnasium_engine import MUJOCO_CURE, GymnasiumEngine, draws_by_mujoco, make_or_explain, maker
 from evolve.environments.spaces import quiet
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8
 
 Mode = Literal["rgb_array", "human"]
+_AS_FRAMES: tuple[str | Setting, ...] = "Draw it as frames: ", Setting("mode", "rgb_array"), "."
 """How an environment draws: as frames, or in a window."""
 
 _LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
@@ -89,14 +90,14 @@ def drawn(options: EnvOptions, mode: Mode) -> EnvOptions:
     """Return options by which the same environment draws itself. Raises InputError if it cannot be drawn."""
     if options.engine == "exact":
         if mode == "human" or not has_picture(options.id):
-            cure = 'Draw it as frames: mode="rgb_array".' if has_picture(options.id) else ""
-            raise InputError("env.engine", _expected(mode), f"{options.id} of the exact engine", cure)
+            cure = _AS_FRAMES if has_picture(options.id) else ()
+            raise InputError("env.engine", _expected(mode), f"{options.id} of the exact engine", *cure)
         return options
     if options.engine == "envpool":
         if mode == "human" or not can_draw(options.id):
             namesake = "Its Gymnasium namesake can be, but plays other episodes."
-            cure = 'Draw it as frames: mode="rgb_array".' if can_draw(options.id) else namesake
-            raise InputError("env.engine", _expected(mode), f"{options.id} of EnvPool", cure)
+            cure = _AS_FRAMES if can_draw(options.id) else (namesake,)
+            raise InputError("env.engine", _expected(mode), f"{options.id} of EnvPool", *cure)
         return _with(options, {"render_mode": mode})
     env = make_or_explain(options, maker(options))
     _check(env, options, mode)

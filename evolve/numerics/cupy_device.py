@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.errors import InputError, RunError, how_to_install, one_line
+from evolve.errors import InputError, RunError, Setting, how_to_install, one_line
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers
 
 _PACKAGE = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ Kind = Literal["PTX", "CUBIN"]
 _UP, _DOWN = 1, 2  # cudaMemcpyHostToDevice and back
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
-_OTHERWISE = 'Or use compute.backend="native": the bits are the same.'
+_OTHERWISE = "Or use ", Setting("compute.backend", "native"), ": the bits are the same."
 _SPARE = 0.9  # of the free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
@@ -211,15 +211,15 @@ def open_device() -> "CupyDevice":
         count = int(cuda.runtime.getDeviceCount())
     except RuntimeError as error:
         if _status(error) == _NO_DEVICE:
-            raise InputError("compute.backend", "a GPU", "no GPU that this process may use", _OTHERWISE) from None
-        cure = f"Install a driver of NVIDIA's that is new enough for CuPy. {_OTHERWISE}"
-        raise InputError("compute.backend", "a driver that finds a GPU", str(error), cure) from None
+            raise InputError("compute.backend", "a GPU", "no GPU that this process may use", *_OTHERWISE) from None
+        cure = "Install a driver of NVIDIA's that is new enough for CuPy. ", *_OTHERWISE
+        raise InputError("compute.backend", "a driver that finds a GPU", str(error), *cure) from None
     rank, ranks = local_ranks()
     number = rank % count
     try:
         return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))
     except RuntimeError as error:  # another process may use the GPU exclusively
-        raise InputError("compute.backend", f"GPU {number} to be usable", str(error), _OTHERWISE) from None
+        raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_OTHERWISE) from None
 
 
 def local_ranks() -> tuple[int, int]:
@@ -401,6 +401,6 @@ def _import() -> Any:
     try:
         cupy = importlib.import_module("cupy")
     except (ImportError, RuntimeError) as error:
-        cure = f"{how_to_install_gpu()} {_OTHERWISE}"
-        raise InputError("compute.backend", "a working CuPy", one_line(error), cure) from None
+        cure = f"{how_to_install_gpu()} ", *_OTHERWISE
+        raise InputError("compute.backend", "a working CuPy", one_line(error), *cure) from None
     return cupy.cuda

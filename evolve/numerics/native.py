@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 from evolve.numerics.device import device
 from evolve.shapes import Float32, Int64, Slots, UInt64
 
@@ -107,8 +107,9 @@ def backend(name: str) -> Backend:
     if name == "numpy" or (name == "auto" and not available()):
         return "numpy"
     if not available():
-        cure = 'Install a C compiler and run pip install again, or use compute.backend="numpy": the bits are the same.'
-        raise InputError("compute.backend", "a back end that was built", name, cure)
+        numpy = Setting("compute.backend", "numpy")
+        cure = "Install a C compiler and run pip install again, or use ", numpy, ": the bits are the same."
+        raise InputError("compute.backend", "a back end that was built", name, *cure)
     return "native"
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 
 _CANNOT = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -151,11 +151,12 @@ def _lock_of(path: Path) -> Path:
 def _held(path: Path, descriptor: int) -> InputError:
     """Return the error of a run file whose lock, open as `descriptor`, another process holds."""
     holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
-    cure = "Wait for it to end, or choose another output.directory."
+    cure = "Wait for it to end, or choose another "
     if f"process {os.getpid()} on {socket.gethostname()}" in holder:
-        cure = "It is this process: close the iterator of evolve.iterate, or choose another output.directory."
+        cure = "It is this process: close the iterator of evolve.iterate, or choose another "
     came = f"{path}, which {holder} is writing"
-    return InputError("output.directory", "a run file that is not being written", came, cure)
+    another = Setting("output.directory")
+    return InputError("output.directory", "a run file that is not being written", came, cure, another, ".")
 
 
 class Lock:

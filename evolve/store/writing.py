@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError, RunError, Setting
 from evolve.genome import Genomes, GenomeSource
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
 from evolve.store.reading import exists, is_empty, read, unwritable
@@ -126,8 +126,8 @@ class RunFile:
             with _WRITING:
                 self._replace()
         except OSError as error:
-            cure = "Free disk space or mend the error, and continue with resume=True."
-            raise RunError(f"{self.path} cannot be written ({error}). {cure}") from error
+            cure = "Free disk space or mend the error, and continue with ", Setting("resume", True), "."
+            raise RunError(f"{self.path} cannot be written ({error}). ", *cure) from error
         self._flushed = content
         self._flushed_at = time.monotonic()
         self.flush_cost = self._flushed_at - begin
@@ -254,8 +254,9 @@ def already_exists(path: Path) -> InputError:
         read(path)
     except InputError as error:
         return error
-    cure = "Continue it with resume=True, replace it with overwrite=True, or choose another output.directory."
-    return InputError.plainly("output.directory", f"{path} already exists. {cure}")
+    resume, overwrite, another = Setting("resume", True), Setting("overwrite", True), Setting("output.directory")
+    cure = "Continue it with ", resume, ", replace it with ", overwrite, ", or choose another ", another, "."
+    return InputError.plainly("output.directory", f"{path} already exists. ", *cure)
 
 
 def replace(path: Path, header: Header) -> RunFile:

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.config import import_extra
-from evolve.errors import InputError, pluralize
+from evolve.errors import InputError, Setting, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
@@ -95,8 +95,8 @@ class Cma(EvolutionStrategy[CmaState]):
         most = min(_MOST_CONNECTIONS, math.isqrt(_MOST_PRODUCTS // population))
         if self._n > most:
             expected = f"genomes of at most {most:,} connections with cma-es and a population of {population:,}"
-            cure = 'Use strategy.name="sep-cma-es", whose covariance is a diagonal.'
-            raise InputError("strategy.name", expected, pluralize(self._n, "connection"), cure)
+            cure = "Use ", Setting("strategy.name", "sep-cma-es"), ", whose covariance is a diagonal."
+            raise InputError("strategy.name", expected, pluralize(self._n, "connection"), *cure)
         self._options = options
 
     @staticmethod

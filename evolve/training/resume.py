@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evolve import __version__, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
-from evolve.errors import InputError, Stopped, pluralize
+from evolve.errors import InputError, Setting, Stopped, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import Moments
 from evolve.shapes import Float32
@@ -22,6 +22,8 @@ from evolve.training.experiment import Experiment, PlannedRun, is_portable, load
 from evolve.training.manifest import manifest, revision
 
 _LOG = logging.getLogger("evolve")
+
+_DIRECTORY = Setting("output.directory")
 
 
 class RunState(Protocol):
@@ -173,7 +175,7 @@ def check_same_names(table: Table, stored: Config, path: Path) -> None:
 
 def _require_equal(key: str, ours: object, theirs: object, path: Path) -> None:
     if ours != theirs:
-        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours)
+        raise InputError(key, f"{theirs!r} as in the run file", ours, where=f"resuming {path}")
 
 
 def _directory(config: Config) -> str:
@@ -244,18 +246,17 @@ def check_replaceable(run: PlannedRun, there: RunState) -> None:
     if other:
         key, ours, theirs = other[0]
         what = f"{there.path} is of another experiment: {key} is {theirs!r} in it, and {ours!r} here."
-        cure = (
-            "overwrite=True replaces runs of the same experiment only. Choose another output.directory, or remove it."
-        )
-        raise InputError.plainly("output.directory", f"{what} {cure}")
+        overwrite = Setting("overwrite", True)
+        cure = " replaces runs of the same experiment only. Choose another ", _DIRECTORY, ", or remove it."
+        raise InputError.plainly("output.directory", f"{what} ", overwrite, *cure)
 
 
 def _check_not_being_written(file: RunFile) -> None:
     """Raise InputError for an unfinished run file on a file system without locks, as another process may write it."""
     if not (file.lock.is_effective or file.complete):
         message = f"{file.path} is not complete, and may be being written: its file system has no locks."
-        cure = "Remove it yourself, or choose another output.directory."
-        raise InputError.plainly("output.directory", f"{message} {cure}")
+        cure = "Remove it yourself, or choose another "
+        raise InputError.plainly("output.directory", f"{message} {cure}", _DIRECTORY, ".")
 
 
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
@@ -319,17 +320,18 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     """Raise InputError unless the file has the seed and experiment of the run, and no more generations than it."""
     config = run.experiment.config
     path = run.path
-    anew = "Or start anew in another output.directory."
+    anew: tuple[str | Setting, ...] = "Or start anew in another ", _DIRECTORY, "."
+    where = f"resuming {path}"
     if file.header.seed != run.seed:
-        raise InputError(f"seed, resuming {path}", f"{file.header.seed} as in the run file", run.seed)
+        raise InputError("seed", f"{file.header.seed} as in the run file", run.seed, where=where)
     stored = load_config(file.header.config, str(path))
     for key, ours, theirs in differences(config, stored):
-        raise InputError(f"{key}, resuming {path}", f"{theirs!r} as in the run file", ours, anew)
+        raise InputError(key, f"{theirs!r} as in the run file", ours, *anew, where=where)
     if file.num_generations and config.output.genomes != stored.output.genomes:
         kept = f"{stored.output.genomes!r} as in the run file"
-        raise InputError(f"output.genomes, resuming {path}", kept, config.output.genomes, anew)
+        raise InputError("output.genomes", kept, config.output.genomes, *anew, where=where)
     if file.num_generations and config.output.genomes == "all" and not file.has_population:
-        raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", anew)
+        raise InputError(str(path), "the genomes of all candidates, as its configuration says", "none", *anew)
     if file.num_generations > config.generations:
         least = f"at least {file.num_generations}, the generations already complete in {path}"
         raise InputError("generations", least, config.generations)
@@ -358,12 +360,14 @@ def _check_episode(
     try:
         difference = spot_check(store.read(run.path), run.experiment, stop_reason)
     except Stopped as why:
-        raise type(why)(f"stopped by {why}: {generations_on_disk(file)}; continue with resume=True.") from None
+        then = f"stopped by {why}: {generations_on_disk(file)}; continue with "
+        raise type(why)(then, Setting("resume", True), ".") from None
     if difference is not None:
         expected = "an environment in which the newest champion plays as the log says"
         cure = (
             "The environment's code or version has changed, or this machine's arithmetic differs: "
             f"python -m evolve.verify {shlex.quote(str(run.path))} finds the first difference. To resume nevertheless, "
-            "with a log that cannot be repeated: compute.check=false."
+            "with a log that cannot be repeated: "
         )
-        raise InputError(f"env.id, resuming {run.path}", expected, difference, cure)
+        check = Setting("compute.check", False)
+        raise InputError("env.id", expected, difference, cure, check, ".", where=f"resuming {run.path}")

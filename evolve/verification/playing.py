@@ -11,7 +11,7 @@ import numpy as np
 from evolve import environments, store
 from evolve.cluster import Watchdog
 from evolve.environments import Engine, Mode, Recorder, Recording
-from evolve.errors import EpisodeError, InputError
+from evolve.errors import EpisodeError, InputError, Setting
 from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose
@@ -95,8 +95,8 @@ def choose_episode(
     genome = genome_of(run, experiment, generation, chosen)
     if genome is None:
         expected = f"the champion of generation {generation}, {best}, which alone is stored"
-        cure = 'To keep all genomes: output.genomes="all" (in a new run).'
-        raise InputError("candidate", expected, candidate, cure)
+        cure = "To keep all genomes: ", Setting("output.genomes", "all"), " (in a new run)."
+        raise InputError("candidate", expected, candidate, *cure)
     logged = _logged_return(run.records[generation], chosen, episode)
     return Episode(genome, Purpose.EPISODE, generation, chosen, episode, logged, chosen == best)
 

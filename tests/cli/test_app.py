@@ -15,7 +15,7 @@ from evolve import __version__
 from evolve.cli import COMMANDS, app, main
 from evolve.cli.app import launch
 from evolve.config import Config, parse
-from evolve.errors import RunError
+from evolve.errors import RunError, Setting
 from evolve.training import prepare
 
 
@@ -118,7 +118,8 @@ def launched(capfd):
 
 def test_errors_become_one_message_and_an_exit_code(launched):
     def wrong():
-        raise RunError('it fell: compute.check=false, or env.engine="envpool".\n  env.id=1  # indented: source')
+        settings = Setting("compute.check", False), ", or ", Setting("env.engine", "envpool")
+        raise RunError("it fell: ", *settings, ".\n  env.id=1  # indented: source")
 
     code, out, err = launched(wrong)
     assert (code, out) == (1, "")

@@ -42,7 +42,7 @@ def test_without_a_file_it_is_a_new_run(call, tmp_path):
     ("more", "message"),
     [
         (("-p", 7), "out/seed-0.h5 is of another experiment: population is 6 in it, and 7 here. --overwrite replaces "
-         "runs of the same experiment only. Choose another directory with -o, or remove it."),
+         "runs of the same experiment only. Choose another output.directory (-o/--output), or remove it."),
         (("--set", "strategy.survivors=3"), "strategy.survivors is 1 in it, and 3 here."),
         (("-s", 5), "out/seed-5.h5 is of another experiment: seed is 0 in it, and 5 here."),
         (("-s", 6), "out/seed-6.h5: expected a readable run file, got a truncated or foreign file"),

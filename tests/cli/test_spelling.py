@@ -4,43 +4,54 @@ import re
 
 import pytest
 
-from evolve.cli.parser import FLAGS, for_terminal
+from evolve.cli.parser import FLAGS, spelled
+from evolve.errors import InputError, RunError, Setting
 
 
 @pytest.mark.parametrize(
-    ("message", "shown"),
+    ("setting", "shown"),
     [
-        ("population: expected 2 or more, got 1.", "population (-p/--population): expected 2 or more, got 1."),
-        ("seeds.0: expected a number, got x.", "seeds.0 (-s/--seed): expected a number, got x."),
-        ("seed, resuming a.h5: expected 1, got 2.", "seed (-s/--seed), resuming a.h5: expected 1, got 2."),
-        ("strategy.survivors: expected 1, got 0.", "strategy.survivors: expected 1, got 0."),
-        ('Use env.engine="gymnasium".', "Use --engine gymnasium."),
-        ('Its name: env.id="module:Xor-v0".', "Its name: --env module:Xor-v0."),
-        ('To keep them: output.genomes="all" (or not).', "To keep them: --set output.genomes=all (or not)."),
-        ("To run it all the same: compute.check=false.", "To run it all the same: --set compute.check=false."),
-        ("a.h5 exists. Continue it with resume=True, or choose another output.directory.",
-         "a.h5 exists. Continue it with --resume, or choose another directory with -o."),
-        ("key --set env.reuse=true: stays", "key --set env.reuse=true: stays"),
-        ("env.id: wrong\n    env.reuse=3\nuse env.reuse=true",
-         "env.id (-e/--env): wrong\n    env.reuse=3\nuse --set env.reuse=true"),
-    ],
-)  # fmt: skip
-def test_settings_become_options(message, shown):
-    assert for_terminal(message) == shown
-
-
-@pytest.mark.parametrize(
-    ("command", "message", "shown"),
-    [
-        ("replay", "candidate: expected 1, got 0.", "candidate (--candidate): expected 1, got 0."),
-        ("replay", "env.id: it has none.", "env.id: it has none."),
-        ("evaluate", "env.id: it has none.", "env.id (-e/--env): it has none."),
-        ("evaluate", "seed: expected 1, got 0.", "seed: expected 1, got 0."),
-        ("verify", "env.id: it has none.", "env.id: it has none."),
+        (Setting("population"), "population (-p/--population)"),
+        (Setting("seeds.0"), "seeds.0 (-s/--seed)"),
+        (Setting("strategy.survivors"), "strategy.survivors"),
+        (Setting("env.engine", "gymnasium"), "--engine gymnasium"),
+        (Setting("env.id", "module:Xor-v0"), "--env module:Xor-v0"),
+        (Setting("output.genomes", "all"), "--set output.genomes=all"),
+        (Setting("compute.check", False), "--set compute.check=false"),
+        (Setting("resume", True), "--resume"),
+        (Setting("mode", "rgb_array"), "--video OUT"),
     ],
 )
-def test_only_options_that_a_command_has_are_named(command, message, shown):
-    assert for_terminal(message, command) == shown
+def test_settings_become_options(setting, shown):
+    assert spelled(setting) == shown
+
+
+def test_an_error_is_worded_by_the_command_line():
+    engine, directory = Setting("env.engine", "exact"), Setting("output.directory")
+    wrong = InputError("seed", "1", 2, "Use ", engine, ", or another ", directory, ".", where="resuming env.id=3")
+    assert str(wrong) == (
+        'seed, resuming env.id=3: expected 1, got 2. Use env.engine="exact", or another output.directory.'
+    )
+    assert wrong.worded(spelled) == (
+        "seed (-s/--seed), resuming env.id=3: expected 1, got 2. Use --engine exact, or another "
+        "output.directory (-o/--output)."
+    )
+    outer = RunError(wrong, "\nenv.id=3")
+    assert outer.worded(spelled) == f"{wrong.worded(spelled)}\nenv.id=3"
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "shown"),
+    [
+        ("replay", "candidate", "candidate (--candidate)"),
+        ("replay", "env.id", "env.id"),
+        ("evaluate", "env.id", "env.id (-e/--env)"),
+        ("evaluate", "seed", "seed"),
+        ("verify", "env.id", "env.id"),
+    ],
+)
+def test_only_options_that_a_command_has_are_named(command, key, shown):
+    assert spelled(Setting(key), command) == shown
 
 
 @pytest.mark.parametrize("command", FLAGS)

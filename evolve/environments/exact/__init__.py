@@ -14,7 +14,7 @@ from evolve.environments.exact.lunar_lander import LunarLander, LunarLanderConti
 from evolve.environments.exact.reversal import Reversal
 from evolve.environments.exact.t_maze import TMaze
 from evolve.environments.exact.task import AnyTask, Draws, Moved
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 
 __all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task"]
 
@@ -39,11 +39,12 @@ TASKS: dict[str, type[AnyTask]] = {
 def exact_task(options: EnvOptions) -> AnyTask:
     """Return the exact task that options name. Raises InputError if it does not exist or the options do not fit."""
     kind = TASKS.get(options.id)
+    gymnasium = Setting("env.engine", "gymnasium")
     if kind is None:
-        cure = f'{nearest(options.id, TASKS, listed=True)} Or use env.engine="gymnasium".'
-        raise InputError("env.id", "an environment of the exact engine", options.id, cure)
+        cure = f"{nearest(options.id, TASKS, listed=True)} Or use "
+        raise InputError("env.id", "an environment of the exact engine", options.id, cure, gymnasium, ".")
     if options.wrappers:
-        message = 'Exact environments take no wrappers. Use env.engine="gymnasium", or no env.wrappers.'
-        raise InputError.plainly("env.wrappers", message)
+        message = "Exact environments take no wrappers. Use ", gymnasium, ", or no env.wrappers."
+        raise InputError.plainly("env.wrappers", *message)
     settings = parse(kind.settings, options.kwargs, "env.kwargs")
     return kind(settings, options.action_scale, options.max_episode_steps)
