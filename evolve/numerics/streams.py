@@ -18,37 +18,42 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.portable import normal_quantile
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt64
 
-POOL = 4
-"""The words of a seed sequence's pool."""
-KEY = int.from_bytes(b"evolve", "big")
-"""The second word of the keys of `draws`. Other streams have hashes as keys, so no key is likely to be used twice."""
+POOL_SIZE = 4
+"""The number of 32-bit words in the pool of a seed sequence."""
+DRAWS_KEY = int.from_bytes(b"evolve", "big")
+"""The second word of the Philox keys of `draws`. The keys of other streams are hashes and hardly collide with it."""
 
+# The constants of Philox4x64 (Salmon et al., 2011).
 _MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
-_LOW = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
-_PART_LIMIT = 2**32
+_LOWER_HALF = np.uint64(0xFFFFFFFF)
+_HALF_WORD = np.uint64(32)  # bits
+_KEY_LIMIT = 2**32  # each part of a spawn key is one 32-bit word
 
 
 def seed_words(entropy: NDArray[np.uint32], keys: Int64, count: int) -> NDArray[np.uint32]:
-    """Return [N, count]: the first words (at most 4) of the seed sequence of each key.
+    """Return [N, count]: the first words that NumPy's `SeedSequence` generates for each key.
+
+    The algorithm and its constants are from NumPy's bit_generator.pyx (after O'Neill's seed_seq_fe, 2015).
 
     Args:
-        entropy: [1 or N, m], one seed for all sequences or one for each; m is at least 4.
+        entropy: [1 or N, m], the words of one seed for all sequences, or of one seed for each; m is at least 4.
         keys: [N, 4], the spawn key of each sequence; each part is in [0, 2**32).
-        count: The number of words.
+        count: The number of words, at most 4.
     """
     words = [*entropy.T, *keys.T.astype(np.uint32)]
+    # Mix seed and key into the pool: first fill it, then mix each word with every other, then add the further words.
     constant = _Constant(0x43B0D7E5, 0x931E8875)
-    pool = [_hash(word, constant) for word in words[:POOL]]
-    for source in range(POOL):
-        for target in range(POOL):
+    pool = [_hash(word, constant) for word in words[:POOL_SIZE]]
+    for source in range(POOL_SIZE):
+        for target in range(POOL_SIZE):
             if source != target:
                 pool[target] = _mix(pool[target], _hash(pool[source], constant))
-    for word in words[POOL:]:
-        pool = [_mix(part, _hash(word, constant)) for part in pool]
-    last = _Constant(0x8B51F9DD, 0x58F38DED)
-    return np.stack([_hash(part, last) for part in pool[:count]], axis=1)
+    for word in words[POOL_SIZE:]:
+        pool = [_mix(mixed, _hash(word, constant)) for mixed in pool]
+    # Generate the output from the pool, with other constants.
+    output_constant = _Constant(0x8B51F9DD, 0x58F38DED)
+    return np.stack([_hash(word, output_constant) for word in pool[:count]], axis=1)
 
 
 class _Constant:
@@ -95,14 +100,15 @@ class Purpose(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name in words, also used as an option: held-out."""
+        """The lower-case name with hyphens, as command-line options spell it: held-out."""
         return self.name.lower().replace("_", "-")
 
 
 def purpose_number(purpose: Purpose | str) -> int:
-    """Return the number of a purpose; for a name, the first 32 bits of its sha256 (UTF-8, big-endian) | 2**31.
+    """Return the number of a purpose. The number of a name is the first 32 bits of its sha256, with the top bit set.
 
-    So the numbers of names lie in [2**31, 2**32), far above the numbers of `Purpose`.
+    The name is hashed as UTF-8, and the bits are read as big-endian. The number of a name thus lies in [2**31, 2**32),
+    far above the numbers of `Purpose`.
     """
     if isinstance(purpose, str):
         return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:4], "big") | 2**31
@@ -117,15 +123,15 @@ def seed_sequence(
     Args:
         seed: The seed of the experiment.
         purpose: The purpose of the random numbers: a `Purpose`, or the name of a purpose from outside the package.
-        generation: In [0, 2**32), as the following.
+        generation: The number of the generation.
         candidate: The number of the candidate in its population.
         episode: The number of the episode of the candidate.
 
     Raises:
-        ValueError: A part of the key is out of range.
+        ValueError: A part of the key is outside [0, 2**32).
     """
     key = (purpose_number(purpose), generation, candidate, episode)
-    if not all(0 <= part < _PART_LIMIT for part in key):
+    if not all(0 <= part < _KEY_LIMIT for part in key):
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {key}")
     return np.random.SeedSequence(seed, spawn_key=key)
 
@@ -143,19 +149,20 @@ class Stream:
         return self._philox.random_raw(n)
 
     def skip(self, n: int) -> "Stream":
-        """Skip the first n words of a stream that was not read yet; return the stream."""
+        """Skip the first n words; return the stream. Call it before any number is read."""
+        # Philox makes 4 words per count. `advance` moves the counter, and drops the words left from the last count.
         self._philox.advance(n // 4)
         self.bits(n % 4)
         return self
 
     def uniform(self, *shape: int) -> Float64:
         """Return `[*shape] float64`, uniform on the open interval (0, 1): one raw word each, 52 bits kept."""
-        return open_interval(self.bits(math.prod(shape))).reshape(shape)
+        return to_open_interval(self.bits(math.prod(shape))).reshape(shape)
 
     def normal(self, *shape: int) -> Float32:
         """Return `[*shape] float32`, standard normal: `normal_quantile(uniform(*shape))`, to the bit."""
         words = self.bits(math.prod(shape))
-        deviates = native.normal(words) if native.available() else normal_quantile(open_interval(words))
+        deviates = native.normal(words) if native.available() else normal_quantile(to_open_interval(words))
         return deviates.reshape(shape)
 
     def below(self, bound: int, *shape: int) -> Int64:
@@ -163,11 +170,11 @@ class Stream:
         return np.floor(self.uniform(*shape) * bound).astype(np.int64)
 
     def normal_rows(self, size: int) -> Float32:
-        """Return `normal(1, size)`, as `Streams` does for this stream alone."""
+        """Return `normal(1, size)`: the method of the same name of `Streams`, for a single stream."""
         return self.normal(1, size)
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
-        """Return `uniform(1, size) >= threshold`, as `Streams` does for this stream alone."""
+        """Return `uniform(1, size) >= threshold`: the method of the same name of `Streams`, for a single stream."""
         reached: Bool = self.uniform(1, size) >= threshold
         return reached
 
@@ -178,70 +185,74 @@ class Streams:
     Args:
         seed: The seed of the experiment; or [n], one for each stream.
         purpose: The purpose of the random numbers.
-        generation: In [0, 2**32), as candidates.
-        candidates: [n].
+        generation: The number of the generation.
+        candidates: [n], the numbers of the candidates.
 
-    Raises ValueError for a part of a key that is out of range.
+    Raises:
+        ValueError: A part of a key is outside [0, 2**32).
     """
 
     def __init__(self, seed: int | Int64, purpose: Purpose | str, generation: int, candidates: Int64) -> None:
         self._keys = philox_keys(seed, purpose, generation, candidates)
-        self._at = 0
+        self._position = 0
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def take(self, which: Slots | Bool) -> "Streams":
-        """Return some of the streams, [k] by number or [n] by mask, at the current position of these streams."""
-        taken = object.__new__(Streams)
+        """Return some of the streams, at the position up to which all have been read.
+
+        which: Indexes [k], or a mask [n].
+        """
+        taken = object.__new__(Streams)  # not `Streams(…)`, which would compute the keys again
         taken._keys = self._keys[which]
-        taken._at = self._at
+        taken._position = self._position
         return taken
 
     def skip(self, size: int) -> "Streams":
         """Skip the next `size` numbers of all streams; return the streams."""
-        self._at += size
+        self._position += size
         return self
 
     def uniform(self, size: int) -> Float64:
         """Return [n, size], uniform on the open interval (0, 1)."""
         first, stop = self._next(size)
         if not native.available():
-            return open_interval(_raw_rows(self._keys, first, stop))
+            return to_open_interval(_raw_rows(self._keys, first, stop))
         numbers = np.empty((len(self), size))
         fill = native.bind("uniform_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
         fill(self._keys.ctypes.data, first, stop, numbers.ctypes.data, len(self))
         return numbers
 
     def at_least(self, threshold: Float64 | float, size: int) -> Bool:
-        """Return [n, size]: whether uniform numbers reach a threshold: one number, [size] or [n, size]."""
+        """Return [n, size]: `uniform(size) >= threshold`. Thresholds are one number, [size] or [n, size]."""
         if not native.available():
             reached: Bool = self.uniform(size) >= threshold
             return reached
         first, stop = self._next(size)
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), (len(self), size))
-        steps = (stride // thresholds.itemsize for stride in thresholds.strides)
+        strides = (stride // thresholds.itemsize for stride in thresholds.strides)  # 0 along an axis of equal values
         reached = np.empty(thresholds.shape, np.bool_)
         fill = native.bind("at_least_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64, INT64, ADDRESS, INT64])
-        at = self._keys.ctypes.data, first, stop, thresholds.ctypes.data
-        fill(*at, *steps, reached.ctypes.data, len(self))
+        inputs = self._keys.ctypes.data, first, stop, thresholds.ctypes.data
+        fill(*inputs, *strides, reached.ctypes.data, len(self))
         return reached
 
     def normal_rows(self, size: int) -> Float32:
         """Return [n, size], standard normal."""
         first, stop = self._next(size)
         if not native.available():
-            return normal_quantile(open_interval(_raw_rows(self._keys, first, stop)))
+            return normal_quantile(to_open_interval(_raw_rows(self._keys, first, stop)))
         deviates = np.empty((len(self), size), np.float32)
         fill = native.bind("normal_rows", [ADDRESS, INT64, INT64, ADDRESS, INT64])
         fill(self._keys.ctypes.data, first, stop, deviates.ctypes.data, len(self))
         return deviates
 
     def _next(self, size: int) -> tuple[int, int]:
-        """Skip `size` numbers; return the number of the first one, and of the one after the last."""
-        first = self._at
-        self._at += size
-        return first, self._at
+        """Move on by `size` numbers; return the range (first, stop) of their positions in each stream."""
+        first = self._position
+        self._position += size
+        return first, self._position
 
 
 AnyStream = Stream | Streams
@@ -256,16 +267,16 @@ def normal_rows(
     A Philox stream is a function of a counter, so numbers in the middle of a stream cost no more than the first ones.
 
     Raises:
-        ValueError: A part of a key is out of range.
+        ValueError: A part of a key is outside [0, 2**32).
     """
     return Streams(seed, purpose, generation, candidates).skip(first).normal_rows(stop - first)
 
 
 def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, candidates: Int64) -> UInt64:
-    """Return [n, 2]: the keys of the Philox counters of `Stream(seed, purpose, generation, c)`, for each candidate c.
+    """Return [n, 2]: the Philox key of `Stream(seed, purpose, generation, c)`, for each candidate c.
 
     Raises:
-        ValueError: A part of a key is out of range.
+        ValueError: A part of a key is outside [0, 2**32).
     """
     keys = np.zeros((len(candidates), 4), np.int64)
     keys[:, 0] = purpose_number(purpose)
@@ -275,7 +286,8 @@ def philox_keys(seed: int | Int64, purpose: Purpose | str, generation: int, cand
 
 
 def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
-    """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox counters of keys [n, 2]."""
+    """Return [n, stop - first]: words `first` to `stop` - 1 of the Philox streams with keys [n, 2]."""
+    # One generator reads all streams: writing its state is faster than making a generator for each key.
     philox = np.random.Philox(0)
     state: Any = philox.state
     rows = np.empty((len(keys), stop - first), np.uint64)
@@ -286,26 +298,29 @@ def _raw_rows(keys: UInt64, first: int, stop: int) -> UInt64:
     return rows
 
 
-def open_interval(words: UInt64) -> Float64:
-    """Return uniform numbers on (0, 1) from the upper 52 bits of raw words."""
+def to_open_interval(words: UInt64) -> Float64:
+    """Return raw words as uniform numbers on (0, 1): their upper 52 bits, plus one half, over 2**52."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def draws(seeds: Int64, numbers: Int64) -> Float64:
-    """Return [k]: random numbers of episodes, uniform on the open interval (0, 1).
+    """Return [k]: one random number for each of k episodes, uniform on the open interval (0, 1).
+
+    Exact tasks draw from it. The number is a function of its two arguments, so a kernel can compute it in any order.
 
     Args:
         seeds: [k], the seeds of the episodes' environments.
-        numbers: [k], the index of the random number in each episode.
+        numbers: [k], the position of the random number in the stream of its episode.
     """
-    blocks = _philox((numbers // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
-    return open_interval(np.choose(numbers % 4, blocks))
+    # Word number n of `np.random.Philox(key=[seed, DRAWS_KEY])`, whose counter begins at 1.
+    words = _philox((numbers // 4 + 1).astype(np.uint64), seeds.astype(np.uint64))
+    return to_open_interval(np.choose(numbers % 4, words))
 
 
 def _philox(counters: UInt64, keys: UInt64) -> list[UInt64]:
-    """Return the four words [k] of Philox4x64-10 for counters and keys [k]."""
+    """Return the four words [k] of Philox4x64-10 (Salmon et al., 2011) for counters [k] and keys (keys, DRAWS_KEY)."""
     c = [counters, *(np.zeros_like(counters) for _ in range(3))]
-    key = [keys, np.full_like(keys, KEY)]
+    key = [keys, np.full_like(keys, DRAWS_KEY)]
     for _ in range(10):
         (high0, low0), (high1, low1) = (_product(x, m) for x, m in zip(c[::2], _MULTIPLIERS, strict=True))
         c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0]
@@ -315,11 +330,11 @@ def _philox(counters: UInt64, keys: UInt64) -> list[UInt64]:
 
 def _product(x: UInt64, multiplier: int) -> tuple[UInt64, UInt64]:
     """Return the upper and the lower 64 bits of x times a constant."""
-    a, b = x >> _32, x & _LOW
+    a, b = x >> _HALF_WORD, x & _LOWER_HALF
     c, d = np.uint64(multiplier >> 32), np.uint64(multiplier & 0xFFFFFFFF)
-    cross = b * c + (b * d >> _32)  # cannot overflow: (2^32 - 1)^2 + 2^32 - 1 < 2^64
-    middle = (cross & _LOW) + a * d
-    return a * c + (cross >> _32) + (middle >> _32), x * np.uint64(multiplier)
+    cross = b * c + (b * d >> _HALF_WORD)  # cannot overflow: (2^32 - 1)^2 + 2^32 - 1 < 2^64
+    middle = (cross & _LOWER_HALF) + a * d
+    return a * c + (cross >> _HALF_WORD) + (middle >> _HALF_WORD), x * np.uint64(multiplier)
 
 
 def environment_seeds(
@@ -330,15 +345,15 @@ def environment_seeds(
     Args:
         seed: The seed of the experiment.
         purpose: The purpose of the episodes.
-        generations: [N], like `candidates` and `episodes` a part of the keys.
-        candidates: [N].
-        episodes: [N].
+        generations: [N], the numbers of the generations.
+        candidates: [N], the numbers of the candidates in their populations.
+        episodes: [N], the numbers of the episodes of the candidates.
 
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
     """
     keys = np.stack([np.full_like(candidates, purpose_number(purpose)), generations, candidates, episodes], axis=1)
-    return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1
+    return first_words(seed, keys, 1)[:, 0].astype(np.int64) >> 1  # the upper 31 of 32 bits
 
 
 def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32]:
@@ -352,25 +367,28 @@ def first_words(seed: int | Int64, keys: Int64, count: int) -> NDArray[np.uint32
     Raises:
         ValueError: A part of a key is outside [0, 2**32).
     """
-    if keys.min(initial=0) < 0 or keys.max(initial=0) >= _PART_LIMIT:
+    if keys.min(initial=0) < 0 or keys.max(initial=0) >= _KEY_LIMIT:
         raise ValueError(f"stream key: expected every part in [0, 2**32), got {keys.min()} to {keys.max()}")
     entropy = _entropy(seed)
     if not native.available():
         return seed_words(entropy, keys, count)
     words = np.empty((len(keys), count), np.uint32)
     keys = np.ascontiguousarray(keys)
-    of_each = entropy.shape[1] if len(entropy) > 1 else 0
-    at = entropy.ctypes.data, entropy.shape[1], of_each, keys.ctypes.data
+    row_stride = entropy.shape[1] if len(entropy) > 1 else 0  # 0: all keys have the same seed
+    inputs = entropy.ctypes.data, entropy.shape[1], row_stride, keys.ctypes.data
     fill = native.bind("seed_words", [ADDRESS, INT64, INT64, ADDRESS, ADDRESS, INT64, INT64])
-    fill(*at, words.ctypes.data, count, len(keys))
+    fill(*inputs, words.ctypes.data, count, len(keys))
     return words
 
 
 def _entropy(seed: int | Int64) -> NDArray[np.uint32]:
-    """Return [1 or N, m]: the words of a seed; at least 4, so that no part of a key is taken for a part of the seed."""
+    """Return [1 or N, m]: the 32-bit words of seeds, lowest first, padded with zeros to at least 4.
+
+    Without the padding, a short seed and the first part of a key would give the same words as a longer seed.
+    """
     if isinstance(seed, int):
         words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
-        return np.array([words + [0] * (POOL - len(words))], np.uint32)
-    entropy = np.zeros((len(seed), POOL), np.uint32)
+        return np.array([words + [0] * (POOL_SIZE - len(words))], np.uint32)
+    entropy = np.zeros((len(seed), POOL_SIZE), np.uint32)
     entropy[:, 0], entropy[:, 1] = seed & 0xFFFFFFFF, seed >> 32
     return entropy

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
-from evolve.numerics.perturbation import around, difference_sums
+from evolve.numerics.perturbation import antithetic_sums, perturbed
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
 from evolve.strategies.optimizers import Adam, ClipUp, OptimizerMemory, centred_ranks, parts
@@ -169,14 +169,14 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = requested_candidates(self._P, candidates)
         steps = np.where(candidates % 2, -1.0, 1.0) * state.schedule.sigma
-        weights = around(state.centre, state.mask, steps, self._key(generation), candidates // 2)
+        weights = perturbed(state.centre, state.mask, steps, self._key(generation), candidates // 2)
         weights[candidates == 2 * self._pairs] = np.where(state.mask, state.centre, 0.0)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: OpenAiEsState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [n]: Σ (u_2i - u_{2i+1}) (w_2i - w_{2i+1}) in n columns; fitness is [P]."""
         centre, sigma, shares = state.centre[columns], state.schedule.sigma, self._shares(fitness)
-        total = difference_sums(centre, sigma, self._key(generation), shares, first=columns.start)
+        total = antithetic_sums(centre, sigma, self._key(generation), shares, first=columns.start)
         return np.where(state.mask[columns], total, 0.0)
 
     def tell(self, state: OpenAiEsState, genomes: GenomeSource, results: Results) -> OpenAiEsState:

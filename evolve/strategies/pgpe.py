@@ -27,7 +27,7 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
-from evolve.numerics.perturbation import around, moments_around
+from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
 from evolve.strategies.optimizers import ClipUp, centred_ranks
@@ -107,7 +107,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = requested_candidates(self._P, candidates)
         key = self._key(generation)
-        weights = around(state.centre, state.mask, self._steps(candidates), key, candidates // 2, state.sigma)
+        weights = perturbed(state.centre, state.mask, self._steps(candidates), key, candidates // 2, state.sigma)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
@@ -115,7 +115,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         centre, sigma = state.centre[columns], state.sigma[columns]
         paired = np.arange(len(fitness) // 2 * 2)
         u, key = self._shaped(fitness), self._key(generation)
-        total = moments_around(centre, sigma, self._steps(paired), key, paired // 2, u, first=columns.start)
+        total = moments_about_centre(centre, sigma, self._steps(paired), key, paired // 2, u, first=columns.start)
         return np.where(state.mask[columns, None], total, 0.0)
 
     def tell(self, state: PgpeState, genomes: GenomeSource, results: Results) -> PgpeState:

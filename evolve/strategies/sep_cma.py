@@ -33,7 +33,7 @@ from pydantic import Field
 
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics import exp, ordered_sum
-from evolve.numerics.perturbation import around, moments_around
+from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.numerics.portable import length, log
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
@@ -109,7 +109,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         candidates = requested_candidates(self._P, candidates)
         steps = np.full(len(candidates), state.progress.sigma)
         every, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
-        x = around(state.mean, every, steps, self._key(generation), candidates, deviations)
+        x = perturbed(state.mean, every, steps, self._key(generation), candidates, deviations)
         return self._connections.genomes(x)
 
     def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
@@ -117,7 +117,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         there, which = self._connections.within(columns)
         best = self._best(fitness)
         total = np.zeros((columns.stop - columns.start, 2))
-        total[there] = moments_around(
+        total[there] = moments_about_centre(
             state.mean[which],
             np.sqrt(state.covariance[which]),
             np.full(len(best), state.progress.sigma),

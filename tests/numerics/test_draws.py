@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from evolve.numerics import native
 from evolve.numerics.native import ADDRESS, INT64
-from evolve.numerics.streams import KEY, draws
+from evolve.numerics.streams import DRAWS_KEY, draws
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 500))
 def test_a_draw_is_a_word_of_philox(seed, number):
-    words = np.random.Philox(key=np.array([seed, KEY], np.uint64)).random_raw(number + 1)
+    words = np.random.Philox(key=np.array([seed, DRAWS_KEY], np.uint64)).random_raw(number + 1)
     (drawn,) = draws(np.array([seed]), np.array([number]))
     assert drawn == ((int(words[-1]) >> 12) + 0.5) / 2**52
 

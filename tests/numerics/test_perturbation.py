@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.numerics.perturbation import add_noise, around, difference_sums, moments_around
+from evolve.numerics.perturbation import add_noise, antithetic_sums, moments_about_centre, perturbed
 from evolve.numerics.streams import Purpose, Stream
 
 KEY = (7, Purpose.WEIGHT_NOISE, 3)
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("with_and_without_kernels")
 @given(sizes, streams)
 def test_rows_around_a_centre(W, numbered):
     centre, mask, steps = numbers(W), masks(W), numbers(len(numbered))
-    rows = around(centre, mask, steps, KEY, np.array(numbered))
+    rows = perturbed(centre, mask, steps, KEY, np.array(numbered))
     moved = [centre + step * deviates(stream, W) for step, stream in zip(steps, numbered, strict=True)]
     assert rows.tobytes() == np.where(mask, moved, 0.0).astype(np.float32).tobytes()
 
@@ -39,7 +39,7 @@ def test_rows_around_a_centre(W, numbered):
 @given(sizes, streams)
 def test_every_weight_may_have_a_scale_of_its_own(W, numbered):
     centre, mask, steps, scale = numbers(W), masks(W), numbers(len(numbered)), np.abs(numbers(W + 1)[1:])
-    rows = around(centre, mask, steps, KEY, np.array(numbered), scale)
+    rows = perturbed(centre, mask, steps, KEY, np.array(numbered), scale)
     moved = [centre + step * (scale * deviates(stream, W)) for step, stream in zip(steps, numbered, strict=True)]
     assert rows.tobytes() == np.where(mask, moved, 0.0).astype(np.float32).tobytes()
 
@@ -49,13 +49,13 @@ def test_moments_of_rows_around_a_centre(n, first, numbered):
     """Of the rows as they were evaluated, whichever columns they are taken in."""
     wide, steps, shares = first + n, numbers(len(numbered)), numbers(len(numbered) + 1)[1:]
     centre, scale = numbers(wide), np.abs(numbers(wide + 1)[1:])
-    rows = around(centre, np.ones(wide, np.bool_), steps, KEY, np.array(numbered), scale)
+    rows = perturbed(centre, np.ones(wide, np.bool_), steps, KEY, np.array(numbered), scale)
     expected = np.zeros((n, 2))
     for row, share in zip(rows[:, first:].astype(np.float64), shares, strict=True):
         d = row - centre[first:]
         expected[:, 0] += share * d
         expected[:, 1] += share * (d * d)
-    found = moments_around(centre[first:], scale[first:], steps, KEY, np.array(numbered), shares, first)
+    found = moments_about_centre(centre[first:], scale[first:], steps, KEY, np.array(numbered), shares, first)
     assert found.tobytes() == expected.tobytes()
 
 
@@ -66,7 +66,7 @@ def test_sums_of_the_differences_of_both_sides(n, first, count):
         step = 0.1 * deviates(stream, n, first)
         one, other = (side.astype(np.float32).astype(np.float64) for side in (centre + step, centre - step))
         expected += share * (one - other)
-    assert difference_sums(centre, 0.1, KEY, shares, first).tobytes() == expected.tobytes()
+    assert antithetic_sums(centre, 0.1, KEY, shares, first).tobytes() == expected.tobytes()
 
 
 @given(sizes, streams)
