@@ -18,9 +18,11 @@ from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.contest.work import ContestSize
 from evolve.analysis.formatting import duration
+from evolve.cli import display
 from evolve.cli.app import App, launch
 from evolve.cli.mpirun import Supervisor, mpirun_environment, mpirun_words
 from evolve.cli.parser import HIDDEN, Parser
+from evolve.cli.progress import width
 from evolve.cli.workers import available_cores
 from evolve.cluster import Transport, check_mpi4py
 from evolve.errors import InputError, Stopped, sanitize
@@ -125,15 +127,8 @@ def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) ->
     if markdown:
         cells.insert(1, ["---"] * len(shown))
         return "\n".join(f"| {' | '.join(text.replace('|', '/') for text in texts)} |" for texts in cells)
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = {0, 1, len(_HEAD) - 1}
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if n in left else text.rjust(width)
-            for text, width, n in zip(texts, widths, shown, strict=True)
-        ).rstrip()
-        for texts in cells
-    )
+    left = {place for place, n in enumerate(shown) if n in (0, 1, len(_HEAD) - 1)}
+    return display.table(cells, width(), left)
 
 
 def _cells(ranked: RankedRow) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ from evolve.analysis.comparison import mask_unit
 from evolve.analysis.formatting import duration, number, words
 from evolve.analysis.statistics import summary
 from evolve.cli.app import App, launch
+from evolve.cli.display import table
 from evolve.cli.parser import Parser, file_argument, run_files
+from evolve.cli.progress import width
 from evolve.config import Config, annotated_toml
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.store import Stored, StoredChampion, StoredRun
@@ -93,10 +95,8 @@ def _body(_: App, argv: list[str]) -> int:
             print(annotated_toml(load_config(stored.header.config, str(file))), end="")
             continue
         print("\n" * (count > 0) + str(file))
-        lines = describe_file(stored)
-        width = max(map(len, lines))
-        for name, text in lines.items():
-            print(f"  {name:{width}}  {sanitize(text)}")
+        rows = [(name, sanitize(text)) for name, text in describe_file(stored).items()]
+        print(table(rows, width(), left=(0, 1), indent="  "))
     return 0
 
 

@@ -20,7 +20,9 @@ from evolve.analysis.comparison import (
 )
 from evolve.analysis.formatting import between, number
 from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.display import table
 from evolve.cli.parser import Parser, file_argument, one_run_file, run_files
+from evolve.cli.progress import width
 from evolve.errors import InputError, RunError
 from evolve.store.disk import check_writable
 from evolve.training import reload
@@ -88,12 +90,7 @@ def _table(rows: Sequence[Comparison]) -> str:
             interval = between(row.interval) if row.interval else "–"
             label = f"  {row.name}" if len(own) < len(rows) else row.name
             lines.append((label, str(len(row.scores)), number(row.mean), interval, row.against_best))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    aligned = (
-        "  ".join(text.rjust(width) if n else text.ljust(width) for n, (text, width) in enumerate(pairs)).rstrip()
-        for pairs in (zip(line, widths, strict=True) for line in lines)
-    )
-    return "\n".join(aligned)
+    return table(lines, width())
 
 
 def _deduplicated(groups: list[RunGroup], say: bool = True) -> list[RunGroup]:

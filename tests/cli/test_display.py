@@ -1,0 +1,19 @@
+"""Tables are aligned, wrapped into a width, and free of colours."""
+
+from evolve.cli.display import table
+
+ROWS = [("name", "steps"), ("a long name", "1,000"), ("b [red]", "7")]
+
+
+def test_columns_are_aligned():
+    assert table(ROWS, indent="  ") == "  name         steps\n  a long name  1,000\n  b [red]          7"
+
+
+def test_cells_are_wrapped_into_a_width():
+    lines = table([*ROWS, ("x" * 200, "3" * 30)], 40).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert sum(line.count("x") for line in lines) == 200
+
+
+def test_long_lines_are_not_cut_without_a_width():
+    assert table([("a", "x" * 500)], left=(0, 1)) == f"a  {'x' * 500}"
