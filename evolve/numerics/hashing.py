@@ -1,9 +1,10 @@
-"""Fingerprints of 64 bits, so that two runs can be compared without storing their observations and actions.
+"""Fingerprints: 64-bit hashes that compare the observations and actions of two runs without storing them.
 
-A row of k 32-bit words w is folded into Σ c_i w_i mod 2**64 with fixed odd c_i (multilinear hashing; Lemire and Kaser,
-2014). Integer sums do not depend on their order, and rows that differ in one word have different folds. An episode's
-fingerprint h ← mix((h ⊕ fold) · M) takes in one row per step. Each update is a bijection of h, so a difference is never
-lost. The step hashes of an episode are the top bytes of h after each step. They show the first step in which two
+The *fold* of a row of k 32-bit words w is Σ c_i w_i mod 2**64 with fixed odd c_i (multilinear hashing; Lemire and
+Kaser, 2014). Integer sums do not depend on their order, and rows that differ in one word have different folds. The
+fingerprint h of an episode is updated with the fold of one row per step: h ← mix((h ⊕ fold) · M), where M is
+`MULTIPLIER` and mix(h) = h ⊕ (h >> 32). Each update is a bijection of h, so equal rows that follow cannot undo a
+difference. The step hashes of an episode are the top bytes of h after each step. They show the first step in which two
 episodes differ.
 """
 
@@ -19,12 +20,12 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Int32, Slots, UInt8, UInt64
 
 MAX_HASHED_STEPS = 4096
-"""The steps of an episode that have a step hash; the fingerprint takes in all steps."""
+"""The largest number of steps of an episode with a step hash; its fingerprint covers all steps."""
 MULTIPLIER = 0x9E3779B97F4A7C15
 QUIET_NAN = 0x7FC00000
 """The word that stands for every NaN, because CPUs differ in the sign of a NaN."""
-_ABSENT = np.uint32(0xFFFFFFFF)  # a NaN that no network computes
-_AT_ONCE = 2**18  # numbers, to limit the memory of a fold
+_ABSENT = np.uint32(0xFFFFFFFF)  # stands for an absent value; as a float32 it is a NaN that no network computes
+_BLOCK = 2**18  # numbers that are folded at a time, to limit memory
 _FIRST_CAPACITY = 256  # steps
 
 
@@ -47,28 +48,28 @@ def fold(words: NDArray[np.uint32]) -> UInt64:
 
 
 def fold_present(values: Float32, present: Bool) -> UInt64:
-    """Return [n]: the fold of each row of values [n, k]; all values that are not present [n, k] count as one word."""
+    """Return [n]: the fold of each row of values [n, k]; values that are not `present` [n, k] count as `_ABSENT`."""
     n, k = values.shape
     if native.available():
         folds = np.empty(n, np.uint64)
         arrays = np.ascontiguousarray(values), np.ascontiguousarray(present), coefficients(k), folds
         native.bind("fold_present", [ADDRESS] * 4 + [INT64] * 2)(*(array.ctypes.data for array in arrays), n, k)
         return folds
-    rows = max(1, _AT_ONCE // max(1, k))
+    rows = max(1, _BLOCK // max(1, k))
     parts = [slice(first, first + rows) for first in range(0, max(1, n), rows)]
     words = (np.where(present[part], values[part].view(np.uint32), _ABSENT) for part in parts)
     return np.concatenate([fold(part) for part in words])
 
 
 def update(states: UInt64, folds: UInt64) -> UInt64:
-    """Return the fingerprints [n] after one more row each."""
+    """Return the fingerprints [n] after an update of `states` [n] with the folds [n] of one row each."""
     h = (states ^ folds) * np.uint64(MULTIPLIER)
     mixed: UInt64 = h ^ (h >> np.uint64(32))
     return mixed
 
 
 class FingerprintsStructure(ctypes.Structure):
-    """`fingerprints` of kernels/fingerprints.h. It does not keep the arrays alive to which it points."""
+    """The C structure `fingerprints` of kernels/fingerprints.h. The caller keeps its arrays alive."""
 
     _fields_ = (
         ("sizes", INT64 * 2), ("room", INT64), ("observations", ADDRESS), ("coefficients", ADDRESS),
@@ -91,8 +92,8 @@ class StepHashes:
         self._states = np.zeros((slots, 2), np.uint64)
         self._steps = np.zeros(slots, np.int32)
         self._coefficients = coefficients(max(observations.shape[1], action_size))
-        self._longest = 0  # at least the steps of every slot
-        self._room = _FIRST_CAPACITY
+        self._most_steps = 0  # an upper bound on the steps of all slots, so that `update` need not compute the maximum
+        self._capacity = _FIRST_CAPACITY  # steps for which `_hashes` has room
         self._hashes: UInt8 = np.zeros((slots, _FIRST_CAPACITY, 2), np.uint8)
         if self._native:
             self._kernel = native.bind("fingerprint", [ADDRESS, ADDRESS, INT64])
@@ -109,52 +110,56 @@ class StepHashes:
             array[targets] = array[sources]
 
     def attach(self, outputs: Float32) -> Callable[[int], None]:
-        """Return a function of n that does `update` for the first n rows of outputs [B, A]; native back end only."""
+        """Return a faster `update` (native back end only): its argument is n, the rows to read of outputs [B, A]."""
         address = ADDRESS(outputs.ctypes.data)
         kernel = self._kernel
 
         def update(n: int) -> None:
-            if self._longest == self._room:
+            if self._most_steps == self._capacity:
                 self._grow()
-            self._longest += 1
+            self._most_steps += 1
             kernel(self._address, address, n)
 
         return update
 
     def update(self, outputs: Float32) -> None:
-        """Take in one step of the first n slots: their observations, and network outputs [n, A]."""
-        if self._longest == self._room:
+        """Hash one step of the first n slots: their observations, and network outputs [n, A]."""
+        if self._most_steps == self._capacity:
             self._grow()
-        self._longest += 1
+        self._most_steps += 1
         n = len(outputs)
         if self._native:
-            rows = np.ascontiguousarray(outputs)  # alive until the kernel is done
+            rows = np.ascontiguousarray(outputs)  # a name, so that a copy lives until the kernel returns
             self._kernel(self._address, native.address(rows), n)
             return
-        for which, rows in enumerate((self.observations[:n], outputs)):
-            self._states[:n, which] = update(self._states[:n, which], fold(_words(rows)))
-        at = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
-        self._hashes[at, self._steps[at]] = self._states[at] >> np.uint64(56)
+        for column, rows in enumerate((self.observations[:n], outputs)):
+            self._states[:n, column] = update(self._states[:n, column], fold(_words(rows)))
+        slots = np.flatnonzero(self._steps[:n] < self._hashes.shape[1])
+        self._hashes[slots, self._steps[slots]] = self._states[slots] >> np.uint64(56)
         self._steps[:n] += 1
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:
-        """Return fingerprints [k, 2] and step hashes [Σ min(length, MAX_HASHED_STEPS), 2], end to end, of slots [k]."""
+        """Return the fingerprints [k, 2] and the step hashes of slots [k], whose episodes have `lengths` [k] steps.
+
+        The step hashes [Σ min(length, MAX_HASHED_STEPS), 2] of all episodes are concatenated.
+        """
         kept = np.minimum(lengths, MAX_HASHED_STEPS)
         longest = int(kept.max(initial=0))
         return self._states[slots], end_to_end(self._hashes.view(np.uint16)[slots, :longest, 0], kept)
 
     def _grow(self) -> None:
-        """Double the capacity, unless no episode has reached it, or it is at its maximum."""
-        self._longest = int(self._steps.max())
+        """Double the capacity if an episode has reached it, up to `MAX_HASHED_STEPS`."""
+        self._most_steps = int(self._steps.max())
         capacity = self._hashes.shape[1]
-        if self._longest < capacity:
+        if self._most_steps < capacity:
             return
         if capacity < MAX_HASHED_STEPS:
             self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)], axis=1)
-            self._room = 2 * capacity
+            self._capacity = 2 * capacity
             self._bind()
         else:
-            self._longest = -(2**62)  # never again
+            # Later steps have no hash. So small a bound never reaches the capacity, so this method is not called again.
+            self._most_steps = -(2**62)
 
     def _bind(self) -> None:
         if self._native:
@@ -166,11 +171,12 @@ class StepHashes:
 
 
 def end_to_end(pairs: NDArray[np.uint16], kept: Int32) -> UInt8:
-    """Return [Σ kept, 2]: the first kept [k] of the pairs of bytes [k, longest] of each row."""
+    """Return [Σ kept, 2]: the first kept[i] byte pairs of each row i of pairs [k, longest], concatenated."""
     return pairs[np.arange(pairs.shape[1]) < kept[:, None]].view(np.uint8).reshape(-1, 2)
 
 
 def _words(rows: Float32) -> NDArray[np.uint32]:
+    """Return the bits of rows as words, with one word for every NaN."""
     words = np.ascontiguousarray(rows).view(np.uint32)
     missing = np.isnan(rows)
     return np.where(missing, np.uint32(QUIET_NAN), words) if missing.any() else words

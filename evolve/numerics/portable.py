@@ -1,7 +1,7 @@
-"""The array reference, which defines the exact functions.
+"""Portable mathematical functions: this NumPy code defines their bits, and the C kernels compute the same bits.
 
 tanh, exp, log, sine, cosine and the Euclidean length use only additions, multiplications, divisions and square roots,
-in a fixed order, each rounded as IEEE 754 demands. So they have the same bits on every CPU and GPU.
+in a fixed order, each rounded as IEEE 754 demands. They therefore have the same bits on every CPU and GPU.
 """
 
 import math
@@ -13,13 +13,14 @@ from evolve.shapes import Float32, Float64
 _LN2 = 0.69314718055994530942
 _LOG2E = 1.0 / _LN2
 ROUND = 1.5 * 2.0**52
-"""Adding it to a number leaves the nearest integer in the low bits."""
-_NARROW = 100  # numbers in a row, below which `accumulate` is faster than a loop
-# Taylor coefficients 1/k!, k = 9 … 1: for |r| ≤ ln(2)/2 the remainder is below 8e-12 of r.
+"""The sum of a number and ROUND has the nearest integer in its low bits; subtracting ROUND again gives that integer."""
+_NARROW_ROW = 100  # numbers; `accumulate` adds shorter rows faster than a loop does
+# Taylor coefficients 1/k! of expm1, k = 9 … 1. For |r| ≤ ln(2)/2 the relative error is below 8e-12.
 _EXPM1 = tuple(1.0 / math.factorial(k) for k in range(9, 0, -1))
 
 
-# Wichura (1988), Algorithm AS 241, PPND16: coefficients a…b (centre), c…d (tail), e…f (far tail).
+# Wichura (1988), Algorithm AS 241, PPND16: a numerator and a denominator for each of three ranges, highest power first.
+# In the paper they are the coefficients a and b (centre), c and d (tail), e and f (far tail).
 _CENTRE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
      1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
@@ -47,12 +48,12 @@ _COSINE = (
     -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
     -1.38888888888741095749e-03, 4.16666666666666019037e-02,
 )  # fmt: skip
-_AT_ONCE = 2**16  # numbers, so that they stay in a cache
+_BLOCK = 2**16  # numbers of a block, which fits in a cache
 
 
 def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
     """Return (s, p) with exp(x) = s + s·p, s a power of two and p = expm1 of the reduced argument."""
-    # Adding 1.5·2^52 rounds to the nearest integer n and leaves it in the low mantissa bits, NaN included.
+    # x = n·ln 2 + r. The low bits of `shifted` are the integer n; the last line moves n into the exponent of s = 2ⁿ.
     shifted = x * _LOG2E + ROUND
     r = x - (shifted - ROUND) * _LN2
     p = r * _EXPM1[0]
@@ -65,7 +66,8 @@ def _expm1_parts(x: Float64) -> tuple[Float64, Float64]:
 
 
 def tanh(x: Float32) -> Float32:
-    """Return tanh(x): e/(e + 2) with e = expm1(2|x|), the sign put back."""
+    """Return tanh(x), computed as e/(e + 2) with e = expm1(2|x|) and the sign of x."""
+    # From |x| = 9.01 on, tanh is ±1 in float32, so the limit of 16 changes no result and prevents an overflow.
     s, p = _expm1_parts(2.0 * np.minimum(np.abs(x), np.float32(16)).astype(np.float64))
     e = s * p + (s - 1.0)
     return np.copysign((e / (e + 2.0)).astype(np.float32), x)
@@ -73,6 +75,7 @@ def tanh(x: Float32) -> Float32:
 
 def exp(x: Float32) -> Float32:
     """Return exp(x); infinite above 88.7, zero below -104."""
+    # The limits of ±128 change no result, and keep the exponent of the intermediate float64 in range.
     s, p = _expm1_parts(np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
     with np.errstate(over="ignore", under="ignore"):
         return (s + s * p).astype(np.float32)
@@ -86,7 +89,7 @@ def sigmoid(x: Float32) -> Float32:
 
 
 def polynomial(x: Float64, coefficients: tuple[float, ...]) -> Float64:
-    """Return the value at x, coefficients from the highest power down, by Horner's rule."""
+    """Return the value of a polynomial at x, by Horner's rule; coefficients: highest power first."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
@@ -111,14 +114,15 @@ def log(x: Float64) -> Float64:
 
 
 def _ratio(x: Float64, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Float64:
-    """Return the quotient of two polynomials, see `polynomial`."""
+    """Return the quotient of two polynomials at x; coefficients as in `polynomial`."""
     return polynomial(x, numerator) / polynomial(x, denominator)
 
 
 def normal_quantile(u: Float64) -> Float32:
     """Return the standard normal deviate whose distribution function is u, for u in (0, 1).
 
-    One uniform makes one deviate, so streams are consumed at a fixed rate. Wichura, Algorithm AS 241 (1988).
+    Each deviate uses exactly one uniform number, so its position in a random stream is known in advance. Wichura,
+    Algorithm AS 241 (1988).
     """
     q = u - 0.5
     centre = q * _ratio(0.180625 - q * q, *_CENTRE)
@@ -130,7 +134,7 @@ def normal_quantile(u: Float64) -> Float32:
 def ordered_sum(x: Float64) -> Float64:
     """Return the sum over the last axis, `[…, n] -> […]`, by repeatedly adding the upper half to the lower.
 
-    An odd element out is carried to the next round, so the order depends on n alone.
+    If n is odd, the element in the middle is carried to the next round. The order of additions depends on n alone.
     """
     n = x.shape[-1]
     if n == 0:
@@ -145,10 +149,10 @@ def ordered_sum(x: Float64) -> Float64:
 def sequential_sum(x: Float32) -> Float32:
     """Return ((x[0] + x[1]) + x[2]) + …, `[n, …] -> […]`; overwrites x.
 
-    Both ways add in that order (`accumulate` is defined so, unlike `sum`); which is faster depends on the width.
+    `accumulate` adds in this order, which NumPy's `sum` does not promise. For long rows a loop is faster.
     """
     total: Float32
-    if x[0].size < _NARROW:
+    if x[0].size < _NARROW_ROW:
         total = np.add.accumulate(x, axis=0, out=x)[-1]
     else:
         total = x[0]
@@ -160,7 +164,8 @@ def sequential_sum(x: Float32) -> Float32:
 def sincos(x: Float64) -> tuple[Float64, Float64]:
     """Return (sin(x), cos(x)) within 1 ulp, for |x| < 2^19.
 
-    x is reduced by the nearest multiple of π/2, which is subtracted in parts of 33 bits (Cody and Waite, 1980).
+    The nearest multiple n·π/2 is subtracted from x, with π/2 in parts of 33 bits (Cody and Waite, 1980). Polynomials
+    give the sine and the cosine of the rest.
     """
     shifted = x * 6.36619772367581382433e-01 + ROUND
     n = shifted - ROUND
@@ -173,6 +178,8 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     half, one = 0.5 * z, 1.0 - 0.5 * z
     sine = y - ((z * (0.5 * tail - v * polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
     cosine = one + (((1.0 - one) - half) + (z * (z * polynomial(z, _COSINE)) - y * tail))
+    # The lowest two bits of `shifted` are n mod 4, the quadrant: sine and cosine change roles if n is odd, and each is
+    # negative in two of four quadrants.
     bits = shifted.view(np.int64)
     swapped = (bits & 1).astype(np.bool_)
     a, b = np.where(swapped, cosine, sine), np.where(swapped, sine, cosine)
@@ -180,11 +187,11 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
 
 
 def squared_length(x: Float64) -> float:
-    """Return the sum of the squares of [n]: ordered sums of 2¹⁶ at a time, and the ordered sum of these."""
-    parts = (x[start : start + _AT_ONCE] for start in range(0, len(x), _AT_ONCE))
+    """Return the sum of the squares of x [n]: the ordered sum of the ordered sums of blocks of 2¹⁶ numbers."""
+    parts = (x[start : start + _BLOCK] for start in range(0, len(x), _BLOCK))
     return float(ordered_sum(np.array([ordered_sum(part * part) for part in parts])))
 
 
 def length(x: Float64) -> float:
-    """Return ‖x‖ of [n]."""
+    """Return the Euclidean length ‖x‖ of x [n]."""
     return math.sqrt(squared_length(x))

@@ -34,7 +34,7 @@ from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
-from evolve.strategies.strategy import Results, check_population, need_weights, ranking, requested_candidates
+from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 from evolve.strategies.wrapper import RestartOptions
 
 _LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
@@ -102,10 +102,10 @@ class Cma(EvolutionStrategy[CmaState]):
     @staticmethod
     def validate(options: CmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
-        need_weights(layout, "cma-es")
+        require_evolved_weights(layout, "cma-es")
         options.check_combinations()
 
-    def _started(self, initial: Genomes) -> CmaState:
+    def _initial_state(self, initial: Genomes) -> CmaState:
         return self._state(self._optimizer(self._connections.weights(initial), self._options.sigma))
 
     def ask(self, state: CmaState, generation: int, candidates: Int64 | None = None) -> Genomes:

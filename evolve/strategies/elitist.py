@@ -267,7 +267,7 @@ class Ga(EliteOnly):
     @staticmethod
     def validate(options: GaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
-        contract.need_weights(layout, "ga")
+        contract.require_evolved_weights(layout, "ga")
         options.check_combinations()
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
@@ -300,7 +300,7 @@ class Umda(EliteOnly):
         K = -(-population // 8)
         super().__init__(layout, population, seed, size=K, survivors=K, prior=options.prior_evaluations)
         self._options = options
-        self._probability_of = contract.Newest(self.connection_probability)
+        self._probability_of = contract.NewestValue(self.connection_probability)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
         probability = self._probability_of(state, generation)

@@ -24,8 +24,8 @@ def stored(kind: str | type[NamedNumbers], dtype: DTypeLike = np.float64) -> Any
 class EvolutionStrategy(Strategy[State]):
     """A strategy for P = `population` candidates of a layout that all have the connections of an initial genome.
 
-    A subclass names its `state_type`, a dataclass whose fields are declared by `stored`, and implements `_started`. The
-    shapes of the fields may use the letters in `_sizes`.
+    A subclass names its `state_type`, a dataclass whose fields are declared by `stored`, and implements
+    `_initial_state`. The shapes of the fields may use the letters in `_sizes`.
     """
 
     portable = True
@@ -42,7 +42,7 @@ class EvolutionStrategy(Strategy[State]):
 
     def start(self) -> State:
         """Return the state before generation 0: the search begins at an initial genome."""
-        return self._started(self._initial)
+        return self._initial_state(self._initial)
 
     def start_anew(self, generation: int) -> State:
         """Return an initial state whose weights are drawn with a generation's key, above 0.
@@ -50,7 +50,7 @@ class EvolutionStrategy(Strategy[State]):
         The connections stay: a connection that the newly drawn genome lacks has weight 0.
         """
         other = initial_genomes(self._layout, self._seed, generation, range(1))
-        return self._started(pruned(other.weights, self._initial.mask))
+        return self._initial_state(pruned(other.weights, self._initial.mask))
 
     def to_arrays(self, state: State) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
@@ -69,7 +69,7 @@ class EvolutionStrategy(Strategy[State]):
         state: State = self.state_type(**found)
         return state
 
-    def _started(self, initial: Genomes) -> State:
+    def _initial_state(self, initial: Genomes) -> State:
         """Return the state of a search that begins at a genome (P = 1)."""
         raise NotImplementedError
 

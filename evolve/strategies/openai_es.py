@@ -35,7 +35,13 @@ from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
 from evolve.strategies.optimizers import Adam, ClipUp, OptimizerMemory, centred_ranks, parts
 from evolve.strategies.pruning_schedules import GradualPruning
-from evolve.strategies.strategy import NamedNumbers, Results, check_population, need_weights, requested_candidates
+from evolve.strategies.strategy import (
+    NamedNumbers,
+    Results,
+    check_population,
+    requested_candidates,
+    require_evolved_weights,
+)
 from evolve.strategies.wrapper import RestartOptions
 
 
@@ -144,7 +150,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     @staticmethod
     def validate(options: OpenAiEsOptions, layout: GenomeLayout) -> None:
         """Raise InputError for settings that have no effect, or make learning impossible."""
-        need_weights(layout, "openai-es")
+        require_evolved_weights(layout, "openai-es")
         options.check_combinations()
         if options.learning_rate * options.weight_decay >= 1:
             expected = f"below 1/learning_rate, {1 / options.learning_rate:g}, for more takes all weights away"
@@ -159,7 +165,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
             if getattr(options, f"{name}_decay") < 1 and least >= start:
                 raise InputError(f"strategy.smallest_{name}", f"below {name}, {start:g}, which is to decay", least)
 
-    def _started(self, initial: Genomes) -> OpenAiEsState:
+    def _initial_state(self, initial: Genomes) -> OpenAiEsState:
         zeros = np.zeros(self._W)
         centre = initial.weights[0].astype(np.float64)
         schedule = Schedule(1.0, 1.0, self._options.sigma, self._options.learning_rate, generations=0)
@@ -184,7 +190,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         o = self._options
         check_population(genomes, results, self._P, self._W, grows=True)
         now, after = state.schedule, state.schedule.after_generation(o)
-        total = self._added_up(genomes, results.fitness) if results.sums is None else results.sums
+        total = self._sums_from_genomes(genomes, results.fitness) if results.sums is None else results.sums
         # g has 1/(2nσ), and ε_i is a difference of weights over 2σ.
         divisor = 4 * (len(results.fitness) // 2) * now.sigma * now.sigma
         memory = OptimizerMemory(state.m, state.v, after.beta1_power, after.beta2_power)
@@ -211,7 +217,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
         u = centred_ranks(fitness[: len(fitness) // 2 * 2])
         return u[::2] - u[1::2]
 
-    def _added_up(self, genomes: GenomeSource, fitness: Float64) -> Float64:
+    def _sums_from_genomes(self, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return the value of `sums` for all columns, computed from the genomes."""
         total = np.zeros(self._W)
         for pair, share in enumerate(self._shares(fitness)):

@@ -2,20 +2,20 @@
 
 Sehnke et al., "Parameter-Exploring Policy Gradients" (2010), with symmetric sampling; Toklu, Liskowski & Srivastava,
 "ClipUp: A Simple and Powerful Optimizer for Distribution-Based Policy Evolution" (2020), for the optimizer (`ClipUp`),
-the centred ranks, the limit on what σ may change, and the usual settings. Every weight has a σ of its own. θ is an
-initial genome at first, and all candidates share its mask; σ is r/sqrt(C) at first, for C connections and the radius
-r. With n = floor(P/2) pairs and ε_i ~ N(0, σ²):
+the centred ranks, the limit on the change of σ, and the usual settings. Every weight has a σ of its own. θ begins as an
+initial genome, and all candidates share its mask. σ begins as r/sqrt(C), for C connections and the radius r. With
+n = floor(P/2) pairs and ε_i ~ N(0, σ²):
 
-    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, to be seen in the log
-    u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others
+    candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
+    u            centred ranks of the fitness of the 2n paired candidates, so that outliers have no more weight
     ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i
     ∇σ           1/n Σ_i (u_2i + u_{2i+1})/2 (ε_i² - σ²)/σ; the mean of u, which is the baseline, is 0
-    θ            θ + v, v the velocity that ClipUp makes of ∇θ
-    σ            σ + α_σ ∇σ, α_σ the learning rate of σ; but no σ changes by more than a share of itself in a generation
+    θ            θ + v, where v is ClipUp's velocity after ∇θ
+    σ            σ + α_σ ∇σ, where α_σ is the learning rate of σ; `max_sigma_change` limits the relative change of a σ
 
-Both gradients are added up over candidates, from the weights w_c as they were evaluated: ∇θ is 1/2n Σ_c u_c (w_c - θ),
-and ∇σ is 1/2n Σ_c u_c (w_c - θ)²/σ, as Σ u = 0. θ, v and σ are float64. The champion is θ, so no candidate's lucky
-fitness can make it.
+Both gradients are sums over candidates of their weights w_c, rounded to float32 as in the genomes: ∇θ is
+1/2n Σ_c u_c (w_c - θ), and ∇σ is 1/2n Σ_c u_c (w_c - θ)²/σ, as Σ u = 0. θ, v and σ are float64. The champion is θ, so
+the lucky fitness of one candidate does not decide the champion.
 """
 
 import math
@@ -32,9 +32,9 @@ from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
 from evolve.strategies.optimizers import ClipUp, centred_ranks
 from evolve.strategies.pruning_schedules import PruningOptions
-from evolve.strategies.strategy import Results, check_population, need_weights, requested_candidates
+from evolve.strategies.strategy import Results, check_population, requested_candidates, require_evolved_weights
 
-_LARGEST = 1e6  # of a σ
+_MAX_SIGMA = 1e6
 
 
 class PgpeOptions(PruningOptions):
@@ -47,11 +47,11 @@ class PgpeOptions(PruningOptions):
     momentum: float = Field(0.9, ge=0, lt=1)
     """μ, the share of the velocity that stays from one generation to the next."""
     initial_radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """r, the distance of candidates from the first centre, about; by default 15 times max_speed."""
+    """r, the approximate distance of candidates from the first centre; by default 15 times max_speed."""
     sigma_learning_rate: float = Field(0.1, ge=0, le=1e6)
     """α_σ, the learning rate of the standard deviations; with 0 they do not change."""
     max_sigma_change: float = Field(0.2, gt=0, lt=1)
-    """The largest change of a standard deviation in a generation, as a share of itself."""
+    """The largest relative change of a standard deviation in a generation."""
     smallest_sigma: float = Field(1e-5, ge=1e-6, le=1e6)
     """The smallest standard deviation."""
 
@@ -66,10 +66,10 @@ class PgpeState:
     mask: Bool = stored("W", np.bool_)
 
 
-def _first_sigma(options: PgpeOptions, connections: int) -> float:
-    """Return the first σ of each of C = `connections` connections."""
+def _initial_sigma(options: PgpeOptions, connections: int) -> float:
+    """Return the initial σ of every weight, for C = `connections` connections."""
     radius = options.initial_radius or 15 * options.max_speed
-    return min(radius / math.sqrt(max(connections, 1)), _LARGEST)
+    return min(radius / math.sqrt(max(connections, 1)), _MAX_SIGMA)
 
 
 class Pgpe(EvolutionStrategy[PgpeState]):
@@ -90,16 +90,16 @@ class Pgpe(EvolutionStrategy[PgpeState]):
     @staticmethod
     def validate(options: PgpeOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, or a σ below its limit."""
-        need_weights(layout, "pgpe")
+        require_evolved_weights(layout, "pgpe")
         options.check_combinations()
-        first = _first_sigma(options, layout.num_weights)
+        first = _initial_sigma(options, layout.num_weights)
         if options.smallest_sigma >= first:
             expected = f"below the first standard deviation, about {first:g}"
             raise InputError("strategy.smallest_sigma", expected, options.smallest_sigma)
 
-    def _started(self, initial: Genomes) -> PgpeState:
+    def _initial_state(self, initial: Genomes) -> PgpeState:
         mask = initial.mask[0]
-        sigma = _first_sigma(self._options, int(np.count_nonzero(mask)))
+        sigma = _initial_sigma(self._options, int(np.count_nonzero(mask)))
         centre = initial.weights[0].astype(np.float64)
         return PgpeState(centre, np.zeros(self._W), np.full(self._W, sigma), mask)
 
@@ -107,27 +107,28 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         """Return candidates: pairs on both sides of the centre, and the centre if P is odd."""
         candidates = requested_candidates(self._P, candidates)
         key = self._key(generation)
-        weights = perturbed(state.centre, state.mask, self._steps(candidates), key, candidates // 2, state.sigma)
+        weights = perturbed(state.centre, state.mask, self._signs(candidates), key, candidates // 2, state.sigma)
         return Genomes(weights, np.repeat(state.mask[None], len(candidates), axis=0))
 
     def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
-        """Return [n, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in n columns; fitness is [P]."""
+        """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness is [P]."""
         centre, sigma = state.centre[columns], state.sigma[columns]
+        # Without the last candidate of an odd number: it is the centre, and has no partner.
         paired = np.arange(len(fitness) // 2 * 2)
-        u, key = self._shaped(fitness), self._key(generation)
-        total = moments_about_centre(centre, sigma, self._steps(paired), key, paired // 2, u, first=columns.start)
+        u, key = self._utilities(fitness), self._key(generation)
+        total = moments_about_centre(centre, sigma, self._signs(paired), key, paired // 2, u, first=columns.start)
         return np.where(state.mask[columns, None], total, 0.0)
 
     def tell(self, state: PgpeState, genomes: GenomeSource, results: Results) -> PgpeState:
-        """Move the centre along its gradient, and the standard deviations along theirs."""
-        o = self._options
+        """Move the centre and the standard deviations along their gradients."""
+        options = self._options
         check_population(genomes, results, self._P, self._W, grows=True)
-        total = self._added_up(state, genomes, results.fitness) if results.sums is None else results.sums
+        total = self._sums_from_genomes(state, genomes, results.fitness) if results.sums is None else results.sums
         total = total / (len(results.fitness) // 2 * 2)
         velocity = self._optimizer.velocity(state.velocity, total[:, 0], self._learning_rate)
-        most = o.max_sigma_change * state.sigma
-        change = np.clip(o.sigma_learning_rate * (total[:, 1] / state.sigma), -most, most)
-        sigma = np.clip(state.sigma + change, o.smallest_sigma, _LARGEST)
+        max_change = options.max_sigma_change * state.sigma
+        change = np.clip(options.sigma_learning_rate * (total[:, 1] / state.sigma), -max_change, max_change)
+        sigma = np.clip(state.sigma + change, options.smallest_sigma, _MAX_SIGMA)
         return PgpeState(state.centre + velocity, velocity, sigma, state.mask)
 
     def champion(self, state: PgpeState) -> Genomes:
@@ -138,19 +139,19 @@ class Pgpe(EvolutionStrategy[PgpeState]):
         """Return mean and standard deviation of each weight, both [W]."""
         return state.centre, state.sigma
 
-    def _steps(self, candidates: Int64) -> Float64:
-        """Return [n]: the side of the centre that each candidate is on, 1 or -1; or 0 for the centre itself."""
+    def _signs(self, candidates: Int64) -> Float64:
+        """Return [n]: the sign of ε in each candidate, 1 or -1; 0 for the candidate that is the centre itself."""
         return np.where(candidates == 2 * self._pairs, 0.0, np.where(candidates % 2, -1.0, 1.0))
 
-    def _shaped(self, fitness: Float64) -> Float64:
-        """Return u [2n] from the fitness [P]."""
+    def _utilities(self, fitness: Float64) -> Float64:
+        """Return u [2n], the centred ranks of the paired candidates, from the fitness [P]."""
         return centred_ranks(fitness[: len(fitness) // 2 * 2])
 
-    def _added_up(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
+    def _sums_from_genomes(self, state: PgpeState, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return the value of `sums` for all columns, computed from the genomes."""
         total = np.zeros((self._W, 2))
-        for candidate, u in enumerate(self._shaped(fitness)):
-            d = genomes.take(np.array([candidate])).weights[0].astype(np.float64) - state.centre
-            total[:, 0] += u * d
-            total[:, 1] += u * (d * d)
+        for candidate, u in enumerate(self._utilities(fitness)):
+            difference = genomes.take(np.array([candidate])).weights[0].astype(np.float64) - state.centre
+            total[:, 0] += u * difference
+            total[:, 1] += u * (difference * difference)
         return total

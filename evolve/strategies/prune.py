@@ -172,7 +172,7 @@ class Prune(Elitist[PruneState]):
         self._K = -(-population // 8)
         super().__init__(layout, population, seed, self._K, options.survivors, options.prior_evaluations)
         self._options = options
-        self._plan_of = contract.Newest(self._plan)
+        self._plan_of = contract.NewestValue(self._plan)
         self.capacity = 2 * self._K
         self.traces = "each" if layout.num_traces else "none"
 

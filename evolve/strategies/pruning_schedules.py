@@ -39,7 +39,15 @@ from evolve.errors import InputError
 from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.strategy import Arrays, NamedNumbers, Newest, Results, Strategy, initial_genomes, stored_array
+from evolve.strategies.strategy import (
+    Arrays,
+    NamedNumbers,
+    NewestValue,
+    Results,
+    Strategy,
+    initial_genomes,
+    stored_array,
+)
 from evolve.strategies.wrapper import RestartOptions, copy_attributes, joined
 
 _FEWEST = 2  # connections that are left in any case
@@ -211,7 +219,7 @@ class PruningRounds(Strategy[PruningState]):
         self._make = make
         self._layout = layout
         self._newest = self._first, self._made(self._first)
-        self._begun = Newest(self._begin)
+        self._begun = NewestValue(self._begin)
         copy_attributes(self, self._newest[1])
 
     def start(self) -> PruningState:

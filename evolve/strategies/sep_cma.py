@@ -38,7 +38,7 @@ from evolve.numerics.portable import length, log
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
 from evolve.strategies.pruning_schedules import PruningOptions
-from evolve.strategies.strategy import Results, check_population, need_weights, ranking, requested_candidates
+from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 
 _LARGEST = 1e30  # of a weight of the mean, and of a standard deviation
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
@@ -97,10 +97,10 @@ class SepCma(EvolutionStrategy[SepCmaState]):
     @staticmethod
     def validate(options: SepCmaOptions, layout: GenomeLayout) -> None:
         """Raise InputError for a layout that has no weights to search, and settings without effect."""
-        need_weights(layout, "sep-cma-es")
+        require_evolved_weights(layout, "sep-cma-es")
         options.check_combinations()
 
-    def _started(self, initial: Genomes) -> SepCmaState:
+    def _initial_state(self, initial: Genomes) -> SepCmaState:
         mean, zeros = self._connections.weights(initial), np.zeros(self._n)
         return _bounded(mean, zeros, zeros, np.ones(self._n), CmaProgress(self._options.sigma, generations=0))
 
@@ -132,7 +132,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         """Adapt mean, step size and covariance."""
         check_population(genomes, results, self._P, self._W)
         if results.sums is None:
-            moved, squares = self._added_up(state, genomes, results.fitness).T
+            moved, squares = self._sums_from_genomes(state, genomes, results.fitness).T
         else:
             moved, squares = results.sums[self._connections.places].T
         r = self._rates
@@ -165,7 +165,7 @@ class SepCma(EvolutionStrategy[SepCmaState]):
         """Return [mu]: the best candidates, best first."""
         return ranking(fitness)[: len(self._rates.weights)]
 
-    def _added_up(self, state: SepCmaState, genomes: GenomeSource, fitness: Float64) -> Float64:
+    def _sums_from_genomes(self, state: SepCmaState, genomes: GenomeSource, fitness: Float64) -> Float64:
         """Return [n, 2]: the value of `sums` for all connections, computed from the genomes."""
         total = np.zeros((self._n, 2))
         for candidate, weight in zip(self._best(fitness), self._rates.weights, strict=True):

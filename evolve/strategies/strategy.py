@@ -2,8 +2,8 @@
 
 A strategy is a pure `ask` and a pure `tell` over an explicit state. `ask` returns the genomes of a generation. `tell`
 takes their results and returns the next state. All randomness comes from streams keyed by (seed, purpose, generation,
-candidate). The state therefore consists of arrays alone, and a strategy whose state was stored and restored asks for
-the same genomes.
+candidate). The state therefore consists of arrays alone: after a state is stored and restored, `ask` returns the same
+genomes.
 """
 
 from abc import abstractmethod
@@ -68,8 +68,10 @@ class Strategy(Generic[State]):
             computes the candidates that it plays. If False, the bits repeat only on machines of the same kind.
         shared_mask: True if all candidates have the same connections.
         traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
-        grows: True if `tell` accepts the results of only the first n candidates, for even n and even P.
-        compares_generations: True if the strategy compares returns of different generations.
+        grows: True if `tell` accepts the results of only the first n candidates, for even n and even P. A population
+            can then grow until the generation has enough environment steps.
+        compares_generations: True if the strategy compares returns of different generations, so their episodes
+            must have the same limit of steps.
         sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
             sums.
         capacity: Largest number of genomes in a state; None if a state holds no genomes.
@@ -117,7 +119,7 @@ class Strategy(Generic[State]):
 
     @abstractmethod
     def champion(self, state: State) -> Genomes:
-        """Return the genome (P = 1) that the strategy estimates to be best. Needs one tell."""
+        """Return the genome (P = 1) that the strategy estimates to be best, after at least one `tell`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -131,7 +133,7 @@ class Strategy(Generic[State]):
         raise NotImplementedError
 
     def start_anew(self, _generation: int) -> State:
-        """Return an initial state whose genomes are drawn with a generation's key instead of generation 0's."""
+        """Return an initial state whose genomes come from the random streams of a generation other than 0."""
         return self.start()
 
     def survivors(self, _state: State) -> int:
@@ -178,10 +180,11 @@ class AskedGenomes(Generic[State]):
         return self.strategy.ask(self.state, self.generation, candidates)
 
 
-class Newest(Generic[State, Value]):
+class NewestValue(Generic[State, Value]):
     """Cache of the newest value of a function of state and generation.
 
-    Ranks ask for a few candidates at a time; the function is then computed once for each generation.
+    A rank calls `ask` for a few candidates at a time. The cache computes the function once for each generation
+    instead of once for each call.
     """
 
     def __init__(self, function: Callable[[State, int], Value]) -> None:
@@ -202,14 +205,14 @@ def requested_candidates(population: int, candidates: Int64 | None) -> Int64:
 
 
 def wanted_traces(strategy: Strategy[Any], num_traces: int) -> Literal["each", "mean", "none"]:
-    """Return which traces a strategy needs in `tell`, if an episode leaves T = `num_traces` of them."""
+    """Return `strategy.traces`, or "none" if the network has no traces. num_traces: T, the traces of an episode."""
     return strategy.traces if num_traces else "none"
 
 
 def runs_on_every_rank(strategy: Strategy[Any], num_traces: int) -> bool:
     """Return whether every rank can compute a strategy's candidates from its state.
 
-    num_traces: T, the traces that an episode leaves. If a strategy needs each candidate's traces, rank 0 computes its
+    num_traces: T, the number of traces of an episode. If a strategy needs each candidate's traces, rank 0 computes its
     candidates, because only rank 0 receives the traces.
     """
     return strategy.portable and wanted_traces(strategy, num_traces) != "each"
@@ -223,7 +226,7 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
         results: The results of the candidates.
         P: The required number of candidates.
         W: The required number of weights.
-        grows: Whether results of the first candidates alone are accepted, in whole pairs.
+        grows: Whether the results of only the first n candidates are accepted, for even n.
 
     Raises:
         ValueError: The number of genomes or of results is wrong.
@@ -241,11 +244,11 @@ def ranking(fitness: Float64) -> NDArray[np.intp]:
     return np.lexsort((np.where(missing, 0.0, -fitness), missing))
 
 
-def need_weights(layout: GenomeLayout, strategy: str) -> None:
-    """Raise InputError if the layout's weights have no effect, for a strategy that changes nothing but weights."""
+def require_evolved_weights(layout: GenomeLayout, strategy: str) -> None:
+    """Raise InputError if the layout's weights have no effect. strategy: the name of one that changes only weights."""
     if not getattr(layout, "evolves_weights", True):
-        cure = "Others change masks: prune, umda, random."
-        expected = "one that changes masks, for weights have no effect on the network"
+        cure = "These strategies change masks: prune, umda, random."
+        expected = "a strategy that changes masks, because weights have no effect on this network"
         raise InputError("strategy.name", expected, strategy, cure)
 
 
@@ -258,6 +261,7 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         generation: The generation in the keys of the streams.
         candidates: The numbers of the candidates in the population.
     """
+    # A layout of another package may lack the attribute; it then draws one genome at a time.
     if getattr(layout, "inits_many", False):
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
@@ -266,7 +270,7 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
 
 @dataclass(frozen=True)
 class NamedNumbers:
-    """Base of a few numbers of a state that have names. A checkpoint stores them as one array, in the order of fields.
+    """Base class of named scalars in a state. A checkpoint stores them as one array, in the order of the fields.
 
     A subclass is a frozen dataclass whose fields are float or int.
     """
@@ -281,11 +285,11 @@ class NamedNumbers:
     def from_arrays(cls, arrays: Arrays, name: str) -> Self:
         """Return the numbers in an array of a checkpoint. Raises ValueError if it is missing or damaged."""
         numbers = stored_array(arrays, name, f"{len(fields(cls))}", cls.dtype).tolist()
-        for place, part in enumerate(fields(cls)):
+        for n, part in enumerate(fields(cls)):
             if part.type is int:
-                if numbers[place] % 1 != 0:  # NaN and infinity, too, have no remainder of 0
-                    raise ValueError(f"{name}: expected a whole number of {part.name}, got {numbers[place]}")
-                numbers[place] = int(numbers[place])
+                if numbers[n] % 1 != 0:  # also true for NaN and infinity, whose remainder is NaN
+                    raise ValueError(f"{name}: expected a whole number of {part.name}, got {numbers[n]}")
+                numbers[n] = int(numbers[n])
         return cls(*numbers)
 
 

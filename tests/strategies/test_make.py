@@ -97,7 +97,11 @@ def test_the_seed_decides():
         (("cma-es", 5000), {}, r"strategy\.name: expected genomes of at most 2,000 connections .*, got 5,000 conn"),
         (("openai-es", 3), {"sigma": 0.005, "sigma_decay": 0.9}, r"strategy\.smallest_sigma: expected below sigma"),
         (("openai-es", 3), {"pruning": 0.5, "pruning_by": "trace"}, r"strategy\.pruning_by: expected a network that"),
-        (("ga",), {"layout": networks.make({"name": "binary-mask-mlp"}, 2, 1)}, r"strategy\.name: expected one that"),
+        (
+            ("ga",),
+            {"layout": networks.make({"name": "binary-mask-mlp"}, 2, 1)},
+            r"strategy\.name: expected a strategy that",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(words, options, message):
