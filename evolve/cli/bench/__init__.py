@@ -5,6 +5,224 @@ a start, one step of the network on every back end, and one step of the environm
 machine drift: the ratio of each pair counts.
 """
 
-from evolve.cli.bench.command import _parser, main
+import json
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-__all__ = ["_parser", "main"]
+from evolve.cli.app import App, StopFlag, launch
+from evolve.cli.bench import bounds, rollouts
+from evolve.cli.display import table
+from evolve.cli.parser import HIDDEN, Parser
+from evolve.cli.progress import width
+from evolve.cluster import Transport
+from evolve.config import Config, parse, read_assignment, set_key
+from evolve.environments.function_task import ID as SLEEP
+from evolve.errors import InputError
+from evolve.numerics import backend
+from evolve.training import Experiment, prepare
+
+_ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
+"""Where none is asked for."""
+_RANKS = [3]
+Row = dict[str, Any]
+
+
+def _parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        "evolve.bench",
+        "Measure the engine against bare environments on the same episodes, side by side. It starts mpirun itself.",
+        "python -m evolve.bench -e BipedalWalker-v3 -p 138 -r 8 --ranks 1 3",
+        "python -m evolve.bench --sleep-env 0.03 -p 640 -r 10 --ranks 65",
+    )
+    add = made.add_argument
+    add("-e", "--env", dest="env.id", metavar="ID", help="environment")
+    add("--engine", dest="env.engine", metavar="NAME", help="gymnasium, envpool or exact")
+    add("-p", "--population", type=int, metavar="P", default=138, help="candidates")
+    add("-r", "--episodes", type=int, metavar="E", default=8, help="episodes per candidate")
+    add("-d", "--hidden", dest="network.hidden", type=int, nargs="*", metavar="H", default=[8, 8], help="hidden layers")
+    add(
+        "-g",
+        "--generation",
+        type=int,
+        default=0,
+        metavar="G",
+        help="measure this generation; 0: the initial population",
+    )
+    add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
+    add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
+    add("--pairs", type=int, default=3, metavar="N", help="how many times each is measured; 0: no rollouts")
+    sleep = "episodes that only sleep, for so long in the mean: measures scheduling on any number of ranks"
+    add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
+    add("--json", action="store_true", help="print the figures as JSON")
+    add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
+    return made
+
+
+def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
+    """Raise InputError for options that make no sense, and where this is not the only rank."""
+    for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0)):
+        if arguments[option] is not None and arguments[option] < least:
+            raise InputError(f"--{option}", f"at least {least}", arguments[option])
+    if min(arguments["ranks"] or [1]) < 1:
+        raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
+    if transport.size > 1:
+        raise InputError(
+            "mpirun", "evolve.bench to be started alone: it starts mpirun itself", f"{transport.size} ranks"
+        )
+
+
+def _experiment(arguments: dict[str, Any]) -> Experiment:
+    table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0}
+    table["generations"] = arguments["generation"] + 1
+    for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
+        set_key(table, key, _ENVIRONMENT.get(key) if arguments[key] is None else arguments[key])
+    if arguments["sleep"] is not None:
+        asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}, "reuse": True}
+        table |= {"env": asleep, "compute": {"slots": 1}}
+    for assignment in arguments["assignments"]:
+        set_key(table, *read_assignment(assignment))
+    return prepare(parse(Config, table))
+
+
+def _words(experiment: Experiment) -> list[str]:
+    """Return the options that give evolve.run the environment and network of this bench."""
+    c = experiment.config
+    hidden = [str(size) for size in getattr(c.network.options, "hidden", ())]
+    words = ["-e", c.env.id, "--engine", c.env.engine, "--set", f"compute.slots={c.compute.slots}"]
+    return [*words, *(["-d", *hidden] if hidden else [])]
+
+
+def _header(experiment: Experiment) -> str:
+    """Return what is measured, and by which kernel."""
+    c = experiment.config
+    kernel = backend(c.compute.backend)
+    return (
+        f"{c.env.id} ({c.env.engine}, {c.compute.slots} slots), {c.population} candidates × {c.episodes} episodes, "
+        f"{c.network.name} with {experiment.network.num_weights} weights on the {kernel} kernel"
+    )
+
+
+def _startup_text(row: Row) -> str:
+    """Return the start-up times beside their budgets."""
+    return (
+        f"\nimport evolve.run: {row['import'] - row['python']:.2f} s beyond the interpreter's {row['python']:.2f} s "
+        f"(budget {row['import_budget']:.1f} s)\n"
+        f"evolve.run to its first environment step: {row['first_step']:.2f} s (budget {row['first_step_budget']:.1f} s)"
+    )
+
+
+def _inference_table(rows: list[Row]) -> str:
+    """Return nanoseconds per network step, a line per batch size."""
+    names = [name for name in rows[0] if name != "slots"]
+    lines = [(f"{row['slots']}", *(f"{row[name]:,.0f}" for name in names)) for row in rows]
+    return f"\nnanoseconds per network step\n{_table(('slots', *names), *lines)}"
+
+
+def _engine_table(rows: list[Row]) -> str:
+    """Return microseconds per step of each engine's bare environments, and ratios to the fastest."""
+    fastest = rows[0]["microseconds"]
+    lines = [
+        (row["engine"], f"{row['microseconds']:.2f}", "" if row is rows[0] else f"{row['microseconds'] / fastest:.1f}")
+        for row in rows
+    ]
+    title = "microseconds of CPU time per step of bare environments, resets included"
+    return f"\n{title}\n{_table(('engine', 'time', 'ratio'), *lines)}"
+
+
+def _table(*rows: Sequence[str]) -> str:
+    return table(rows, width(), left=(), indent="  ")
+
+
+_COST = ("\nratio", "rank 0\nCPU ms", "rank 0\nCPU", "ask+tell\nms", "moved\nMB",
+         "idle\nleast", "idle\nmean", "idle\nmost")  # fmt: skip
+"""The heading of `_cost`."""
+
+
+def _cost(row: Row) -> tuple[str, ...]:
+    idle = row["idle"]
+    return (f"{row['ratio']:.3f}", f"{row['cpu_seconds'] * 1e3:,.0f}", f"{row['cpu_seconds'] / row['seconds']:.1%}",
+            f"{row['serial_seconds'] * 1e3:,.0f}", f"{row['bytes'] / 1e6:.1f}",
+            f"{min(idle):.1%}", f"{statistics.fmean(idle):.1%}", f"{max(idle):.1%}")  # fmt: skip
+
+
+def _ranks(rows: list[Row]) -> str:
+    return f"{rows[0]['ranks']} rank{'s' * (rows[0]['ranks'] > 1)}"
+
+
+def _median(rows: list[Row]) -> str:
+    return f"median ratio {statistics.median(row['ratio'] for row in rows):.3f}"
+
+
+def _rollout_table(rows: list[Row]) -> str:
+    """Return engine against bare environments, a line per pair."""
+    workers = max(rows[0]["ranks"] - 1, 1)
+    title = (
+        f"\n{_ranks(rows)}: {rows[0]['steps']:,} environment steps by {workers} worker{'s' * (workers > 1)}, "
+        f"and by {workers} bare process{'es' * (workers > 1)}"
+    )
+    lines = [(f"{row['bare_rate']:,.0f}", f"{row['rate']:,.0f}", *_cost(row)) for row in rows]
+    return "\n".join([title, _table(("bare\nsteps/s", "engine\nsteps/s", *_COST), *lines), _median(rows)])
+
+
+def _schedule_table(rows: list[Row]) -> str:
+    """Return the engine's time against the time of workers that never wait, a line per measurement."""
+    title = f"\n{_ranks(rows)}, environments that only sleep"
+    times = ("ideal_seconds", "list_seconds", "seconds")
+    lines = [(*(f"{row[name]:.2f}" for name in times), *_cost(row)) for row in rows]
+    note = "ratio: ideal (no worker ever waits) to real; free: a scheduler without cost still waits for the last ones"
+    return "\n".join([title, _table(("ideal\ns", "free\ns", "real\ns", *_COST), *lines), _median(rows), note])
+
+
+def _sweep(
+    experiment: Experiment, run: Path, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any
+) -> dict[int, Any]:
+    sweep: dict[int, Any] = {}
+    for ranks in arguments["ranks"] or _RANKS:
+        if arguments["sleep"] is None:
+            sweep[ranks] = rollouts.compare(experiment, argv, run, ranks, arguments["pairs"], stop)
+            show(_rollout_table(sweep[ranks]))
+        else:
+            sweep[ranks] = rollouts.schedule(argv, run, ranks, arguments["pairs"])
+            show(_schedule_table(sweep[ranks]))
+    return sweep
+
+
+def _body(app: App, argv: list[str]) -> int:
+    arguments = vars(_parser().parse_args(argv))
+    if arguments["measure"]:
+        return rollouts.measure(_experiment(arguments), app, arguments["measure"])
+    _check_options(arguments, app.transport)
+
+    def show(text: str) -> None:
+        if not arguments["json"]:
+            print(text, flush=True)
+
+    experiment = _experiment(arguments)
+    figures: dict[str, Any] = {"measured": _header(experiment)}
+    show(figures["measured"])
+    if arguments["sleep"] is None:
+        with tempfile.TemporaryDirectory() as folder:
+            figures["startup"] = bounds.startup_seconds(_words(experiment), folder)
+        show(_startup_text(figures["startup"]))
+        figures["inference"] = bounds.network_rows(experiment.network)
+        show(_inference_table(figures["inference"]))
+    if arguments["pairs"]:
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run.h5"
+            genomes = rollouts.begin(experiment, arguments["generation"], run)
+            if arguments["sleep"] is None:
+                figures["engines"] = bounds.engine_rows(experiment, genomes, arguments["generation"])
+                show(_engine_table(figures["engines"]))
+            figures["rollouts"] = _sweep(experiment, run, arguments, argv, app.stop, show)
+    if arguments["json"]:
+        print(json.dumps(figures))
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command on this rank; return its exit code."""
+    return launch("bench", _body, argv)

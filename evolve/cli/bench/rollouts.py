@@ -1,4 +1,7 @@
-"""Compare generations over MPI with bare processes on the same episodes, or with the sum of sleeping episodes."""
+"""Compare generations over MPI with bare processes on the same episodes, or with the sum of sleeping episodes.
+
+`timed` measures generations of the training loop: seconds, processor time of rank 0, bytes moved, and busy workers.
+"""
 
 import gc
 import heapq
@@ -9,8 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,6 @@ import numpy as np
 
 from evolve import environments
 from evolve.cli.app import App, StopFlag
-from evolve.cli.bench.generations import coordinator_of, timed
 from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.cluster import Coordinator, Transport
 from evolve.environments import Recorder, Recording
@@ -27,13 +31,76 @@ from evolve.errors import RunError, Stopped
 from evolve.genome import Genomes
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose
-from evolve.rollouts import EpisodeBatch, Rollout, generation_keys
-from evolve.store import Header, create, read, reopen
+from evolve.rollouts import EpisodeBatch, EpisodeResults, Rollout, RolloutSpec, generation_keys
+from evolve.shapes import Float64
+from evolve.store import Header, Record, create, read, reopen
 from evolve.training import Experiment, iterate, make_rollout, restore
 
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself under mpirun; its value is a run file."""
 _WARM_UP_SEED = 1  # of a first generation, not timed, in which workers make their environments
+
+
+class TimedCoordinator(Coordinator):
+    """A coordinator that adds up the seconds spent in episodes."""
+
+    playing = 0.0
+    """In seconds."""
+
+    def evaluate(
+        self, spec: RolloutSpec, batch: EpisodeBatch, meanwhile: Callable[[], None] | None = None
+    ) -> EpisodeResults:
+        """Play a batch of episodes; return their results."""
+        begin = time.perf_counter()
+        results = super().evaluate(spec, batch, meanwhile)
+        self.playing += time.perf_counter() - begin
+        return results
+
+
+@dataclass(frozen=True)
+class TimedGeneration:
+    """A generation and its cost.
+
+    Attributes:
+        record: The record that the training loop wrote to the run file.
+        seconds: Wall time of the generation.
+        serial_seconds: Wall time outside episodes: ask, tell, digest and file, including the wait for workers' sums.
+        cpu_seconds: Processor time of rank 0.
+        bytes: Bytes that rank 0 sent and received.
+        busy: [N], the share of the time that each worker was busy; of this process if there are no workers.
+    """
+
+    record: Record
+    seconds: float
+    serial_seconds: float
+    cpu_seconds: float
+    bytes: int
+    busy: Float64
+
+
+def coordinator_of(app: App) -> TimedCoordinator:
+    """Return a timed coordinator of the workers."""
+    return TimedCoordinator(app.transport, make_rollout, app.stop.reason)
+
+
+def timed(records: Iterator[Record], app: App, coordinator: TimedCoordinator) -> Iterator[TimedGeneration]:
+    """Yield the generations of `training.iterate`, run with this coordinator, and the cost of each."""
+    transport = app.transport
+    while True:
+        coordinator.playing = 0.0
+        begin, cpu, sent = time.perf_counter(), time.process_time(), transport.bytes_moved
+        record = next(records, None)
+        if record is None:
+            return
+        seconds = time.perf_counter() - begin
+        yield TimedGeneration(
+            record=record,
+            seconds=seconds,
+            serial_seconds=seconds - coordinator.playing,
+            cpu_seconds=time.process_time() - cpu,
+            bytes=transport.bytes_moved - sent,
+            busy=record.busy_seconds[int(transport.size > 1) :] / seconds,
+        )
 
 
 def begin(experiment: Experiment, generation: int, path: Path) -> Genomes:
