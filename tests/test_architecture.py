@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+from pathlib import Path
 
 from architecture import FILES, LEVEL, SOURCE, cycles, imports, nodes, packages, place, relative, top_modules
 
@@ -175,3 +176,25 @@ def test_arithmetic_that_reaches_a_fitness_is_portable():
             if used:
                 offenders.append(f"{relative(path)}, line {node.lineno}: {used}")
     assert not offenders
+
+
+def is_private(name):
+    """Return whether a name is private to the package; `os._exit` and a method of Gymnasium's worlds are not."""
+    return name.startswith("_") and not name.startswith("__") and name not in ("_exit", "_clean_particles")
+
+
+def private_names(tree):
+    """Yield the private names that a test reads or replaces, and `__init__` if it is replaced; `self._x` is its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self" and is_private(node.attr):
+            yield f"line {node.lineno}: {node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+            names = [str(part.value).rpartition(".")[2] for part in node.args[:2] if isinstance(part, ast.Constant)]
+            yield from (f"line {node.lineno}: {name}" for name in names if is_private(name) or name == "__init__")
+
+
+def test_tests_use_public_names():
+    """So that a module can be rewritten inside without its tests."""
+    tests = [path for path in Path(__file__).parent.rglob("test_*.py") if path.parent.name != "emulation"]
+    offenders = [f"{path.name}, {name}" for path in tests for name in private_names(ast.parse(path.read_text()))]
+    assert not offenders, "\n".join(offenders)

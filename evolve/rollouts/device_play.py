@@ -34,40 +34,40 @@ class RolloutInHalves:
 
     def __init__(self, make_half: Callable[[EpisodeQueue], Rollout]) -> None:
         self._queue = EpisodeQueue()
-        self._halves = make_half(self._queue), make_half(self._queue)
-        self.max_episode_seconds = self._halves[0].max_episode_seconds
+        self.halves = make_half(self._queue), make_half(self._queue)
+        self.max_episode_seconds = self.halves[0].max_episode_seconds
 
     @property
     def environment_seconds(self) -> float:
         """The seconds that environments were at work."""
-        return sum(half.environment_seconds for half in self._halves)
+        return sum(half.environment_seconds for half in self.halves)
 
     @environment_seconds.setter
     def environment_seconds(self, seconds: float) -> None:
-        self._halves[0].environment_seconds = seconds
-        self._halves[1].environment_seconds = 0.0
+        self.halves[0].environment_seconds = seconds
+        self.halves[1].environment_seconds = 0.0
 
     @property
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
-        return len(self._queue) + sum(half.running for half in self._halves)
+        return len(self._queue) + sum(half.running for half in self.halves)
 
     @property
     def ticking(self) -> int:
         """The number of episodes that the next tick steps."""
-        return self._halves[0].running
+        return self.halves[0].running
 
     def submit(self, batch: EpisodeBatch) -> None:
         """Queue episodes, and begin them in halves without a tick that was begun."""
         self._queue.append(batch)
-        free = [half for half in self._halves if not half.begun]
+        free = [half for half in self.halves if not half.begun]
         for left, half in zip(range(len(free), 0, -1), free, strict=True):
             half.fill(most=-(-len(self._queue) // left))
 
     def tick(self) -> EpisodeResults | None:
         """Step one half while the device works for the other; return the results of the episodes that ended."""
-        one, other = self._halves
-        self._halves = other, one
+        one, other = self.halves
+        self.halves = other, one
         for half in (one, other):
             if half.running and not half.begun:
                 half.begin()
@@ -82,21 +82,21 @@ class RolloutInHalves:
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return the episodes that failed since the last call."""
-        return [failure for half in self._halves for failure in half.take_failures()]
+        return [failure for half in self.halves for failure in half.take_failures()]
 
     def clear(self) -> None:
         """Drop all episodes."""
-        for half in self._halves:
+        for half in self.halves:
             half.clear()
 
     def close(self) -> None:
         """Release every environment."""
-        for half in self._halves:
+        for half in self.halves:
             half.close()
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Call a function whenever an environment failed or was interrupted."""
-        for half in self._halves:
+        for half in self.halves:
             half.call_on_fault(callback)
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
@@ -138,19 +138,19 @@ class DevicePlay:
         assert isinstance(batch.kernel, DeviceStep)
         self._step = batch.kernel
         self._kernel = f"play_{self._step.name}_on_{task.kernel}"
-        self._arrays = DeviceArrays(episodes)
+        self.arrays = DeviceArrays(episodes)
         self._num_traces = 0 if batch.kept_traces is None else batch.kept_traces.rows
         self._fed: Feed | None = None
-        self._counts = self._arrays.allocate(24)  # episodes begun, episodes over, and steps made
-        self._counted: Int64 = self._arrays.device.host_array((3,), np.int64)
+        self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
+        self._counted: Int64 = self.arrays.device.host_array((3,), np.int64)
         O = task.observation_size if normalize else 0
-        self._memory = _FeedMemory(self._arrays, batch, num_weights, O)
-        self._results = _Results(self._arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
+        self._memory = _FeedMemory(self.arrays, batch, num_weights, O)
+        self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
         self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
-        self._place = self._arrays.allocate(ctypes.sizeof(_Structure))
+        self._place = self.arrays.allocate(ctypes.sizeof(_Structure))
         self._structure = _Structure(
             at=task_on_device(task, self._step.arrays),
-            coefficients=self._arrays.constant(coefficients(max(task.observation_size, task.action_size))),
+            coefficients=self.arrays.constant(coefficients(max(task.observation_size, task.action_size))),
             room=self._results.room,
             normalize=normalize,
             num_columns=len(batch.held),
@@ -199,7 +199,7 @@ class DevicePlay:
         self._structure.fed = len(fed.seeds)
         self._structure.num_traces = self._num_traces if fed.mask.shape[1] else 0
         # The kernel counts on the device; the counts begin at zero, and every slot is free.
-        queue = self._arrays.queue
+        queue = self.arrays.queue
         queue.upload(self._counts.address, np.zeros(3, np.int64))
         queue.upload(self._structure.episodes, self._free)
         queue.upload(self._place.address, np.frombuffer(bytes(self._structure), np.uint8))
@@ -211,9 +211,9 @@ class DevicePlay:
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
             arguments = self._step.address, self._place.address, steps
-            self._arrays.queue.launch(self._kernel, blocks, self._step.parts, *arguments)
-            self._arrays.queue.download(self._counts.address, self._counted)
-            self._arrays.wait()
+            self.arrays.queue.launch(self._kernel, blocks, self._step.parts, *arguments)
+            self.arrays.queue.download(self._counts.address, self._counted)
+            self.arrays.wait()
         return int(self._counted[2]) - before
 
     def take(self) -> Played:
@@ -237,7 +237,7 @@ class _FeedMemory:
     """
 
     def __init__(self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int) -> None:
-        self._arrays = arrays
+        self.arrays = arrays
         self._held = [(columns.address, columns.rows) for columns in batch.held]
         genome = np.zeros((1, num_weights), np.float32)
         initial = batch.initial(genome, genome == 0, np.zeros(1, np.int64))
@@ -252,11 +252,11 @@ class _FeedMemory:
         }
 
     def _room_for(self, n: int, size: int) -> Memory:
-        return self._arrays.allocate(self._arrays.slots * n * size)
+        return self.arrays.allocate(self.arrays.slots * n * size)
 
     def upload(self, feed: Feed) -> None:
         """Copy a feed to the device."""
-        queue = self._arrays.queue
+        queue = self.arrays.queue
         places = [0 if memory is None else memory.address for memory in self._values]
         pairs = zip(self._held, places, strict=True)
         columns = (InitialColumns * len(places))(*(InitialColumns(*held, place) for held, place in pairs))
@@ -266,7 +266,7 @@ class _FeedMemory:
         for place, values in zip(places, feed.columns, strict=True):
             if values is not None:
                 queue.upload(place, values)
-        self._arrays.wait()
+        self.arrays.wait()
 
 
 class _Results:

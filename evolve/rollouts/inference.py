@@ -275,7 +275,7 @@ class DeviceInference(Inference):
         hashes = _DeviceHashes(step.arrays, step)
         normalizer = _DeviceNormalizer(step.arrays, step) if normalize else None
         super().__init__(step.observations, batch, hashes, normalizer)
-        self._step = step
+        self.device_step = step
         self._addresses = 0 if normalizer is None else normalizer.address, hashes.address
         self._check = check
 
@@ -283,20 +283,20 @@ class DeviceInference(Inference):
         """Begin a step of the first n slots."""
         self._n = n
         if not self._check:
-            self._step.begin(n, *self._addresses)
+            self.device_step.begin(n, *self._addresses)
             return
         # Each tick copies n observations to the device and n actions back, and nothing else.
-        up, down = (n * array.shape[1] * array.itemsize for array in (self.observations, self._step.actions))
-        transfers = self._step.arrays.queue.transfers
+        up, down = (n * array.shape[1] * array.itemsize for array in (self.observations, self.device_step.actions))
+        transfers = self.device_step.arrays.queue.transfers
         expected = transfers.up + up, transfers.down + down
         with transfers.announced(up, down):
-            self._step.begin(n, *self._addresses)
+            self.device_step.begin(n, *self._addresses)
         if (transfers.up, transfers.down) != expected:
             raise UnannouncedCopyError("a tick that copied less than it announced")
 
     def finish(self) -> Float32:
         """Return [n, A]: the outputs of the step that was begun."""
-        return self._step.finish(self._n)
+        return self.device_step.finish(self._n)
 
 
 class _DeviceHashes:
@@ -305,7 +305,7 @@ class _DeviceHashes:
     def __init__(self, arrays: DeviceArrays, step: DeviceStep) -> None:
         O, A = step.observations.shape[1], step.actions.shape[1]
         self._states = arrays.columns(2, np.uint64)
-        self._steps = arrays.columns(1, np.int32)
+        self.device_steps = arrays.columns(1, np.int32)
         self._hashes = arrays.columns(MAX_HASHED_STEPS, np.uint16)
         self.address = arrays.structure(
             FingerprintsStructure(
@@ -314,17 +314,17 @@ class _DeviceHashes:
                 observations=step.input,
                 coefficients=arrays.constant(coefficients(max(O, A))),
                 states=self._states.address,
-                steps=self._steps.address,
+                steps=self.device_steps.address,
                 step_hashes=self._hashes.address,
             ),
         )
 
     def begin(self, slots: Slots) -> None:
         self._states.clear(slots)
-        self._steps.clear(slots)
+        self.device_steps.clear(slots)
 
     def move(self, sources: Slots, targets: Slots) -> None:
-        for columns in (self._states, self._steps, self._hashes):
+        for columns in (self._states, self.device_steps, self._hashes):
             columns.move(sources, targets)
 
     def of(self, slots: Slots, lengths: Int32) -> tuple[UInt64, UInt8]:

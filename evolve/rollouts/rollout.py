@@ -30,7 +30,8 @@ class FailureDetector:
         self._engine = engine
         self._observations = observations
         self._max_episode_seconds = max_episode_seconds
-        self._clock = 0.0
+        self.clock = 0.0
+        """Seconds that count for episodes; the generation of genomes and long pauses are left out."""
         self._advanced = time.perf_counter()
         self._begun = np.zeros(len(observations))
         self._deadline = math.inf
@@ -38,8 +39,8 @@ class FailureDetector:
     def begin(self, slots: Slots) -> None:
         """Start the clocks of episodes that begin in slots [k]."""
         self.advance(time.perf_counter())
-        self._begun[slots] = self._clock
-        self._deadline = min(self._deadline, self._clock + self._max_episode_seconds)
+        self._begun[slots] = self.clock
+        self._deadline = min(self._deadline, self.clock + self._max_episode_seconds)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`."""
@@ -48,7 +49,7 @@ class FailureDetector:
     def advance(self, now: float) -> None:
         """Advance the clock of episodes, by little if the process was suspended or another slot's episode hung."""
         # The clock advances by at most a tenth of the limit at once, so that one long pause ends no episode.
-        self._clock += min(now - self._advanced, self._max_episode_seconds / 10)
+        self.clock += min(now - self._advanced, self._max_episode_seconds / 10)
         self._advanced = now
 
     def resume(self, now: float) -> None:
@@ -68,7 +69,7 @@ class FailureDetector:
                 if not math.isfinite(reward):
                     self._engine.faults.setdefault(slot, f"reward: expected a finite number, got {reward}")
                 self._check_observation(slot)
-        if self._clock > self._deadline:
+        if self.clock > self._deadline:
             self._check_time(live)
 
     def after_one_step(self, reward: float) -> None:
@@ -76,7 +77,7 @@ class FailureDetector:
         # In float64 no sum of float32 overflows, so the sum is finite if and only if all numbers are.
         row = self._observations[0]
         whole = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
-        if not (whole and math.isfinite(reward)) or self._clock > self._deadline:
+        if not (whole and math.isfinite(reward)) or self.clock > self._deadline:
             self.after_step(_FIRST, 1, np.array([reward]))
 
     def _check_observation(self, slot: int) -> None:
@@ -87,7 +88,7 @@ class FailureDetector:
             self._observations[slot] = 0
 
     def _check_time(self, live: Slots) -> None:
-        latest = self._clock - self._max_episode_seconds
+        latest = self.clock - self._max_episode_seconds
         for slot in live[self._begun[live] < latest].tolist():
             taken = f"it has taken {self._max_episode_seconds:g} s (env.max_episode_seconds)"
             self._engine.faults.setdefault(slot, taken)
@@ -128,11 +129,11 @@ class Rollout:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """The seconds that environments were at work."""
-        self._engine = engine
+        self.engine = engine
         self._max_steps = max_steps
-        self._inference = make_inference(network, slots, engine.action_size, backend, normalize, check)
-        self._observations = self._inference.observations
-        self._detector = FailureDetector(engine, self._observations, max_episode_seconds)
+        self.inference = make_inference(network, slots, engine.action_size, backend, normalize, check)
+        self._observations = self.inference.observations
+        self.detector = FailureDetector(engine, self._observations, max_episode_seconds)
         self._failures: list[EpisodeFailure] = []
         self._queue = EpisodeQueue() if queue is None else queue
         self.begun = False
@@ -172,21 +173,21 @@ class Rollout:
     def clear(self) -> None:
         """Drop all episodes."""
         if self.begun:
-            self._inference.finish()
+            self.inference.finish()
             self.begun = False
         self._queue.clear()
         self._failures.clear()
-        self._engine.faults.clear()
+        self.engine.faults.clear()
         self._free[:] = True
         self._update_live()
 
     def close(self) -> None:
         """Release every environment."""
-        self._engine.close()
+        self.engine.close()
 
     def call_on_fault(self, callback: Callable[[], None]) -> None:
         """Call a function whenever an environment failed or was interrupted, even several times in one tick."""
-        self._engine.on_fault = callback
+        self.engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Generate genomes within a context: that time belongs to no episode."""
@@ -203,12 +204,12 @@ class Rollout:
 
     def begin(self) -> None:
         """Begin a tick: networks compute outputs for the observations. Only `finish` or `clear` may follow."""
-        self._inference.begin(self._span)
+        self.inference.begin(self._span)
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
         """Finish a tick: environments take a step. Return the results of the episodes that ended, None for none."""
-        outputs = self._inference.finish()
+        outputs = self.inference.finish()
         self.begun = False
         ended = self._advance_one(outputs) if self._span == 1 else self._advance(outputs)
         if ended is None:
@@ -223,8 +224,8 @@ class Rollout:
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
         self._lengths[rows] += 1
-        self._detector.after_step(self._live, self._span, rewards)
-        if self._engine.faults:
+        self.detector.after_step(self._live, self._span, rewards)
+        if self.engine.faults:
             self._fail(rewards, ended)
         self._returns[rows] += rewards
         if self._max_steps is not None:
@@ -236,8 +237,8 @@ class Rollout:
         rewards, ended, seconds = self._step_environments(outputs)
         self._seconds[0] += seconds
         self._lengths[0] += 1
-        self._detector.after_one_step(rewards.item())
-        if self._engine.faults:
+        self.detector.after_one_step(rewards.item())
+        if self.engine.faults:
             self._fail(rewards, ended)
         self._returns[0] += rewards.item()
         if self._max_steps is not None:
@@ -246,22 +247,22 @@ class Rollout:
 
     def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:
         begin = time.perf_counter()
-        rewards, ended = self._engine.step(self._live, outputs, self._observations)
+        rewards, ended = self.engine.step(self._live, outputs, self._observations)
         now = time.perf_counter()
         self.environment_seconds += now - begin
-        self._detector.advance(now)
+        self.detector.advance(now)
         return rewards, ended, now - begin
 
     def _fail(self, rewards: Float64, ended: Bool) -> None:
         """End the episodes that failed."""
-        for slot, message in self._engine.faults.items():
+        for slot, message in self.engine.faults.items():
             if not self._free[slot]:
                 at = int(np.searchsorted(self._live, slot))
                 rewards[at] = np.nan
                 ended[at] = True
                 key = int(self._genomes[slot]), int(self._episodes[slot])
                 self._failures.append(EpisodeFailure(*key, int(self._seeds[slot]), int(self._lengths[slot]), message))
-        self._engine.faults.clear()
+        self.engine.faults.clear()
 
     def take_failures(self) -> list[EpisodeFailure]:
         """Return the episodes that failed since the last call."""
@@ -275,7 +276,7 @@ class Rollout:
         self._update_live()
         genomes = self._genomes[slots]
         lengths = self._lengths[slots]
-        fingerprints, step_hashes = self._inference.hashes(slots, lengths)
+        fingerprints, step_hashes = self.inference.hashes(slots, lengths)
         traces = self._traces
         return EpisodeResults(
             genomes=genomes,
@@ -283,7 +284,7 @@ class Rollout:
             returns=self._returns[slots],
             lengths=lengths,
             fingerprints=fingerprints,
-            moments=self._inference.moments(slots),
+            moments=self.inference.moments(slots),
             episode_seconds=self._seconds[slots],
             step_hashes=step_hashes,
             traced=genomes if traces == "each" else np.zeros(len(slots) if traces == "mean" else 0, np.int32),
@@ -295,7 +296,7 @@ class Rollout:
         """Return [k, T], zero for a pruned connection; [0, 0] if no traces are wanted."""
         if self._traces == "none" or not self._num_traces:
             return np.zeros((len(slots) if self._traces != "none" else 0, 0), np.int64)
-        return quantize_traces(np.where(self._masks[slots], self._inference.traces(slots), np.float32(0)))
+        return quantize_traces(np.where(self._masks[slots], self.inference.traces(slots), np.float32(0)))
 
     def fill(self, most: int | None = None) -> None:
         """Begin queued episodes if enough slots are free or no episode runs; else move live slots together.
@@ -305,7 +306,7 @@ class Rollout:
         # Some engines reset many environments in one call, so they wait until several slots are free.
         free = len(self._free) - len(self._live)
         n = min(free, len(self._queue), free if most is None else most)
-        if n and (not len(self._live) or free >= self._engine.refill):
+        if n and (not len(self._live) or free >= self.engine.refill):
             self._begin(np.flatnonzero(self._free)[:n])
         elif len(self._live) and 2 * len(self._live) <= self._span:
             self._compact()
@@ -313,31 +314,31 @@ class Rollout:
     def _begin(self, slots: Slots) -> None:
         """Begin queued episodes in free slots [k]."""
         # Loading may generate genomes, which takes long and counts as no running episode's time.
-        self._detector.advance(time.perf_counter())
+        self.detector.advance(time.perf_counter())
         done = 0
         while done < len(slots):
             done += self._load(slots[done:])
-        self._detector.resume(time.perf_counter())
+        self.detector.resume(time.perf_counter())
         self._returns[slots] = 0.0
         self._lengths[slots] = 0
         self._free[slots] = False
         self._update_live()
-        self._detector.begin(slots)
+        self.detector.begin(slots)
         begin = time.perf_counter()
-        self._engine.reset(slots, self._seeds[slots], self._observations)
+        self.engine.reset(slots, self._seeds[slots], self._observations)
         seconds = time.perf_counter() - begin
         self.environment_seconds += seconds
         self._seconds[slots] = seconds / len(slots)
-        self._detector.after_reset(slots)
+        self.detector.after_reset(slots)
         # The next tick ends episodes whose reset failed. It adds one step, so their length becomes 0.
-        self._lengths[list(self._engine.faults)] = -1
+        self._lengths[list(self.engine.faults)] = -1
 
     def _load(self, slots: Slots) -> int:
         """Put queued episodes, all of one batch, into the first of these slots; return their number."""
         episodes = self._queue.take(len(slots))
         at = slots[: len(episodes)]
         genomes = episodes.genomes
-        self._inference.load(at, genomes.weights, genomes.mask, episodes.seeds, episodes.normalizers)
+        self.inference.load(at, genomes.weights, genomes.mask, episodes.seeds, episodes.normalizers)
         self._genomes[at] = episodes.genome_ids
         self._episodes[at] = episodes.episodes
         self._seeds[at] = episodes.seeds
@@ -354,7 +355,7 @@ class Rollout:
         n = len(self._live)
         targets = np.flatnonzero(self._free[:n])
         sources = self._live[n - len(targets) :]
-        for part in (self._inference, self._engine, self._detector):
+        for part in (self.inference, self.engine, self.detector):
             part.move(sources, targets)
         for array in (self._observations, self._genomes, self._episodes, self._seeds, self._returns, self._lengths,
                       self._seconds, self._masks):  # fmt: skip

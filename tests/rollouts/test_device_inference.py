@@ -103,15 +103,15 @@ def test_halves_take_turns():
     ours = rollout(4, "cupy", halves=True)
     ours.submit(batch)
     at_work = []
-    for number, half in enumerate(ours._halves):
-        step = half._engine.step
+    for number, half in enumerate(ours.halves):
+        step = half.engine.step
 
         def watched(*arguments, number=number, step=step):
             at_work.append((number, [other.begun for other in ours_halves]))
             return step(*arguments)
 
-        half._engine.step = watched
-    ours_halves = ours._halves
+        half.engine.step = watched
+    ours_halves = ours.halves
     for _ in range(4):
         ours.tick()
     assert [number for number, _ in at_work] == [0, 1, 0, 1]
@@ -134,7 +134,7 @@ def test_a_tick_copies_observations_up_and_actions_down():
     rollout, batch = setting("CartPole-v1", NETWORKS[0], normalize=True)
     ours = rollout(20, "cupy")
     ours.submit(batch)
-    transfers = ours._inference._step.arrays.queue.transfers
+    transfers = ours.inference.device_step.arrays.queue.transfers
     before = transfers.up, transfers.down
     ours.begin()
     assert transfers.up - before[0] == len(batch) * 4 * 4
@@ -146,7 +146,7 @@ def test_a_copy_that_a_tick_has_not_announced_is_refused():
     rollout, batch = setting("CartPole-v1", NETWORKS[0])
     ours = rollout(20, "cupy")
     ours.submit(batch)
-    step = ours._inference._step
+    step = ours.inference.device_step
     begin = step.begin
 
     def careless(*arguments):
@@ -161,5 +161,5 @@ def test_a_copy_that_a_tick_has_not_announced_is_refused():
 def test_a_network_without_a_step_for_a_device_runs_on_the_host():
     rollout, batch = setting("CartPole-v1", {"name": "leaky"})
     ours = rollout(6, "cupy", halves=True)
-    assert all(isinstance(half._inference, inference.HostInference) for half in ours._halves)
+    assert all(isinstance(half.inference, inference.HostInference) for half in ours.halves)
     assert play(ours, batch) == play(rollout(1, "numpy"), batch)

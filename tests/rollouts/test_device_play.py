@@ -165,7 +165,7 @@ def test_between_a_feed_and_its_results_nothing_is_copied_but_counts():
     ours.submit(batch)
     ours.steps = 1
     ours.tick()
-    transfers = ours.play._arrays.queue.transfers
+    transfers = ours.play.arrays.queue.transfers
     before = transfers.up, transfers.down
     ours.steps = 1
     assert ours.tick() is None

@@ -158,7 +158,7 @@ def test_the_time_of_environments_is_shared_by_their_episodes():
 def test_cleared_episodes_leave_no_faults():
     rollout, batch = setting("toys:Faulty-v0")
     ours = rollout(2)
-    ours._engine.faults[0] = "from before"
+    ours.engine.faults[0] = "from before"
     ours.clear()
     ours.submit(cut(batch, 0, 2))
     assert not np.isnan([row[2] for row in finish(ours)]).any()
@@ -219,4 +219,4 @@ def test_the_making_of_genomes_is_no_episodes_time(monkeypatch):
     ours.submit(EpisodeBatch.of(1, Purpose.EPISODE, everyone, generation_keys(0, P), range(E)))
     assert len(finish(ours)) == P * E
     assert source.seconds == 100 * P
-    assert ours._detector._clock == 0
+    assert ours.detector.clock == 0
