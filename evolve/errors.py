@@ -1,5 +1,7 @@
-"""The errors that end a command early, each with its exit code, and functions that put errors into words."""
+"""The errors that end a command early, each with its exit code, functions that put errors into words, and imports of
+optional libraries, each of which comes with an extra of this package (`pip install 'evolve-mpi[plot]'`)."""
 
+import importlib
 import json
 import operator
 import shlex
@@ -165,6 +167,24 @@ def install_command(extra: str) -> str:
 def how_to_install(extra: str) -> str:
     """Return the sentence that says how to install an optional library; an extra of this package brings it."""
     return f"Install it: {install_command(extra)}."
+
+
+def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any:
+    """Return a module of a library that comes with an extra.
+
+    Args:
+        module: Its dotted name.
+        extra: The extra of this package that installs it.
+        argument: The setting or the feature that needs the library.
+        title: What to call the library, by default the module.
+
+    Raises:
+        InputError: The library is not installed, or cannot be imported; says how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI, say
+        raise InputError(argument, f"a working {title or module}", one_line(error), how_to_install(extra)) from None
 
 
 def _is_clone(folder: Path) -> bool:

@@ -18,8 +18,8 @@ from evolve.analysis import statistics
 from evolve.analysis.champion import export_champion
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
-from evolve.config import Config, import_extra
-from evolve.errors import InputError, check_whole
+from evolve.config import Config
+from evolve.errors import InputError, check_whole, import_extra
 from evolve.numerics import backend
 from evolve.shapes import Float64
 from evolve.store import Record, Stored, StoredChampion, StoredRun, disk

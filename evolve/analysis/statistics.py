@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.formatting import between, number
-from evolve.config import import_extra
+from evolve.errors import import_extra
 from evolve.shapes import Float64
 
 Interval = tuple[float, float]

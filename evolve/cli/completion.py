@@ -11,8 +11,8 @@ from typing import Any
 from evolve import cli
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
-from evolve.config import import_extra
 from evolve.environments import registered_ids
+from evolve.errors import import_extra
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
 

@@ -7,7 +7,6 @@
 
 from evolve.config.descriptions import annotated_toml, descriptions
 from evolve.config.documents import read_assignment, read_file, read_table, set_key
-from evolve.config.extras import import_extra
 from evolve.config.options import Options, Table, flatten, nearest, parse, seconds
 from evolve.config.registry import Choice, Registry, Section
 from evolve.config.settings import (
@@ -40,7 +39,6 @@ __all__ = [
     "descriptions",
     "differences",
     "flatten",
-    "import_extra",
     "nearest",
     "parse",
     "read_assignment",

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from evolve.config import EnvOptions, import_extra, nearest
+from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
 from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet
-from evolve.errors import InputError, Setting
+from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
 _DRAWN = ("classic_control", "box2d", "atari")  # families of its environments

@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from evolve.config import import_extra
-from evolve.errors import InputError, Setting, pluralize
+from evolve.errors import InputError, Setting, import_extra, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64

@@ -14,8 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from evolve.config import import_extra
-from evolve.errors import sanitize
+from evolve.errors import import_extra, sanitize
 from evolve.shapes import Float64
 from evolve.store import disk
 

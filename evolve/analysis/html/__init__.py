@@ -22,8 +22,7 @@ from evolve.analysis.formatting import short_names
 from evolve.analysis.html import tables
 from evolve.analysis.html.summary import RunSummary
 from evolve.analysis.html.tables import HeldOutSample, ReportTable
-from evolve.config import import_extra
-from evolve.errors import EvolveError
+from evolve.errors import EvolveError, import_extra
 from evolve.store import StoredRun, disk
 from evolve.training import reload
 

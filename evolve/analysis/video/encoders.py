@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evolve.config import import_extra
+from evolve.errors import import_extra
 from evolve.store import disk
 
 _GIF_FPS = 12.5
