@@ -28,7 +28,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BestEffortStream:
-    """Stands in for stdout where the results are in a file: when nobody reads it or it is full, the work goes on."""
+    """Replaces stdout if the results are in a file: the work goes on if stdout is closed or its disk is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -53,9 +53,9 @@ class BestEffortStream:
 
 
 def write_past_mpirun(text: str) -> None:
-    """Write a text to where the stderr of Open MPI's mpirun leads, since after Ctrl-C it drops what its ranks say.
+    """Write a text to the stderr of Open MPI's mpirun, because after Ctrl-C mpirun drops the output of its ranks.
 
-    It also kills them a quarter of a second later. Nothing is written where that mpirun is not this process's parent.
+    It also kills the ranks a quarter of a second later. Nothing is written if mpirun is not this process's parent.
     """
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return
@@ -69,20 +69,20 @@ def write_past_mpirun(text: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Have a stream that cannot be written lead nowhere, so that not even the end of this process complains."""
+    """Redirect an unwritable stream to /dev/null so that shutdown stays silent."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 class StopFlag:
-    """Remembers the first signal; the second one has its usual effect, so that nothing can be stuck behind us."""
+    """Remembers the first signal; the second one has its usual effect, so that a hanging process can be ended."""
 
     def __init__(self) -> None:
         self._first: int | None = None
         self._caught: tuple[int, ...] = ()
         self.last_words = ""
-        """What to say at once when a signal comes that also makes the launcher hold back whatever is said later."""
+        """A message that is printed at once on a signal after which the launcher drops all later output."""
         self._deadline = float("inf")
 
     def install(self) -> None:
@@ -93,17 +93,17 @@ class StopFlag:
 
     @property
     def signal(self) -> int | None:
-        """The first signal, None for none. From the first time on that it is seen, all have their usual effect."""
+        """The first signal, or None. Once it has been read, all signals have their usual effect."""
         if self._first is not None:
             self._catch_no_more()
         return self._first
 
     def limit(self, seconds: float) -> None:
-        """Ask to stop when that many seconds have passed from now."""
+        """Ask to stop after this number of seconds."""
         self._deadline = time.monotonic() + seconds
 
     def reason(self) -> str | None:
-        """Return why the run should stop, or None."""
+        """Return the reason to stop, or None."""
         if self.signal is not None:
             if is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
                 return "a signal"  # which one, the supervisor has said
@@ -135,7 +135,7 @@ def _let_have_its_effect(number: int) -> None:
 
 @dataclass(frozen=True)
 class App:
-    """What a command works with on rank 0: the transport to the workers, and whether it was asked to stop."""
+    """The transport to the workers, and the stop flag, of a command on rank 0."""
 
     transport: Transport
     stop: StopFlag
@@ -275,4 +275,4 @@ def spare_collector() -> None:
 
 
 _ROLLOUTS = KeptRollouts(ready_rollout)
-"""Those of this process."""
+"""The rollouts of this process."""

@@ -92,7 +92,7 @@ class Launcher:
         return words
 
     def environment(self, ssh: Sequence[str] = ("ssh",), folder: Path | None = None) -> dict[str, str]:
-        """Return the environment of the launcher: whoever is root need not ask for leave twice."""
+        """Return the environment of the launcher, in which root may start ranks."""
         environment = mpirun_environment()
         if folder is None:
             return environment
@@ -105,14 +105,14 @@ class Launcher:
         return environment | {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(script)}
 
     def more_ranks_than_cores(self) -> list[str]:
-        """Return what lets it start more ranks than cores, and leaves it to the system which core runs which."""
+        """Return the options that allow more ranks than cores, and leave the placement to the system."""
         # Open MPI asks; and it would bind the ranks of two jobs to the same cores. MPICH does neither.
         return ["--oversubscribe", "--bind-to", "none"] if self.is_open_mpi else []
 
 
 @dataclass(frozen=True)
 class GivenLauncher:
-    """A command that the user starts ranks by, as SLURM's srun, where it is known."""
+    """A launcher command given by the user, such as SLURM's srun."""
 
     command: str
 
@@ -135,7 +135,7 @@ def mpirun_words(ranks: int) -> list[str]:
 
 
 def mpirun_environment() -> dict[str, str]:
-    """Return the environment for mpirun: whoever is root need not ask for leave twice."""
+    """Return the environment for mpirun, in which root may start ranks."""
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     return os.environ | (dict.fromkeys(_ROOT, "1") if is_root else {})
 
@@ -275,7 +275,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
 
 
 def _end_with(parent: int) -> Callable[[], None]:
-    """Return what makes a new process end when its parent does, even by SIGKILL, where the system is Linux."""
+    """Return a preexec function that ends the child when its parent dies, even by SIGKILL (Linux)."""
 
     def in_the_child() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -286,13 +286,13 @@ def _end_with(parent: int) -> Callable[[], None]:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Set an attribute of this process, where the system is Linux."""
+    """Set an attribute of this process (Linux)."""
     if _LIBC is not None:
         _LIBC.prctl(option, value, 0, 0, 0)
 
 
 def _end_orphans() -> None:
-    """Kill what a launcher that was killed has left behind: Linux gives it to this process, see `prctl(2)`."""
+    """Kill the processes that a killed launcher left behind; Linux makes them children of this one, see `prctl(2)`."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     with suppress(OSError):
         while left := children.read_text().split():
@@ -317,7 +317,7 @@ def _is_written(file: Path) -> bool:
 
 
 def say_begun() -> None:
-    """Let the process that supervises this one, if any, know that all ranks have come together."""
+    """Tell the supervising process, if there is one, that all ranks have connected."""
     if EXIT_CODE in os.environ:
         with suppress(OSError):  # it is on another host
             Path(os.environ[EXIT_CODE]).touch()

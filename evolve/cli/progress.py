@@ -1,4 +1,4 @@
-"""What a run or a report shows while it goes on: a display on a terminal, lines elsewhere."""
+"""The progress of a run or a report: a display on a terminal, lines elsewhere."""
 
 import math
 import os
@@ -25,7 +25,7 @@ _WHAT = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
 def on_terminal() -> bool:
-    """Whether a person watches. Open MPI gives every rank a pseudo-terminal, so there mpirun's own output is asked."""
+    """Whether stdout is a terminal. Open MPI gives every rank a pseudo-terminal, so its mpirun's own output counts."""
     if not sys.stdout.isatty():
         return False
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
@@ -41,14 +41,14 @@ def on_terminal() -> bool:
 
 
 def width() -> int | None:
-    """Return how many characters a line of the terminal has; None where nobody watches, or it does not say."""
+    """Return the characters of a line of the terminal; None without a terminal, or if its width is unknown."""
     return (shutil.get_terminal_size((0, 0)).columns or None) if on_terminal() else None
 
 
 def work_shares(record: Record) -> tuple[float, float]:
     """Return the share of the work that was spent in environments, and how many workers were idle, averaged over time.
 
-    Rank 0 works only where there is nobody else; ranks that were lost are not counted.
+    Rank 0 works only if there are no workers; lost ranks are not counted.
     """
     busy = record.busy_seconds[1:] if len(record.busy_seconds) > 1 else record.busy_seconds
     active = np.isfinite(busy) & (busy > 0)

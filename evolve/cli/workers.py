@@ -21,7 +21,7 @@ _ANSWERED_AT_ONCE = {"-h", "--help", "--version", "--settings", "--dry-run"}
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do at most; None where that is not known.
+    """The largest amount of work, as far as it is known.
 
     Attributes:
         episodes_at_once: How many episodes are played at a time.
