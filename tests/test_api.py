@@ -273,7 +273,7 @@ def test_a_policy_can_be_copied_and_sent_elsewhere(here, copied):
         ({"seeds": {1, 2}}, "seeds", "seed=1"),
         ({"seeds": [1, 2]}, "seeds", "got [1, 2]"),
         ({"experiment": 3}, "experiment", "got 3"),
-        ({"callbacks": print}, "callbacks", "[it]"),
+        ({"callbacks": print}, "callbacks", "[function]"),
         ({"callbacks": [3]}, "callbacks", "3"),
         ({"generations": "5"}, "generations", "got '5'"),
         ({"sweep": {"population": [2, 3]}}, "experiment", "sweep of 2"),

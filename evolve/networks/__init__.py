@@ -1,7 +1,7 @@
-"""Networks: from an observation to an action, with a genome of weights and a mask.
+"""Networks: they map an observation to an action, by a genome that consists of weights and a mask.
 
-`NETWORKS` is the registry. Every entry keeps the protocol `Network` (see `network`) and passes the same conformance
-suite. The native step of a network is a C header in `kernels/`.
+`NETWORKS` is the registry. Every entry implements the protocol `Network` (see `network`) and passes the same
+conformance suite. The native step of a network is a C header in `kernels/`.
 """
 
 import numpy as np
@@ -36,9 +36,9 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
     """Return the network that the `[network]` table of an experiment describes.
 
     Args:
-        table: The name of the network and its options, validated or not; or the name alone.
-        observation_size: O, the inputs of the network in each step.
-        action_size: A, the outputs of the network in each step.
+        table: The name of the network, or a table with the name and options, which need not be validated yet.
+        observation_size: O, the number of inputs of the network.
+        action_size: A, the number of outputs that are actions.
 
     Raises:
         InputError: The table has a wrong name or option, or a size is wrong.
@@ -51,17 +51,17 @@ def make(table: Section | str, observation_size: int, action_size: int) -> Netwo
 
 
 def check(section: Section, network: Network, action_size: int) -> None:
-    """Try a genome, a batch and a step of a network.
+    """Check a network, which may come from another package: draw a genome, make a batch, and compute one step.
 
     Args:
         section: The section of the experiment that names the network.
         network: The network that the section describes.
-        action_size: A.
+        action_size: A, the required number of actions.
 
     Raises:
-        InputError: The network does not keep its contract.
+        InputError: A method of the network raises an exception, or returns a wrong type or shape.
     """
-    slots = np.arange(1)
+    slots = np.arange(1)  # slot 0, the only slot of the batch
     with NETWORKS.as_input_error(section, "init"):
         genome = network.init(Stream(0, Purpose.CHECK))
         if not isinstance(genome, Genomes):

@@ -1,9 +1,8 @@
-"""Batches of episodes, which go to the workers, and the results, which come back.
+"""Batches of episodes, which the coordinator sends to workers, and the results that the workers return.
 
-Both are frozen records of plain arrays, the same in this process and on the wire. Results are keyed by (genome,
-episode) and may come in any order. A quantity that every episode has is declared here once, as a field of
-`EpisodeResults`. The wire and the collector carry it without further code, and so does the run file if the store has a
-column of its name.
+Both are frozen records of plain arrays, and messages have the same fields. Results are keyed by (genome, episode) and
+may come in any order. A quantity that every episode has is declared once, as a field of `EpisodeResults`. Messages and
+the collector then include it without further code. The run file includes it if the store has a column of its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +21,13 @@ Traces = Literal["each", "mean", "none"]
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """How to play a batch: from `experiment` (TOML text) any rank makes the rollout, its network and its environments.
+    """The settings of the rollout that plays a batch.
 
-    slots: B, the number of episodes that run side by side. num_traces: T, the traces that an episode leaves.
-    max_episode_seconds: the wall time that an episode may take. on_failure: whether an episode that fails ends the
-    evaluation ("stop") or has a return of NaN ("worst"). chunk_seconds: the duration of the smallest chunk worth a
-    message. least_chunk: the fewest episodes of a chunk regardless of their duration, if fewer would not take less.
+    experiment: TOML text, from which any rank makes the rollout, its network and its environments. slots: B, the number
+    of episodes that run side by side. num_traces: T, the number of traces of an episode. max_episode_seconds: the limit
+    of an episode's wall time. on_failure: "stop" if a failed episode ends the evaluation, "worst" if its return is NaN.
+    chunk_seconds: the duration of the smallest chunk worth a message. least_chunk: the smallest number of episodes of a
+    chunk, however long they last; above 1 if a kernel steps several slots in the time of one.
     """
 
     experiment: str
@@ -47,12 +47,12 @@ class EpisodeBatch:
     generation and candidate of each genome. Genomes with equal keys meet the same episodes (common random numbers).
 
     genomes: C genomes, in memory or generated when they are played.
-    genome_ids: [C], the numbers of the genomes in the results; in a whole batch 0 … C - 1.
-    candidates: [C], the numbers of the genomes in messages.
+    genome_ids: [C], the number of each genome in the results: 0 … C - 1, and a subset of these in a part (`take`).
+    candidates: [C], the number of each genome in messages, from which a worker generates the genome.
     normalizers: [C, 2, O], with O = 0 if observations are not normalized.
     rows: [N], which of the C genomes plays each episode.
     episodes: [N], the number of each episode among the episodes of its genome.
-    traces: whether the traces of "each" genome are returned, their sum (for the "mean"), or "none".
+    traces: the traces to return: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
     describe: whether the rank that plays episode 0 of a genome also describes the genome.
     """
 
@@ -85,19 +85,19 @@ class EpisodeBatch:
         traces: Traces = "each",
         describe: bool = False,
     ) -> "EpisodeBatch":
-        """Return the batch in which genomes play the same range of episodes, one genome after another.
+        """Return a batch in which every genome plays the same range of episodes, in the order of the genomes.
 
         Args:
             seed: The seed of the experiment.
-            purpose: The purpose of the episodes, a part of their keys.
+            purpose: The purpose of the episodes, from which their seeds follow, too.
             genomes: C genomes.
             keys: [C, 2], generation and candidate of each genome.
             episodes: The numbers of the episodes of each genome.
-            normalizer: [2, O] for all, or [C, 2, O]; None if observations are not normalized.
-            rows: The genomes that play, in this order; by default all.
-            candidates: [C], the numbers of the genomes in messages; by default 0 … C - 1.
-            traces: Which traces are returned: of "each" genome, their sum (for the "mean"), or "none".
-            describe: Whether the ranks that play the genomes describe them.
+            normalizer: [2, O] for all genomes, or [C, 2, O]; None if observations are not normalized.
+            rows: The indices of the genomes that play, in this order; by default all.
+            candidates: [C], the number of each genome in messages; by default 0 … C - 1.
+            traces: See `EpisodeBatch`.
+            describe: See `EpisodeBatch`.
         """
         C = len(genomes)
         check_shape(keys, "keys", "C 2", np.int64, C=C)
@@ -118,7 +118,7 @@ class EpisodeBatch:
         )
 
     def take(self, indices: Int64) -> "EpisodeBatch":
-        """Return the batch of episodes [k], by index, with the genomes that these need."""
+        """Return the batch of the episodes at indices [k], with only the genomes that play them."""
         needed, rows = np.unique(self.rows[indices].astype(np.int64), return_inverse=True)
         return EpisodeBatch(
             self.seed,
@@ -142,7 +142,7 @@ class EpisodeBatch:
 
 
 def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:
-    """Return [C, 2, O], with O = 0 for no normalizer."""
+    """Return normalizers [C, 2, O] from one for all genomes, or from C; O = 0 for None."""
     if normalizer is None:
         return np.zeros((genomes, 2, 0), np.float32)
     return np.broadcast_to(normalizer, (genomes, *normalizer.shape[-2:]))
@@ -155,7 +155,7 @@ def generation_keys(generation: int, population: int, common: bool = False) -> I
 
 
 def quantity(symbols: str, dtype: DTypeLike) -> Any:
-    """Declare a field of `EpisodeResults`: its shape in the project's alphabet, and its type."""
+    """Declare a field of `EpisodeResults`: its shape, in the letters of `evolve.shapes` and its own, and its type."""
     return field(metadata={"symbols": symbols, "dtype": np.dtype(dtype)})
 
 
@@ -165,11 +165,11 @@ class EpisodeResults:
 
     genomes, episodes: the key of each episode. lengths: environment steps. fingerprints: 64 bits each for the
     observations and the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 if
-    observations are not normalized. step_hashes: a byte of both fingerprints after each step, the episodes end to end,
-    L = Σ min(length, MAX_HASHED_STEPS). episode_seconds: wall time in the environment; the time of a tick is shared
-    equally by all episodes that it steps. traces: whole multiples of 2⁻²⁰ [K, T], of the genomes `traced` [K]. Several
-    rows of one genome are to be added up; integers have the same sum in any order. described: D genomes with digests,
-    connections and fingerprints (`GenomeDescriptions`); a genome may come more than once.
+    observations are not normalized. step_hashes: a byte of both fingerprints after each step, all episodes
+    concatenated, L = Σ min(length, MAX_HASHED_STEPS). episode_seconds: wall time in the environment; the time of a tick
+    is shared equally by all episodes that it steps. traces: [K, T] in units of 2⁻²⁰; row i belongs to the genome
+    traced[i]. A genome may have several rows, whose sum counts; integers have the same sum in any order. described: D
+    genomes with digests, connections and fingerprints (`GenomeDescriptions`); a genome may occur more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -210,12 +210,12 @@ EPISODE_QUANTITIES = tuple(
 
 
 def shape_of(symbols: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape that symbols ("N 2 O") stand for."""
+    """Return the shape of symbols such as "N 2 O", with the sizes of the letters."""
     return tuple(int(symbol) if symbol.isdigit() else sizes[symbol] for symbol in symbols.split())
 
 
 def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
-    """Return the results of all parts, end to end."""
+    """Return the results of all parts, concatenated."""
     if len(parts) == 1:
         return parts[0]
     return EpisodeResults(*(np.concatenate([getattr(part, name) for part in parts]) for name in QUANTITIES))
@@ -223,10 +223,10 @@ def join(parts: Sequence[EpisodeResults]) -> EpisodeResults:
 
 @dataclass(frozen=True)
 class EpisodeFailure:
-    """An episode that could not be played to its end: its key, its environment's seed, the step, and the error.
+    """An episode that could not be played to its end: its key, its environment's seed, the failed step, and the error.
 
-    Its results have a return of NaN, and `step` as length; step 0 is reset. A seed of -1 means that neither seed nor
-    step is known, because the rank that played the episode was lost.
+    Its result has a return of NaN, and `step` as length. Step 0 is the reset of the environment. A seed of -1 means
+    that neither seed nor step is known, because the rank that played the episode was lost.
     """
 
     genome: int

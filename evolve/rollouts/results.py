@@ -1,4 +1,4 @@
-"""Collecting results by key, so that the order in which they arrive has no effect."""
+"""The results of many episodes, collected by key: the order of their arrival has no effect."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +24,12 @@ def quantize_traces(traces: Float32) -> Int64:
 
 
 def sum_traces(results: EpisodeResults) -> EpisodeResults:
-    """Return results with one row of traces for each genome, the sum of its rows, in ascending order of genomes."""
+    """Return results in which each genome has one row of traces, the sum of its rows, in ascending order of genomes."""
+    # An ascending order without repetitions is already the form to return.
     if (results.traced[1:] > results.traced[:-1]).all():
         return results
     order = np.argsort(results.traced, kind="stable")
-    # Rows of one genome lie side by side now; integers have the same sum in any order.
+    # The rows of one genome are adjacent now; integers have the same sum in any order.
     genomes, starts = np.unique(results.traced[order], return_index=True)
     traces = results.traces[order]
     if len(genomes) < len(order):
@@ -37,7 +38,7 @@ def sum_traces(results: EpisodeResults) -> EpisodeResults:
 
 
 def join_descriptions(parts: Sequence[tuple[Int32, GenomeDescriptions]]) -> tuple[Int32, GenomeDescriptions]:
-    """Return the genomes [D] and the descriptions of all parts, end to end."""
+    """Return the genomes [D] and the descriptions of all parts, concatenated."""
     if not parts:
         return np.zeros(0, np.int32), _NO_DESCRIPTIONS
     descriptions = [description for _, description in parts]
@@ -52,12 +53,12 @@ _NO_DESCRIPTIONS = GenomeDescriptions(np.zeros((0, 32), np.uint8), np.zeros(0, n
 
 
 class ResultsCollector:
-    """The results so far of a batch with C genomes of T traces each; traces are added up as they come.
+    """The results so far of a batch with C genomes of T traces each. Traces are summed when they arrive.
 
     Args:
         num_genomes: C.
         num_traces: T.
-        traces: Which traces are kept: of "each" genome, their sum (for the "mean"), or "none".
+        traces: The traces to keep: "each" for one row per genome, "mean" for the sum over all genomes, or "none".
     """
 
     def __init__(self, num_genomes: int, num_traces: int, traces: str = "each") -> None:
@@ -66,28 +67,29 @@ class ResultsCollector:
         self._traces: Int64 = np.zeros((rows, num_traces if rows else 0), np.int64)
 
     def add(self, results: EpisodeResults) -> None:
-        """Keep the results of episodes that have not been added before."""
+        """Add results; the caller adds each episode only once."""
         if self._traces.size:
             summed = sum_traces(results)
             self._traces[summed.traced] += summed.traces
+        # The parts keep no traces, which are in the sum.
         kept = {name: _owned(getattr(results, name)) for name in QUANTITIES if name not in ("traced", "traces")}
         self._parts.append(EpisodeResults(**kept, traced=results.traced[:0].copy(), traces=results.traces[:0].copy()))
 
     def add_failure(self, genome: int, episode: int, observation_size: int) -> None:
-        """Add an episode that failed: a return of NaN, and zeros. observation_size: O, or 0 if there are no moments."""
+        """Add an episode that failed, with a return of NaN and zeros otherwise. observation_size: O of the moments."""
         sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1]}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
         self.add(EpisodeResults(**zeros | key | {"returns": np.array([np.nan])}))
 
     def collect(self) -> EpisodeResults:
-        """Return all results, with a row of traces for each genome, or for all of them together."""
+        """Return all results, with one row of traces for each genome, or with their sum as the only row."""
         genomes = np.arange(len(self._traces), dtype=np.int32)
         return replace(join(self._parts), traced=genomes, traces=self._traces).check()
 
 
 def _owned(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array with its own memory: a view into a message would keep the whole message alive."""
+    """Return the array, or a copy if it is a view: a view into a message would keep the whole message in memory."""
     return array if array.base is None else array.copy()
 
 
@@ -95,9 +97,10 @@ def _owned(array: NDArray[Any]) -> NDArray[Any]:
 class PopulationResults:
     """The results of P candidates in up to E episodes each.
 
-    quantities: [P, E, …] each, by the name that `EpisodeResults` declares. played: [P, E], whether an episode was
-    played. traces: [P, T], means over the episodes played; [1, T], the mean over all episodes, if only the sum of all
-    traces was returned. episode_results: the same results, one row per episode, in any order.
+    quantities: an array [P, E, …] for each quantity that `EpisodeResults` declares, by its name. played: [P, E],
+    whether an episode was played. traces: [P, T], the means over each candidate's episodes; or [1, T], the mean over
+    all episodes, if workers returned only the sum. episode_results: the same results with one row per episode, in any
+    order.
     """
 
     quantities: Mapping[str, NDArray[Any]]
@@ -107,17 +110,17 @@ class PopulationResults:
 
     @property
     def returns(self) -> Float64:
-        """[P, E]; NaN for an episode that failed, or was not played."""
+        """[P, E], the returns; NaN for an episode that failed, or was not played."""
         return self.quantities["returns"]
 
     @property
     def lengths(self) -> Int32:
-        """[P, E], environment steps."""
+        """[P, E], the lengths of the episodes in environment steps."""
         return self.quantities["lengths"]
 
     @property
     def fingerprints(self) -> UInt64:
-        """[P, E, 2]: 64-bit rolling hashes of observations and of network outputs."""
+        """[P, E, 2], the fingerprints of observations and of network outputs, see `evolve.numerics.hashing`."""
         return self.quantities["fingerprints"]
 
     @property
@@ -127,28 +130,30 @@ class PopulationResults:
 
     @property
     def num_candidates(self) -> int:
-        """The number of candidates that played; in a population that grows, these are the first ones."""
+        """The number of candidates that played, fewer than P if a growing population has not reached P."""
         return int(np.count_nonzero(self.played.any(axis=1)))
 
     @property
     def mean_traces(self) -> Float64:
         """[T], the mean over the candidates of the mean over each candidate's episodes.
 
-        If the candidates played different numbers of episodes, as after a race, the traces of each have to be known.
+        Raises ValueError if candidates played different numbers of episodes, as in a race, and only a sum is known.
         """
         # With equal numbers of episodes the mean of the means is the mean over all episodes, and needs only their sum.
         counts = np.count_nonzero(self.played, axis=1)
         if counts.min() < counts.max():
             if len(self.traces) != len(counts):
-                raise ValueError("mean_traces: expected the traces of each candidate, for not all played equally many")
-            of_each: Float64 = ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
-            return of_each
+                raise ValueError(
+                    "mean_traces: expected the traces of each candidate, as their numbers of episodes differ"
+                )
+            mean_of_means: Float64 = ordered_sum(self.traces.T.astype(np.float64)) / len(counts)
+            return mean_of_means
         results = self.episode_results
         mean: Float64 = results.traces.sum(axis=0) * (TRACE_UNIT / max(len(results), 1))
         return mean
 
     def trace_fingerprints(self) -> UInt64:
-        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if they are not known one by one."""
+        """Return [P]: a 64-bit fingerprint of each candidate's traces; 0 if only the sum of all candidates is known."""
         if len(self.traces) != len(self.played):
             return np.zeros(len(self.played), np.uint64)
         return fold_present(self.traces, np.ones(self.traces.shape, np.bool_))
@@ -167,7 +172,7 @@ class PopulationResults:
         return GenomeDescriptions(joined.digests[first], joined.connections[first], joined.fingerprints[first])
 
     def step_hashes(self, candidate: int) -> list[UInt8]:
-        """Return the step hashes [length, 2] of each of a candidate's E episodes; empty if it was not played."""
+        """Return the step hashes [length, 2] of each of a candidate's E episodes; [0, 2] for an episode not played."""
         results = self.episode_results
         ends = np.cumsum(np.minimum(results.lengths, MAX_HASHED_STEPS), dtype=np.int64)
         hashes = [np.zeros((0, 2), np.uint8)] * self.played.shape[1]
@@ -178,10 +183,10 @@ class PopulationResults:
 
 
 def by_candidate(results: EpisodeResults, population: int, episodes: int) -> PopulationResults:
-    """Lay results out by candidate and episode, P × E.
+    """Return results as tables of candidates × episodes.
 
     Args:
-        results: The results of P genomes; their traces are one row for each genome, or one for all (`sum_traces`).
+        results: The results of P genomes, with one row of traces for each genome, or one row for all (`sum_traces`).
         population: P.
         episodes: E.
     """
@@ -191,13 +196,15 @@ def by_candidate(results: EpisodeResults, population: int, episodes: int) -> Pop
     played = np.zeros((P, episodes), np.bool_)
     played[at] = True
     quantities["returns"][~played] = np.nan
-    summed = np.count_nonzero(played, axis=1) if len(results.traces) == P else np.array([len(results)])
-    scale = TRACE_UNIT / np.maximum(summed, 1)[: len(results.traces), None]
+    # Each row of traces is a sum over a candidate's episodes, or over all episodes: divide by their number.
+    counts = np.count_nonzero(played, axis=1) if len(results.traces) == P else np.array([len(results)])
+    scale = TRACE_UNIT / np.maximum(counts, 1)[: len(results.traces), None]
     traces = (results.traces.astype(np.float64) * scale).astype(np.float32)
     return PopulationResults(quantities, played, traces, results)
 
 
 def _table(values: NDArray[Any], at: tuple[Int32, Int32], shape: tuple[int, int]) -> NDArray[Any]:
+    """Return a table of candidates × episodes with the values at their places, and zeros elsewhere."""
     table: NDArray[Any] = np.zeros((*shape, *values.shape[1:]), values.dtype)
     table[at] = values
     return table
