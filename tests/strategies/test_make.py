@@ -12,7 +12,7 @@ from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results, VectorLayout, make
 
-FEW = {  # options that make 60 generations of 40 candidates enough for 10 numbers
+FEW = {  # options that make 60 generations of 40 candidates enough for 10 numbers; other strategies need none
     "cma-es": {"sigma": 0.3},
     "sep-cma-es": {"sigma": 0.3},
     "openai-es": {"sigma": 0.1, "learning_rate": 0.1},
@@ -38,13 +38,9 @@ def search(strategy, generations):
     return sphere(strategy.champion(state).weights)[0], first
 
 
-def test_every_strategy_that_changes_weights_is_tried():
-    assert set(FEW) == {*strategies.STRATEGIES} - {"random"}
-
-
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", sorted({*strategies.STRATEGIES} - {"random"}))
 def test_it_climbs_a_sphere(name):
-    best, first = search(make(name, genome_size=10, population=40, seed=1, **FEW[name]), 60)
+    best, first = search(make(name, genome_size=10, population=40, seed=1, **FEW.get(name, {})), 60)
     assert best > 0.05 * first  # both are negative; the optimum is 0
 
 
