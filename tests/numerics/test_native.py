@@ -1,9 +1,11 @@
 """The native exact functions equal the array reference on every input tried, specials included."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 from evolve import numerics
 from evolve.errors import InputError
@@ -11,6 +13,17 @@ from evolve.numerics import native
 from evolve.numerics.streams import Purpose, Stream
 
 built = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
+
+
+def test_no_header_redefines_a_macro_of_another():
+    # All headers are one compilation unit, so the second definition would change the code of the headers after it.
+    owners = {}
+    for header in sorted(ROOT.glob("evolve/*/kernels/*.h")):
+        text = header.read_text()
+        defined, removed = (set(re.findall(rf"^ *# *{word} (\w+)", text, re.M)) for word in ("define", "undef"))
+        for macro in defined - removed:
+            other = owners.setdefault(macro, header)
+            assert other == header, f"{macro} is a macro of {other.name} and {header.name}: rename one, or #undef it"
 
 
 @built
