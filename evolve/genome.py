@@ -1,7 +1,7 @@
 """Genomes: the numbers that evolve, their layout, and the digest that proves two populations equal.
 
 The genome of a candidate is W numbers, most often the weights of a network laid end to end, and a mask of the numbers
-that are present. A strategy knows the `GenomeLayout` of the genomes, and nothing else of their use.
+that are present. A strategy knows only the `GenomeLayout`: it does not know the network or the task.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class Genomes:
         return np.array([np.count_nonzero(row) for row in self.mask], np.int32)  # faster than along an axis
 
     def fingerprints(self) -> UInt64:
-        """Return [P]: 64 bits that stand for each candidate's connections and weights."""
+        """Return [P]: a 64-bit hash of each candidate's connections and weights."""
         return fold_present(self.weights, self.mask)
 
 
@@ -73,7 +73,7 @@ class GenomeSource(Protocol):
 
 @dataclass(frozen=True)
 class SelectedGenomes:
-    """P genomes of a lazy source. candidates: [P], their numbers in the source."""
+    """A selection of P genomes of a lazy source. candidates: [P], their numbers in the source."""
 
     source: GenomeSource
     candidates: Int64
@@ -105,7 +105,7 @@ NO_GENOMES = Genomes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.bool_))
 
 
 def pruned(weights: Float32, mask: Bool) -> Genomes:
-    """Return genomes whose absent connections weigh exactly positive zero, so that equal networks have equal bits."""
+    """Return genomes with the weight +0.0 at each absent connection, so that equal networks have equal bits."""
     return Genomes(np.where(mask, weights, np.float32(0)), mask)
 
 
@@ -118,12 +118,13 @@ def concatenate(*parts: Genomes) -> Genomes:
 class Block:
     """One matrix inside a genome: weights[start:stop] is [rows, columns], row-major.
 
-    layer: the layer that the matrix feeds. The blocks of one layer are contiguous, so they can be swapped together.
-    source: the layer that the matrix reads. Layer 0 is fed by the observation, which is source 0. Source l + 1 is the
-        output of layer l; if l is not an earlier layer, its output in the previous step. If the matrix has one row more
-        than the source has nodes, the last row is the biases.
-    span: the [rows, columns] of the connections that learning rules apply to; None if the numbers are weights instead
-        of coefficients of learning rules. A block of a single row (or column) applies to all rows (or columns).
+    layer: the layer that the matrix feeds. The blocks of one layer are contiguous, so a strategy can swap whole layers.
+    source: the number of the vector that the matrix multiplies. Source 0 is the observation, and source l + 1 is the
+        output of layer l. A connection from the same or a later layer (l ≥ layer) is recurrent: it reads the output of
+        the previous step. If the matrix has one row more than the source has nodes, the last row holds the biases.
+    span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
+        connections that learn by these rules. A block with one row (or one column) is broadcast to all rows (or
+        columns) of the span.
     """
 
     layer: int
@@ -145,8 +146,8 @@ class GenomeLayout(Protocol):
     A layout may also have these attributes:
 
     - `evolves_weights`, True by default: False if the weights have no effect and only the mask evolves;
-    - `inits_many`, False by default: whether `init` also takes the streams of many candidates, as
-      `evolve.numerics.streams.Streams`, and returns a genome for each, with the same bits as from one `Stream`.
+    - `batched_init`, False by default: True if `init` also takes a `Streams`, the streams of many candidates, and
+      returns a genome for each of them. A candidate's genome is the same, to the bit, as from its own `Stream`.
     """
 
     @property
@@ -155,7 +156,7 @@ class GenomeLayout(Protocol):
 
     @property
     def num_traces(self) -> int:
-        """T, the trace values that one episode leaves: W, one for each connection, or 0."""
+        """T, the number of traces after an episode: W, one for each connection, or 0 for a network without traces."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -167,7 +168,7 @@ class GenomeLayout(Protocol):
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """The layout of genomes without a network: vectors of `size` numbers, in one block, with no number pruned.
+    """The layout of genomes without a network: vectors of `size` numbers, in one block, all of them present.
 
     init_scale: the standard deviation of initial weights, which are N(0, init_scale²).
     """
@@ -193,7 +194,7 @@ class VectorLayout:
         """The vector, as the only column of a matrix."""
         return (Block(layer=0, source=0, start=0, rows=self.size, columns=1),)
 
-    inits_many = True
+    batched_init = True  # see `GenomeLayout`
 
     def init(self, stream: AnyStream) -> Genomes:
         """Return one initial genome (P = 1), or one for each of many streams."""
@@ -203,7 +204,7 @@ class VectorLayout:
 
 @dataclass(frozen=True)
 class GenomeDescriptions:
-    """Descriptions of n genomes, kept in their place.
+    """Descriptions of n genomes, which a rank keeps or sends instead of the genomes themselves.
 
     digests: [n, 32] uint8, see `candidate_digests`. connections: [n] int32, the number of connections.
     fingerprints: [n], see `Genomes.fingerprints`.
@@ -223,7 +224,7 @@ def describe(genomes: Genomes) -> GenomeDescriptions:
 def candidate_digests(genomes: Genomes) -> list[bytes]:
     """Return sha256(weights ‖ mask) of each candidate, 32 bytes each.
 
-    weights: its row [W] as little-endian float32; mask: its row [W] as one byte (0 or 1) per entry.
+    weights: the candidate's row [W] as little-endian float32. mask: its row [W] as one byte (0 or 1) per entry.
     """
     present: UInt8 = np.ascontiguousarray(genomes.mask).view(np.uint8)
     rows = zip(np.asarray(genomes.weights, "<f4", order="C"), present, strict=True)
@@ -235,25 +236,25 @@ def candidate_digests(genomes: Genomes) -> list[bytes]:
     return digests
 
 
-def chain_digest(previous: bytes, digests: Sequence[bytes] | UInt8, returns_pe: Float64, lengths_pe: Int32) -> bytes:
-    """Return the digest of a generation, which stands for all generations up to it.
+def chain_digest(previous: bytes, digests: Sequence[bytes] | UInt8, returns: Float64, lengths: Int32) -> bytes:
+    """Return the digest of a generation, which proves this generation and all earlier ones.
 
-    It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths). Arrays enter
-    as C-order bytes.
+    It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths). Arrays are
+    hashed in C order.
 
     Args:
-        previous: The digest of the generation before; `DIGEST_START` for generation 0.
-        digests: P of 32 bytes each, as `candidate_digests` returns them; or [P, 32].
-        returns_pe: [P, E], entered as little-endian float64. Every NaN becomes the same quiet NaN, because CPUs differ
+        previous: The digest of the previous generation; `DIGEST_START` for generation 0.
+        digests: P digests of 32 bytes, as `candidate_digests` returns them; or an array [P, 32].
+        returns: [P, E], hashed as little-endian float64. Every NaN is replaced by one quiet NaN, because CPUs differ
             in its sign.
-        lengths_pe: [P, E], entered as little-endian int32.
+        lengths: [P, E], hashed as little-endian int32.
 
     Returns:
         32 bytes.
     """
     state = hashlib.sha256(previous)
     state.update(digests.tobytes() if isinstance(digests, np.ndarray) else b"".join(digests))
-    returns_pe = np.where(np.isnan(returns_pe), np.nan, returns_pe)
-    state.update(np.asarray(returns_pe, "<f8").tobytes())
-    state.update(np.asarray(lengths_pe, "<i4").tobytes())
+    returns = np.where(np.isnan(returns), np.nan, returns)
+    state.update(np.asarray(returns, "<f8").tobytes())
+    state.update(np.asarray(lengths, "<i4").tobytes())
     return state.digest()

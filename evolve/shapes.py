@@ -7,10 +7,12 @@
 | W, T | weights of one genome, traces of one episode (W or 0) |
 | B, k | slots in a batch, some of these slots |
 | L | steps of an episode, or all logged steps of several |
-| N, n | all items, some of these items (episodes of a batch, members of an elite) |
-| C | different genomes in a batch of episodes |
+| N, n | a number of items that the docstring names, such as episodes of a batch; some of these items |
+| C | different genomes in a batch of episodes; in the physics, corners of a polygon |
 | K | genomes that have a row of traces |
 | R | MPI ranks |
+
+A docstring may define further letters.
 """
 
 from typing import Any
@@ -26,7 +28,7 @@ UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
 Slots = NDArray[np.intp]
-"""Numbers of slots, [k], all different."""
+"""[k], the numbers of k different slots."""
 
 
 def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLike, **sizes: int) -> None:
@@ -35,16 +37,17 @@ def check_shape(array: NDArray[Any], argument: str, symbols: str, dtype: DTypeLi
     Args:
         array: The array.
         argument: The name of the array in the error.
-        symbols: The shape, one letter or number for each axis: "P W", "N 4".
+        symbols: The shape, one letter or length for each axis, separated by spaces: "P W", "N 4".
         dtype: The type.
-        **sizes: The lengths that letters stand for. A letter that is not given may have any length.
+        **sizes: The lengths that letters stand for. An axis whose letter is not given may have any length.
     """
     names = symbols.split()
-    wanted = [int(name) if name.isdigit() else sizes.get(name) for name in names]
+    expected_lengths = [int(name) if name.isdigit() else sizes.get(name) for name in names]
     fits = array.ndim == len(names) and all(
-        want is None or want == have for want, have in zip(wanted, array.shape, strict=False)
+        expected in (None, length) for expected, length in zip(expected_lengths, array.shape, strict=True)
     )
     if not fits or array.dtype != dtype:
-        lengths = ", ".join(f"{name}={want}" for name, want in zip(names, wanted, strict=True) if want is not None)
+        known = zip(names, expected_lengths, strict=True)
+        lengths = ", ".join(f"{name}={length}" for name, length in known if length is not None)
         expected = f"[{', '.join(names)}] {np.dtype(dtype)}{f' ({lengths})' if lengths else ''}"
         raise ValueError(f"{argument}: expected {expected}, got {list(array.shape)} {array.dtype}")

@@ -1,15 +1,16 @@
 """hebbian-dag: every layer reads all earlier layers; each connection keeps a Hebbian trace of the episode.
 
-With D = [O, h1, …, hL, A + 1], x_0 the observation and W_ij the [D_j, D_{i+1}] matrix from layer j to layer i + 1:
+With D = [O, h1, …, hL, A + 1], x_0 the observation, W_ij the [D_j, D_{i+1}] weights from layer j to layer i + 1, and
+H_ij the traces of these connections:
 
-    z_ij    = x_j (W_ij + m H_ij)                    summed over the rows of j in ascending order
+    z_ij    = x_j (W_ij + m H_ij)                    summed over the nodes of layer j in ascending order
     x_{i+1} = tanh((z_i0 + z_i1) + … + z_ii)
     H_ij   ← clip(H_ij + ρ (x_jᵀ z_ij), ±limit)      after all layers have been computed
 
-Output 0 is the neuromodulator, outputs 1 … A are the action. ρ is `trace_rate`, or output 0 when neuromodulated.
-m is `plasticity`, 0 at a pruned connection; with m = 0 traces do not act on the network and only steer pruning. H is
-zero when an episode starts. All of it is float32. Initial weights are N(0, init_scale²), a share of `init_sparsity` of
-them pruned.
+Output 0 is the neuromodulator, and outputs 1 … A are the action. ρ is output 0 if `neuromodulated` is set, and
+`trace_rate` otherwise. m is `plasticity`, and 0 at a pruned connection. With `plasticity` 0 the traces do not act on
+the network: strategies only use them to choose the connections to prune. H is zero when an episode starts. All numbers
+are float32. Initial weights are N(0, init_scale²), and a share of `init_sparsity` of the connections is pruned.
 """
 
 import ctypes
@@ -27,8 +28,8 @@ from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64
 
-_FAINTEST = 0.001  # the smallest rate and limit of traces
-_HISTORY = 8  # steps whose updates of traces may be pending; LONGEST_HISTORY of kernels/hebbian_dag.h
+_SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the smallest trace limit
+_MAX_PENDING = 8  # steps whose trace updates the kernel may delay; LONGEST_HISTORY of kernels/hebbian_dag.h
 
 
 class HebbianDagOptions(NetworkOptions):
@@ -37,7 +38,7 @@ class HebbianDagOptions(NetworkOptions):
     hidden: Hidden = (8, 8)
     """The sizes of the hidden layers."""
     plasticity: float = Field(0.0, ge=-1e6, le=1e6)
-    """m, the strength with which traces act on the network; with 0 they only steer pruning."""
+    """m, the strength with which traces act on the network; with 0 they only decide which connections are pruned."""
     trace_rate: float = Field(1.0, ge=-1e6, le=1e6)
     """ρ, the rate at which traces grow."""
     trace_limit: float = Field(10.0, gt=0, le=1e6)
@@ -55,11 +56,12 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
-        """Raise InputError for traces so small that they are zero for the strategy, which gets units of 2^-20."""
-        if 0 < abs(options.trace_rate) < _FAINTEST:
-            raise InputError("network.trace_rate", f"0, or at least {_FAINTEST} away from it", options.trace_rate)
-        if options.trace_limit < _FAINTEST:
-            raise InputError("network.trace_limit", f"at least {_FAINTEST}", options.trace_limit)
+        """Raise InputError if traces would be very small: strategies receive them rounded to multiples of 2^-20."""
+        if 0 < abs(options.trace_rate) < _SMALLEST_NONZERO:
+            expected = f"0, or an absolute value of at least {_SMALLEST_NONZERO}"
+            raise InputError("network.trace_rate", expected, options.trace_rate)
+        if options.trace_limit < _SMALLEST_NONZERO:
+            raise InputError("network.trace_limit", f"at least {_SMALLEST_NONZERO}", options.trace_limit)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -73,7 +75,7 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """Output 0, if it is the rate of the traces."""
+        """The neuron (layer, number) of output 0 if it is the trace rate; see `Network`."""
         return ((len(self.sizes) - 1, 0),) if self.options.neuromodulated else ()
 
     @property
@@ -83,7 +85,7 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 
     @property
     def slot_size(self) -> int:
-        """Weights, traces and gains."""
+        """Weights, traces and gains: three numbers for each connection."""
         return 3 * self.num_weights
 
     def batch(self, slots: int, backend: Backend) -> "HebbianDagBatch":
@@ -94,15 +96,16 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
 class HebbianDagBatch(SlotArrays):
     """The genomes and traces of B slots.
 
-    The kernel may leave updates of traces pending. They are applied before traces are read or replaced.
+    The kernel may delay updates of traces for some steps. They are applied before traces are read or replaced.
     """
 
     def __init__(self, network: HebbianDag, slots: int, backend: Backend) -> None:
         super().__init__(slots, backend)
         self._network = network
         self._weights = self._hold(network.num_weights)
-        self._traces = self.kept_traces = self._hold(network.num_weights)
-        # m at a connection that is left, 0 at a pruned one
+        self._traces = self._hold(network.num_weights)
+        self.kept_traces = self._traces  # strategies receive all traces of an episode
+        # The gain of a connection is m, or 0 if the connection is pruned.
         self._gains = self._hold(network.num_weights) if network.options.plasticity else None
         if self._compiled:
             sizes = network.observation_size, network.action_size, max(network.sizes[1:])
@@ -111,19 +114,19 @@ class HebbianDagBatch(SlotArrays):
             D = network.sizes
             edges = np.cumsum([0, *D]).tolist()
             self._nodes = np.zeros((sum(D), slots), np.float32)
-            self._rows = [slice(a, b) for a, b in pairwise(edges)]  # the places of x_0, x_1, … among the nodes
-            # The places of the matrices into each layer in the genome, and their width.
-            first = np.cumsum([0, *(a * b for a, b in zip(edges[1:], D[1:], strict=False))]).tolist()
-            self._spans = [(*span, columns) for span, columns in zip(pairwise(first), D[1:], strict=True)]
+            self._rows = [slice(a, b) for a, b in pairwise(edges)]  # the rows of x_0, x_1, … in the nodes
+            # The matrices into each layer: where they begin and end in the genome, and their number of columns.
+            starts = np.cumsum([0, *(rows * columns for rows, columns in zip(edges[1:], D[1:], strict=False))]).tolist()
+            self._spans = [(*span, columns) for span, columns in zip(pairwise(starts), D[1:], strict=True)]
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
-        """Return weights, traces and gains of slots at the start of an episode."""
+        """Return weights, traces and gains of slots at the start of an episode; None stands for zeros."""
         if self._gains is None:
             return weights, None
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
     def activity(self, slot: int) -> Activity:
-        """Return the last step of a slot's network."""
+        """Return the nodes and the effective weights of a slot's network after its last step."""
         weights = self._weights.array[0, :, slot].copy()
         if self._gains is not None:
             weights += self._gains.array[0, :, slot] * self._traces.array[0, :, slot]
@@ -134,9 +137,9 @@ class HebbianDagBatch(SlotArrays):
         x, limit = self._nodes[:, :n], np.float32(options.trace_limit)
         x[rows[0]] = observations.T
         layers = []
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the kernel does not warn either
             for i, to in enumerate(rows[1:]):
-                # The matrices W_i0, W_i1, … lie one below the other, as their inputs x_0, x_1, … do.
+                # The matrices from layers 0, 1, … to layer i + 1 are stacked, in the order of their inputs x_0, x_1, …
                 weights, traces = self._matrix(self._weights, i, n), self._matrix(self._traces, i, n)
                 if self._gains is not None:
                     weights = weights + self._matrix(self._gains, i, n) * traces
@@ -146,7 +149,7 @@ class HebbianDagBatch(SlotArrays):
                 layers.append((traces, z, products))
             outputs = x[rows[-1]]
             rate = outputs[0] if options.neuromodulated else np.float32(options.trace_rate)
-            # Traces change after all layers have been computed. The changes take the memory of the products.
+            # Traces change after all layers have been computed. The changes overwrite the products to save memory.
             for traces, z, change in layers:
                 for j, z_ij in zip(rows, z, strict=False):
                     np.multiply(x[j, None], z_ij, out=change[j])
@@ -157,16 +160,17 @@ class HebbianDagBatch(SlotArrays):
         return outputs[1:].T.copy()
 
     def _matrix(self, columns: HostColumns, layer: int, n: int) -> Float32:
-        """Return a view of the matrices into a layer in the first n slots, [rows, columns, n]."""
+        """Return [rows, columns, n]: a view of the stacked matrices into a layer, for the first n slots."""
         start, stop, width = self._spans[layer]
         return columns.array[0, start:stop, :n].reshape(-1, width, n)
 
     def _structure(self) -> ctypes.Structure:
-        """Return `hebbian_dag` of kernels/hebbian_dag.h."""
+        """Return the C structure `hebbian_dag` of kernels/hebbian_dag.h."""
         D = self._network.sizes
         options = self._network.options
-        # With plasticity the next step reads the traces and applies the pending update, so two steps are kept.
-        history = 2 if self._gains is not None else _HISTORY
+        # The kernel keeps the nodes and sums of the steps whose trace updates are pending. With plasticity each step
+        # needs current traces, so it first applies the update of the step before: two steps are enough.
+        history = 2 if self._gains is not None else _MAX_PENDING
         num_sums = sum((layer + 1) * columns for layer, columns in enumerate(D[1:]))
         return structure(
             layers=(INT64, len(D) - 1),

@@ -129,7 +129,7 @@ class BaseNetwork(Generic[OptionsT]):
     observation_size: int
     action_size: int
 
-    inits_many = True
+    batched_init = True
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -262,7 +262,7 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         candidates: The numbers of the candidates in the population.
     """
     # A layout of another package may lack the attribute; it then draws one genome at a time.
-    if getattr(layout, "inits_many", False):
+    if getattr(layout, "batched_init", False):
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
     return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))

@@ -122,7 +122,7 @@ def test_an_initial_genome_is_a_function_of_its_stream(network):
 
 
 def test_many_streams_give_the_genome_of_each(network):
-    if not getattr(network, "inits_many", False):
+    if not getattr(network, "batched_init", False):
         pytest.skip("takes one stream at a time")
     for n in (0, 1, 4):
         together = network.init(Streams(5, Purpose.INIT, 0, np.arange(n)))
