@@ -28,6 +28,7 @@ from evolve.cli.parser import Answered
 from evolve.cli.run import load
 from evolve.config import Config, descriptions, read_table
 from evolve.config.sweep import experiments
+from evolve.environments import TASKS
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.store import schema
@@ -343,6 +344,11 @@ def test_every_network_and_strategy_is_described():
     assert sorted(names(row[0])[0] for row in table) == sorted(STRATEGIES)
     for row in table:
         assert (row[4] == "portable") == portable({"name": names(row[0])[0]})
+
+
+def test_every_exact_task_is_described():
+    table = rows("exact.md", "id | sees | does | an episode | settings, as `--set env.kwargs.NAME=…`")
+    assert sorted(names(row[0])[0] for row in table) == sorted(TASKS)
 
 
 def test_old_spellings_are_accepted():
