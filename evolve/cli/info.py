@@ -77,7 +77,7 @@ def _parser() -> Parser:
         "evolve info runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve info zoo/walker-es.champion --settings > experiment.toml",
     )
-    files = "run files, complete or not, directories that hold them, or champion files"
+    files = "run files, complete or not, directories of run files, or champion files"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
     settings = "print the experiment of one file with all its settings, ready to be run again"
     parser.add_argument("--settings", action="store_true", help=settings)
