@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evolve.errors import InputError, Setting
+from evolve.errors import InputError, RunError, Setting
 from evolve.numerics.device import device
 from evolve.shapes import Float32, Int64, Slots, UInt64
 
@@ -57,6 +57,7 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 
     Raises:
         RuntimeError: The kernels were not built.
+        RunError: The library was built before the function was written.
     """
     library = load_library()
     if library is None:
@@ -66,7 +67,11 @@ def bind(name: str, arguments: Sequence[Any] = (), returns: Any = None) -> Any:
 
 @cache
 def _bound(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], returns: Any) -> Any:
-    function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
+    try:
+        function = library[f"evolve_{name}"]  # a new object, whose types no other caller changes
+    except AttributeError:
+        missing = f"native kernels: expected a library with evolve_{name}, got one that was built without it"
+        raise RunError(f"{missing}. Build it again: pip install -e .") from None
     function.argtypes = arguments
     function.restype = returns
     return function

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from evolve import numerics
-from evolve.errors import InputError
+from evolve.errors import InputError, RunError
 from evolve.numerics import native
 from evolve.numerics.streams import Purpose, Stream
 
@@ -74,7 +74,7 @@ def test_arrays_begin_on_a_cache_line():
 @built
 def test_only_functions_of_the_library_can_be_bound():
     assert native.bind("lanes", returns=ctypes.c_int)() == native.lanes()
-    with pytest.raises(AttributeError):
+    with pytest.raises(RunError, match=r"evolve_no_such_function, .* pip install -e \."):
         native.bind("no_such_function")
 
 
