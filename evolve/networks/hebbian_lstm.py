@@ -1,19 +1,20 @@
-"""hebbian-lstm: a long short-term memory whose gates have Hebbian traces, driven by two of its own cells.
+"""hebbian-lstm: a long short-term memory whose gates have Hebbian traces; two of its cells control the traces.
 
-With observation obs [O], cells c [H], H ≥ 2, x = [obs, c], matrices W_k [O + H, H] of the gates k = f, j, o, i with
-traces H_k of that shape, and W_a [H, A] (σ is the sigmoid):
+obs [O] is the observation, c [H] are the cells, H ≥ 2, and x = [obs, c]. Each gate k = f, j, o, i has a matrix W_k
+[O + H, H] and traces T_k of the same shape. W_a is [H, A], σ the sigmoid, limit the setting `update_limit`:
 
     g       = c[0]
-    f, j, o = σ(x (W_k + g H_k) - 1)
-    i       = tanh(x (W_i + g H_i))                  each summed over the rows of W_k in ascending order
+    f, j, o = σ(x (W_k + g T_k) - 1)
+    i       = tanh(x (W_i + g T_i))                  each summed over the rows of W_k in ascending order
     c'      = tanh(c f + i j)
     action  = tanh((c' o) W_a)
-    H_k    ← H_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
+    T_k    ← T_k + clip((c'[1] x)ᵀ gate_k, ±limit)   after the action; never at a pruned connection
 
-So c[0] is the strength with which traces act, and c[1] the rate at which they change; limit is `update_limit`. c and H
-are zero when an episode starts, so H is at most limit times its steps. W_a has no traces: they count as zero. All of it
-is float32. Initial weights are N(0, 1), a share of `init_sparsity` of them pruned. The gates follow Hochreiter and
-Schmidhuber (1997) and Gers and others (2000); their traces follow the 2020 script.
+Cell 0 thus scales the effect of the traces, and cell 1 their change. c and all T_k are zero when an episode starts, so
+after n steps no trace exceeds n · limit. W_a has no traces; where a trace is expected for every weight, they are zero.
+All numbers are float32. Initial weights are N(0, 1), a share of `init_sparsity` of them pruned. The gates follow
+Hochreiter and Schmidhuber (1997) and Gers et al. (2000). The traces follow the script of 2020 that this project began
+with (`experiments/script-2020.toml`).
 """
 
 import ctypes
@@ -42,17 +43,18 @@ class HebbianLstmOptions(NetworkOptions):
 
 
 class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
-    """The description of a hebbian-lstm."""
+    """A hebbian-lstm of given sizes: the layout of its genome, without weights."""
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Two blocks of each gate, from obs and from c, which together are the matrix W_k; then W_a."""
+        """Two blocks for each gate, the rows of W_k for obs and the rows for c; then W_a."""
         O, H, A = self.sizes
+        # (layer, source, rows, columns); layer 0 computes the cells from obs (source 0) and from the cells (source 1).
         return end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)])
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
-        """The cells that scale how traces act and how they change."""
+        """The neurons (layer, number) that scale the effect and the change of traces: c[0] and c[1]."""
         return (1, 0), (1, 1)
 
     @property
@@ -62,18 +64,18 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
 
     @property
     def nodes(self) -> int:
-        """The numbers that a step computes: obs, c, four gates, c', c' o, action."""
+        """The number of inputs and intermediate results of a step: obs, c, four gates, c', c' o, action."""
         O, H, A = self.sizes
         return O + 7 * H + A
 
     @property
     def slot_size(self) -> int:
-        """Weights, traces, the mask, and nodes."""
+        """The number of float32 of a slot: weights, traces and mask, and the nodes."""
         return 3 * self.num_weights + self.nodes
 
     @property
     def weight_scale(self) -> np.float32:
-        """1."""
+        """The standard deviation of initial weights: 1."""
         return np.float32(1)
 
     def batch(self, slots: int, backend: Backend) -> "HebbianLstmBatch":
@@ -90,13 +92,13 @@ class HebbianLstmBatch(SlotArrays):
         self._sizes = network.sizes
         self._limit = np.float32(network.options.update_limit)
         self._weights = self._hold(network.num_weights)
-        self._left = self._hold(network.num_weights)
+        self._mask = self._hold(network.num_weights)
         self._traces = self.kept_traces = self._hold(network.num_weights)
         self._cells = self._hold(self._sizes[1])
         if self._compiled:
             O, H, A = self._sizes
             self.kernel = self._arrays.kernel("hebbian_lstm", self._structure(), (O, A, max(H, A)))
-        self._seen: tuple[Float32, ...] = ()  # observations and actions of the reference's last step
+        self._last_step: tuple[Float32, ...] = ()  # observations and actions of `_reference`
 
     def initial(self, weights: Float32, mask: Bool, seeds: Int64) -> tuple[Float32 | None, ...]:
         """Return weights, mask, traces and cells of slots at the start of an episode."""
@@ -106,7 +108,7 @@ class HebbianLstmBatch(SlotArrays):
         """Return the last step of a slot's network."""
         O, H, _ = self._sizes
         slots = np.array([slot])
-        observations, actions = self._seen
+        observations, actions = self._last_step
         gate_weights = 4 * (O + H) * H
         cells = self._cells.take(slots)[0]
         weights = self._weights.take(slots)[0]
@@ -118,20 +120,20 @@ class HebbianLstmBatch(SlotArrays):
         O, H, _ = self._sizes
         cells = self._cells.array[0, :, :n]
         x = np.concatenate([observations.T, cells])
-        weights, left, traces = (a.array[0, :, :n] for a in (self._weights, self._left, self._traces))
+        weights, mask, traces = (a.array[0, :, :n] for a in (self._weights, self._mask, self._traces))
         gate_weights = 4 * (O + H) * H
-        W, M, T = (a[:gate_weights].reshape(4, O + H, H, n) for a in (weights, left, traces))
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the native kernel does
+        W, M, T = (a[:gate_weights].reshape(4, O + H, H, n) for a in (weights, mask, traces))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # the native kernel ignores them, too
             f, j, o, i = gates = _gates(x, x[O], W, T)
             cells[:] = tanh(cells * f + i * j)
             actions = tanh(sequential_sum((cells * o)[:, None] * weights[gate_weights:].reshape(H, -1, n)))
             change = (cells[1] * x)[:, None] * np.stack(gates)[:, None]
             T += M * np.minimum(np.maximum(change, -self._limit), self._limit)
-        self._seen = observations.copy(), actions.T.copy()
-        return self._seen[1]
+        self._last_step = observations.copy(), actions.T.copy()
+        return self._last_step[1]
 
     def _structure(self) -> ctypes.Structure:
-        """Return `hebbian_lstm` of kernels/hebbian_lstm.h."""
+        """Return the C structure `hebbian_lstm` of kernels/hebbian_lstm.h."""
         O, H, A = self._sizes
         nodes = self._network.nodes
         return structure(
@@ -141,7 +143,7 @@ class HebbianLstmBatch(SlotArrays):
             weight_rows=(INT64, self._network.num_weights),
             node_rows=(INT64, nodes),
             weights=(ADDRESS, self._weights.address),
-            left=(ADDRESS, self._left.address),
+            left=(ADDRESS, self._mask.address),
             traces=(ADDRESS, self._traces.address),
             cells=(ADDRESS, self._cells.address),
             nodes=(ADDRESS, self._arrays.zeros(2 * nodes)),

@@ -170,7 +170,7 @@ class DevicePlay:
 
     @property
     def ready(self) -> bool:
-        """Whether the next feed may come, because all episodes of the last one were taken."""
+        """Whether `feed` may be called: all results of the last feed were taken."""
         return self._fed is None
 
     @property
@@ -180,11 +180,11 @@ class DevicePlay:
 
     @property
     def running(self) -> int:
-        """The number of episodes that have begun, without the ones that `take` would return."""
-        return self._size - self.waiting - self.over
+        """The number of episodes that have begun and that `take` would not return yet."""
+        return self._size - self.waiting - self.finished
 
     @property
-    def over(self) -> int:
+    def finished(self) -> int:
         """The number of episodes that `take` would return: all of the feed once all have ended, else 0."""
         return self._size if self._counted[1] == self._size else 0
 
@@ -193,7 +193,7 @@ class DevicePlay:
         return 0 if self._fed is None else len(self._fed.seeds)
 
     def feed(self, feed: Feed) -> None:
-        """Take the next episodes; none may wait."""
+        """Add the episodes of a feed; only if `ready`."""
         self._fed = fed = feed.contiguous()
         self._counted[:] = 0
         self._structure.fed = len(fed.seeds)
@@ -206,7 +206,7 @@ class DevicePlay:
         self._memory.upload(fed)
 
     def run(self, steps: int, more: bool) -> int:
-        """Play at most `steps` steps of all slots; return the number of steps made, over all episodes."""
+        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes."""
         before = int(self._counted[2])
         if self._fed is not None:
             blocks = min(self._step.arrays.tiles, -(-self._size // WIDTH))
@@ -217,7 +217,7 @@ class DevicePlay:
         return int(self._counted[2]) - before
 
     def take(self) -> Played:
-        """Return the episodes of the feed, all of which have ended."""
+        """Return the results of the feed, whose episodes have all ended."""
         fed = self._fed
         assert fed is not None
         played = self._results.of(fed, traces=bool(self._structure.num_traces))

@@ -1,7 +1,7 @@
 """Rollouts of exact tasks: kernels play whole episodes, many in one call.
 
-A `Play` takes feeds of episodes and returns the ones that ended. `NativePlay` is the one on the host, the counterpart
-of rollouts/kernels/play.h; `DevicePlay` (`device_play`) is the one on a GPU.
+A `Play` receives episodes in feeds, plays them in its slots, and returns their results. `NativePlay` plays on the host
+with rollouts/kernels/play.h, and `DevicePlay` (`device_play`) on a GPU.
 """
 
 import ctypes
@@ -24,21 +24,23 @@ from evolve.rollouts.queue import EpisodeQueue
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 _CALL_SECONDS = 0.004
-"""The duration that a call should have, so that a worker probes for messages often enough."""
+"""The intended duration of a call of `Play.run`: short, because a worker probes for messages only between calls."""
 _RESULTS_SECONDS = 0.1
-"""The time for which results may be held back to be returned together: returning few costs as much as playing them."""
+"""The time for which results may be held back: returning a few results costs as much as playing their episodes."""
 _MOST_STEPS = 2**20
 """The largest number of steps of a call, for episodes so short that the clock sets no limit."""
-_KEY = np.int64(2**32)
+_EPISODES_PER_GENOME = np.int64(2**32)
+"""A feed has one key for each episode: genome · 2³² + episode."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """n episodes that may begin.
+    """n episodes for the slots of a `Play`, which begin when slots are free.
 
-    columns: the initial values of a slot of the network, [n, rows] for each of the columns held, None for zeros.
-    seeds: [n], of the environments. keys: [n], which come back with the results. normalizers: [n, 2, O], O = 0 if
-    observations are not normalized. mask: [n, T], the connections whose traces are wanted; T = 0 if no traces are.
+    columns: the initial contents of the network's slot, [n, rows] for each column in `SlotArrays.held`, None for zeros.
+    seeds: [n], the seeds of the environments. keys: [n], which identify the episodes in the results. normalizers:
+    [n, 2, O], O = 0 if observations are not normalized. mask: [n, T], the connections whose traces are returned; T = 0
+    for no traces.
     """
 
     columns: tuple[Float32 | None, ...]
@@ -59,7 +61,7 @@ class Feed:
 
 
 class Played(NamedTuple):
-    """N episodes that have ended, in the order of the results; see `EpisodeResults` for the quantities."""
+    """The results of N episodes that have ended; `keys` are the keys of the feed, the rest as in `EpisodeResults`."""
 
     keys: Int64
     returns: Float64
@@ -75,44 +77,44 @@ class Play(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether the next feed may come."""
+        """Whether `feed` may be called."""
 
     @property
     def waiting(self) -> int:
-        """Episodes of the feed that have not begun."""
+        """The number of episodes of the feed that have not begun."""
 
     @property
     def running(self) -> int:
-        """The number of episodes that have begun, without the ones that `take` would return."""
+        """The number of episodes that have begun and that `take` would not return yet."""
 
     @property
-    def over(self) -> int:
-        """Episodes that `take` would return."""
+    def finished(self) -> int:
+        """The number of episodes that `take` would return."""
 
     def feed(self, feed: Feed) -> None:
-        """Append episodes."""
+        """Add the episodes of a feed; only if `ready`."""
 
     def run(self, steps: int, more: bool) -> int:
-        """Play at most `steps` steps of all slots; return the number of steps made, over all episodes.
+        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
 
-        more: Whether episodes wait that are not in a feed yet.
+        more: Whether more episodes wait for a feed. The call may then return as soon as a slot is free.
         """
 
     def take(self) -> Played:
-        """Return the episodes that ended since the last call."""
+        """Return the results of the episodes that ended since the last call."""
 
     def clear(self) -> None:
         """Drop all episodes."""
 
 
 class InitialColumns(ctypes.Structure):
-    """`initial_columns` of kernels/rows.h."""
+    """The C structure `initial_columns` of kernels/rows.h."""
 
     _fields_ = (("columns", ADDRESS), ("rows", INT64), ("values", ADDRESS))
 
 
 class _Structure(ctypes.Structure):
-    """`play` of kernels/play.h; the caller keeps the arrays that it points to alive."""
+    """The C structure `play` of kernels/play.h. The caller keeps its arrays alive."""
 
     _fields_ = (
         *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
@@ -128,11 +130,11 @@ class _Structure(ctypes.Structure):
 
 
 class NativePlay:
-    """The slots of a task that are stepped together, and play its episodes.
+    """Slots on the host, which one native function steps together: a tile, or several tiles if the task needs them.
 
     Args:
         task: The task.
-        batch: The network, in as many slots of the native back end.
+        batch: The networks of the slots, on the native back end.
         episodes: The largest number of episodes in a feed.
         normalize: Whether networks see normalized observations.
     """
@@ -145,14 +147,15 @@ class NativePlay:
         self._lanes = lanes_of(task)
         self._slots = CompiledSlots(task, self._lanes)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
-        self._alive = batch, coefficients(max(O, A))
-        self._kept: dict[str, NDArray[Any]] = {}
+        # The structure below has only addresses; these attributes keep the arrays alive.
+        self._pointed_to = batch, coefficients(max(O, A))
+        self._buffers: dict[str, NDArray[Any]] = {}
         self._fed: Feed | None = None
         room = min(task.step_limit, MAX_HASHED_STEPS)
         self._structure = _Structure(
             **batch.kernel.addresses,
             **self._slots.addresses,
-            coefficients=self._alive[1].ctypes.data,
+            coefficients=self._pointed_to[1].ctypes.data,
             room=room,
             normalize=normalize,
             tiles=self._lanes // native.lanes(),
@@ -166,7 +169,7 @@ class NativePlay:
 
     @property
     def ready(self) -> bool:
-        """Whether the next feed may come."""
+        """Whether `feed` may be called: every episode of the last feed has begun."""
         return not self.waiting
 
     @property
@@ -177,22 +180,22 @@ class NativePlay:
     @property
     def running(self) -> int:
         """The number of episodes that are running."""
-        return int(np.count_nonzero(self._kept["live"]))
+        return int(np.count_nonzero(self._buffers["live"]))
 
     @property
-    def over(self) -> int:
-        """The number of episodes that ended and were not taken."""
+    def finished(self) -> int:
+        """The number of episodes that have ended since the last `take`."""
         return int(self._structure.over)
 
     def feed(self, feed: Feed) -> None:
-        """Take the next episodes; none may wait."""
+        """Add the episodes of a feed; only if `ready`."""
         self._fed = fed = feed.contiguous()
         for column, values in zip(self._columns, fed.columns, strict=True):
             column.values = None if values is None else values.ctypes.data
         self._set(
             next=0,
             fed=len(fed.seeds),
-            num_traces=fed.mask.shape[1] and self._num_traces,
+            num_traces=self._num_traces if fed.mask.shape[1] else 0,
             seeds=fed.seeds.ctypes.data,
             keys=fed.keys.ctypes.data,
             normalizers=fed.normalizers.ctypes.data,
@@ -200,16 +203,16 @@ class NativePlay:
         )
 
     def run(self, steps: int, more: bool) -> int:
-        """Play at most `steps` steps of all slots; return the number of steps made, over all episodes.
+        """Play at most `steps` steps in each slot; return the number of steps made, summed over all episodes.
 
-        It ends early if no episode runs, or if a slot is free while `more` episodes wait that are not in a feed yet.
+        It ends early if no episode runs, or if a slot is free while `more` episodes wait for a feed.
         """
-        made: int = self._play(ctypes.addressof(self._structure), steps, more)
-        return made
+        steps_made: int = self._play(ctypes.addressof(self._structure), steps, more)
+        return steps_made
 
     def take(self) -> Played:
-        """Return the episodes that ended since the last call."""
-        n, hashed, kept = self._structure.over, self._structure.hashed, self._kept
+        """Return the results of the episodes that ended since the last call."""
+        n, hashed, kept = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
         # The results are copied, since the next call overwrites these arrays.
         traces = kept["result_traces"].reshape(-1)[: n * self._structure.num_traces]
@@ -226,12 +229,12 @@ class NativePlay:
     def clear(self) -> None:
         """Drop all episodes."""
         self._set(next=0, fed=0, over=0, hashed=0)
-        self._kept["live"][:] = False
+        self._buffers["live"][:] = False
         self._fed = None
 
     def _make_slots(self, room: int, normalizer: int) -> None:
         lanes = self._lanes
-        self._keep(
+        self._attach(
             live=self._slots.active,
             slot_masks=np.zeros((lanes, self._num_traces), np.bool_),
             slot_keys=np.zeros(lanes, np.int64),
@@ -243,7 +246,7 @@ class NativePlay:
         )
 
     def _make_results(self, n: int, room: int, observations: int) -> None:
-        self._keep(
+        self._attach(
             result_keys=np.zeros(n, np.int64),
             result_returns=np.zeros(n),
             result_lengths=np.zeros(n, np.int32),
@@ -253,12 +256,13 @@ class NativePlay:
             result_traces=np.zeros((n, self._num_traces), np.int64),
         )
 
-    def _keep(self, **arrays: NDArray[Any]) -> None:
-        """Keep arrays alive, and make the structure point to them."""
-        self._kept |= arrays
+    def _attach(self, **arrays: NDArray[Any]) -> None:
+        """Keep a reference to arrays, and write their addresses into the structure."""
+        self._buffers |= arrays
         self._set(**{name: array.ctypes.data for name, array in arrays.items()})
 
     def _set(self, **values: int) -> None:
+        """Set fields of the structure."""
         for name, value in values.items():
             setattr(self._structure, name, value)
 
@@ -267,25 +271,26 @@ class ExactRollout:
     """Plays episodes of an exact task, which cannot fail or hang. It has the interface of `Rollout`.
 
     Args:
-        play: The slots of the task and the batch.
-        batch: The network's slots.
-        waiting: The number of episodes in a feed.
-        max_episode_seconds: The limit in messages of workers; no episode takes that long.
+        play: The slots.
+        batch: The networks of the slots, which compute the initial contents of a slot from a genome.
+        feed_size: The largest number of episodes in a feed.
+        max_episode_seconds: The attribute of all rollouts; no exact episode takes that long.
     """
 
-    def __init__(self, play: Play, batch: SlotArrays, waiting: int, max_episode_seconds: float) -> None:
+    def __init__(self, play: Play, batch: SlotArrays, feed_size: int, max_episode_seconds: float) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
-        """The seconds for which episodes were played, by environments and networks together."""
+        """The seconds of playing; a kernel does environments and networks in one, so both are included."""
         self._batch = batch
-        self._waiting = waiting
+        self._feed_size = feed_size
         self.play = play
         self._queue = EpisodeQueue()
         self._traces = "none"
         self.steps = 64
-        """The largest number of steps of the next call; each call adapts it to `_CALL_SECONDS`."""
-        self._made = 0  # the steps of episodes since results were last returned
-        self._seconds = 0.0  # the duration of these steps
+        """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
+        # Since results were last returned: environment steps, summed over all episodes, and the time that they took.
+        self._steps_played = 0
+        self._seconds_played = 0.0
 
     @property
     def pending(self) -> int:
@@ -302,29 +307,32 @@ class ExactRollout:
         self._queue.append(batch)
 
     def tick(self) -> EpisodeResults | None:
-        """Play for some milliseconds; return the results of episodes that ended, None for none, or not yet."""
+        """Play for some milliseconds; return the results of finished episodes, or None if there are none yet.
+
+        Results are held back for at most `_RESULTS_SECONDS`, to return many at a time.
+        """
         if self.play.ready and len(self._queue):
             self._feed()
         begin = time.perf_counter()
-        self._made += self.play.run(self.steps, more=len(self._queue) > 0)
+        self._steps_played += self.play.run(self.steps, more=len(self._queue) > 0)
         seconds = time.perf_counter() - begin
-        self._seconds += seconds
+        self._seconds_played += seconds
         self.environment_seconds += seconds
         # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
-        wanted = int(self.steps * _CALL_SECONDS / max(seconds, 1e-6))
-        self.steps = max(16, min(2 * self.steps, wanted, _MOST_STEPS))
-        due = not self.play.waiting or self._seconds > _RESULTS_SECONDS
-        return self._results() if due and self.play.over else None
+        fitting = int(self.steps * _CALL_SECONDS / max(seconds, 1e-6))
+        self.steps = max(16, min(2 * self.steps, fitting, _MOST_STEPS))
+        due = not self.play.waiting or self._seconds_played > _RESULTS_SECONDS
+        return self._results() if due and self.play.finished else None
 
     def take_failures(self) -> list[EpisodeFailure]:
-        """Return no episodes, since none can fail."""
+        """Return an empty list: episodes of exact tasks cannot fail."""
         return []
 
     def clear(self) -> None:
         """Drop all episodes."""
         self._queue.clear()
         self.play.clear()
-        self._made, self._seconds = 0, 0.0
+        self._steps_played, self._seconds_played = 0, 0.0
 
     def close(self) -> None:
         """Do nothing: there are no environments."""
@@ -337,25 +345,27 @@ class ExactRollout:
         self._queue.making = context
 
     def _feed(self) -> None:
-        """Prepare the next episodes."""
-        episodes = self._queue.take(self._waiting)
+        """Give the next episodes of the queue to `play`."""
+        episodes = self._queue.take(self._feed_size)
         genomes = episodes.genomes
         self._traces = episodes.traces
-        keys: Int64 = episodes.genome_ids * _KEY + episodes.episodes
+        keys: Int64 = episodes.genome_ids * _EPISODES_PER_GENOME + episodes.episodes
         columns = self._batch.initial(genomes.weights, genomes.mask, episodes.seeds)
+        # A mask without columns requests no traces.
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
         self.play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
 
     def _results(self) -> EpisodeResults:
         # A call plays all episodes together, so each gets a share of the time in proportion to its steps.
-        seconds_per_step = self._seconds / max(self._made, 1)
-        self._made, self._seconds = 0, 0.0
+        seconds_per_step = self._seconds_played / max(self._steps_played, 1)
+        self._steps_played, self._seconds_played = 0, 0.0
         played = self.play.take()
         genomes = (played.keys >> 32).astype(np.int32)
+        # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
         return EpisodeResults(
             genomes=genomes,
-            episodes=(played.keys & (_KEY - 1)).astype(np.int32),
+            episodes=(played.keys & (_EPISODES_PER_GENOME - 1)).astype(np.int32),
             returns=played.returns,
             lengths=played.lengths,
             fingerprints=played.fingerprints,

@@ -115,11 +115,11 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     normalize = config.normalize_observations
     play: Play
     if chosen == "native":
-        waiting, play = slots, NativePlay(task, batch, slots, normalize)
+        feed_size, play = slots, NativePlay(task, batch, slots, normalize)
     else:
-        waiting = _FEED * slots
-        play = DevicePlay(task, batch, network.num_weights, waiting, normalize)
-    return ExactRollout(play, batch, waiting, config.env.max_episode_seconds)
+        feed_size = _FEED * slots
+        play = DevicePlay(task, batch, network.num_weights, feed_size, normalize)
+    return ExactRollout(play, batch, feed_size, config.env.max_episode_seconds)
 
 
 def _rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> Rollout:

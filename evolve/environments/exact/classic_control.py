@@ -1,4 +1,8 @@
-"""Gymnasium's classic control in exact arithmetic: Acrobot, CartPole, MountainCarContinuous and Pendulum."""
+"""Gymnasium's classic control in exact arithmetic: Acrobot, CartPole, MountainCar, Pendulum.
+
+The constants combine Gymnasium's masses, lengths and time steps. The states of Acrobot and Pendulum include sines and
+cosines, because both the observation and the next step use them.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from evolve.environments.exact.task import Draws, ExactTask, Moved, NoOptions, b
 from evolve.numerics.portable import ROUND, sincos
 from evolve.shapes import Float32, Float64
 
-_WIDEST = 12 * 2 * math.pi / 360
+_MAX_POLE_ANGLE = 12 * 2 * math.pi / 360  # 12°
 
 
 @dataclass(frozen=True)
@@ -33,21 +37,23 @@ class Acrobot(ExactTask[NoOptions]):
         return states[[2, 1, 5, 4, 6, 7]]
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Apply a torque."""
+        """Apply the torque -1, 0 or 1 to the joint between the links, by a fourth-order Runge-Kutta step."""
         torque = (largest(outputs) - 1).astype(np.float64)
         start = states[[0, 3, 6, 7]]
-        slopes = [_slope(states, torque)]
-        for ahead in (0.1, 0.1, 0.2):
-            slopes.append(_slope(_state(start + ahead * slopes[-1]), torque))
-        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * (((slopes[0] + 2.0 * slopes[1]) + 2.0 * slopes[2]) + slopes[3])
+        stages = [_derivatives(states, torque)]
+        for seconds in (0.1, 0.1, 0.2):
+            stages.append(_derivatives(_state(start + seconds * stages[-1]), torque))
+        angle1, angle2, w1, w2 = start + (0.2 / 6.0) * (((stages[0] + 2.0 * stages[1]) + 2.0 * stages[2]) + stages[3])
+        # Gymnasium wraps an angle in a loop. Here two rounds stand for the loop, so that all episodes do the same work.
         moved = _state(
             np.stack([
-                *(_wrapped(_wrapped(angle)) for angle in (angle1, angle2)),
+                *(_wrap_once(_wrap_once(angle)) for angle in (angle1, angle2)),
                 clipped(w1, -4 * math.pi, 4 * math.pi),
                 clipped(w2, -9 * math.pi, 9 * math.pi),
             ])
         )  # fmt: skip
         _, sine1, cosine1, _, sine2, cosine2, _, _ = moved
+        # The tip is higher above the fixed joint than the length of a link.
         over = -cosine1 - (cosine1 * cosine2 - sine1 * sine2) > 1.0
         return Moved(moved, np.where(over, 0.0, -1.0), over)
 
@@ -58,18 +64,19 @@ def _state(motion: Float64) -> Float64:
     return np.stack([angle1, *sincos(angle1), angle2, *sincos(angle2), w1, w2])
 
 
-def _slope(states: Float64, torque: Float64) -> Float64:
-    """Return the derivatives [4, k] of angles and speeds."""
-    _, sine1, cosine1, _, sine, cosine, w1, w2 = states
-    d1, d2 = 2.25 + (1.25 + cosine), 1.25 + 0.5 * cosine
-    phi2 = 4.9 * (sine1 * cosine + cosine1 * sine)
-    phi1 = ((14.7 * sine1 - 0.5 * (w2 * w2) * sine) - w2 * w1 * sine) + phi2
-    share = d2 / d1
-    faster2 = (((torque + share * phi1) - 0.5 * (w1 * w1) * sine) - phi2) / (1.25 - d2 * share)
-    return np.stack([w1, w2, -(d2 * faster2 + phi1) / d1, faster2])
+def _derivatives(states: Float64, torque: Float64) -> Float64:
+    """Return the time derivatives [4, k] of angles and speeds; d1, d2, phi1, phi2 as in Sutton and Barto's book."""
+    _, sine1, cosine1, _, sine2, cosine2, w1, w2 = states
+    d1, d2 = 2.25 + (1.25 + cosine2), 1.25 + 0.5 * cosine2
+    phi2 = 4.9 * (sine1 * cosine2 + cosine1 * sine2)
+    phi1 = ((14.7 * sine1 - 0.5 * (w2 * w2) * sine2) - w2 * w1 * sine2) + phi2
+    ratio = d2 / d1
+    acceleration2 = (((torque + ratio * phi1) - 0.5 * (w1 * w1) * sine2) - phi2) / (1.25 - d2 * ratio)
+    return np.stack([w1, w2, -(d2 * acceleration2 + phi1) / d1, acceleration2])
 
 
-def _wrapped(angle: Float64) -> Float64:
+def _wrap_once(angle: Float64) -> Float64:
+    """Return an angle moved by one turn towards [-π, π] if it is outside."""
     return np.where(
         angle > math.pi, angle - 2 * math.pi, np.where(angle < -math.pi, angle + 2 * math.pi, angle)
     )  # fmt: skip
@@ -94,15 +101,16 @@ class CartPole(ExactTask[NoOptions]):
         return states
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Push the cart."""
+        """Push the cart to the left or to the right with 10 N."""
         x, v, angle, w = states
         force = np.where(outputs[:, 1] > outputs[:, 0], 10.0, -10.0)
         sine, cosine = sincos(angle)
-        push = (force + 0.05 * (w * w) * sine) / 1.1
-        turn = (9.8 * sine - cosine * push) / (0.5 * (4.0 / 3.0 - 0.1 * (cosine * cosine) / 1.1))
-        pull = push - 0.05 * turn * cosine / 1.1
-        x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * pull, angle + 0.02 * w, w + 0.02 * turn])
-        over = (x < -2.4) | (x > 2.4) | (angle < -_WIDEST) | (angle > _WIDEST)
+        force_per_mass = (force + 0.05 * (w * w) * sine) / 1.1
+        angular = (9.8 * sine - cosine * force_per_mass) / (0.5 * (4.0 / 3.0 - 0.1 * (cosine * cosine) / 1.1))
+        linear = force_per_mass - 0.05 * angular * cosine / 1.1
+        # Explicit Euler: positions move with the speeds of the step before.
+        x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * linear, angle + 0.02 * w, w + 0.02 * angular])
+        over = (x < -2.4) | (x > 2.4) | (angle < -_MAX_POLE_ANGLE) | (angle > _MAX_POLE_ANGLE)
         return Moved(moved, np.ones(len(outputs)), over)
 
 
@@ -128,13 +136,13 @@ class MountainCar(ExactTask[NoOptions]):
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Push the car to the left, not at all, or to the right."""
-        x, v = moved = _moved(states, 0.001 * (largest(outputs) - 1).astype(np.float64))
+        x, v = moved = _drive(states, 0.001 * (largest(outputs) - 1).astype(np.float64))
         return Moved(moved, np.full(len(outputs), -1.0), (x >= 0.5) & (v >= 0.0))
 
 
 @dataclass(frozen=True)
 class MountainCarContinuous(MountainCar):
-    """The same with a force."""
+    """MountainCar whose action is a force."""
 
     kernel = "mountain_car_continuous"
     action_size = 1
@@ -143,22 +151,23 @@ class MountainCarContinuous(MountainCar):
 
     @property
     def constants(self) -> tuple[float, ...]:
-        """The largest action."""
+        """The largest absolute action."""
         return (min(self.action_scale, 1.0),)
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Push the car with a force."""
+        """Push the car with the force of the output."""
         action = self.actions(outputs)[:, 0]
-        x, v = moved = _moved(states, 0.0015 * action)
-        there = (x >= 0.45) & (v >= 0.0)
-        return Moved(moved, np.where(there, 100.0, 0.0) - 0.1 * (action * action), there)
+        x, v = moved = _drive(states, 0.0015 * action)
+        at_goal = (x >= 0.45) & (v >= 0.0)
+        return Moved(moved, np.where(at_goal, 100.0, 0.0) - 0.1 * (action * action), at_goal)
 
     def actions(self, outputs: Float32) -> Any:
         """Return the actions [k, 1]."""
         return bounded(outputs) * self.constants[0]
 
 
-def _moved(states: Float64, force: Float64) -> Float64:
+def _drive(states: Float64, force: Float64) -> Float64:
+    """Return the states of cars after a step with a force; the wall on the left stops a car."""
     x, v = states
     speed = clipped(v + (force - 0.0025 * sincos(3.0 * x)[1]), -0.07, 0.07)
     x = clipped(x + speed, -1.2, 0.6)
@@ -179,7 +188,7 @@ class Pendulum(ExactTask[NoOptions]):
 
     @property
     def constants(self) -> tuple[float, ...]:
-        """The largest torque."""
+        """The largest absolute torque."""
         return (2.0 * min(self.action_scale, 1.0),)
 
     def begin(self, draws: Draws) -> Float64:
@@ -192,12 +201,13 @@ class Pendulum(ExactTask[NoOptions]):
         return states[[2, 1, 3]]
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Apply a torque."""
+        """Apply the torque of the output. An episode ends only at its limit of steps."""
         angle, sine, _, speed = states
         torque = self.actions(outputs)[:, 0]
+        # Subtract the nearest whole number of turns from the angle; `ROUND` rounds it.
         turns = angle * (1.0 / (2.0 * math.pi)) + ROUND
-        off = angle - (turns - ROUND) * (2.0 * math.pi)
-        reward = -(off * off + 0.1 * (speed * speed) + 0.001 * (torque * torque))
+        from_upright = angle - (turns - ROUND) * (2.0 * math.pi)
+        reward = -(from_upright * from_upright + 0.1 * (speed * speed) + 0.001 * (torque * torque))
         speed = clipped(speed + (15.0 * sine + 3.0 * torque) * 0.05, -8.0, 8.0)
         angle = angle + speed * 0.05
         return Moved(np.stack([angle, *sincos(angle), speed]), reward, np.zeros(len(outputs), np.bool_))
