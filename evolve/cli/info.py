@@ -1,26 +1,24 @@
-"""evolve info: what run files and champion files hold, in a few lines each."""
+"""evolve info: the contents of run files and champion files, in a few lines each."""
 
+import textwrap
 from collections.abc import Mapping
 
 import numpy as np
 
 from evolve import store
+from evolve.analysis import formatting, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import mask_unit
-from evolve.analysis.formatting import duration, number, words
-from evolve.analysis.statistics import summary
+from evolve.cli import progress
 from evolve.cli.app import App, launch
-from evolve.cli.display import table
 from evolve.cli.parser import Parser, file_argument, run_files
-from evolve.cli.progress import width
 from evolve.config import Config, annotated_toml
 from evolve.errors import InputError, pluralize, sanitize
-from evolve.store import Stored, StoredChampion, StoredRun
 from evolve.training import load_config
 
 
-def describe_file(stored: Stored) -> dict[str, str]:
-    """Return what a file holds, by what it is called: experiment, seed, generations, champion, digest …"""
+def describe_file(stored: store.Stored) -> dict[str, str]:
+    """Return the description of a file, a text for each name: experiment, seed, generations, champion, digest …"""
     config = load_config(stored.header.config, str(stored.path))
     lines = {
         "experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}",
@@ -33,28 +31,29 @@ def describe_file(stored: Stored) -> dict[str, str]:
     return lines | {"written by": _writer(stored.header.manifest)}
 
 
-def _generations(stored: Stored, config: Config) -> str:
-    """Return how many are complete, and of how many."""
+def _generations(stored: store.Stored, config: Config) -> str:
+    """Return the number of complete generations, and of planned ones, in words."""
     done = f"{stored.num_generations:,} of {config.generations:,}"
-    if isinstance(stored, StoredChampion):
+    if isinstance(stored, store.StoredChampion):
         return f"the champion after {done}"
     if not stored.complete:
         return f"{done}, not complete"
     return f"{done}, {'stopped early' if stored.num_generations < config.generations else 'complete'}"
 
 
-def _results(stored: Stored, unit: str) -> dict[str, str]:
-    """Return what came of the generations. unit: what masks count."""
+def _results(stored: store.Stored, unit: str) -> dict[str, str]:
+    """Return the results of the complete generations. unit: the name of an entry of a mask, in the plural."""
     lines = {}
-    if isinstance(stored, StoredRun):
+    if isinstance(stored, store.StoredRun):
         fitness = [float(record.champion_fitness) for record in stored.records]
         best = int(np.nanargmax(fitness)) if np.isfinite(fitness).any() else 0
-        lines["best fitness"] = f"{number(fitness[best])} in generation {best:,}, {number(fitness[-1])} in the last one"
+        highest, last = formatting.number(fitness[best]), formatting.number(fitness[-1])
+        lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
     champion = champion_of(stored)
-    held_out = "not evaluated" if stored.held_out is None else summary(stored.held_out.returns)
+    held_out = "not evaluated" if stored.held_out is None else statistics.summary(stored.held_out.returns)
     episodes = "" if stored.held_out is None else f", {pluralize(len(stored.held_out.returns), 'episode')}"
     return lines | {
-        "work": f"{stored.steps:,} environment steps in {duration(stored.seconds)}",
+        "work": f"{stored.steps:,} environment steps in {formatting.duration(stored.seconds)}",
         unit: f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}",
         f"held out{episodes}": held_out,
         "digest": stored.digest,
@@ -62,18 +61,42 @@ def _results(stored: Stored, unit: str) -> dict[str, str]:
 
 
 def _writer(manifest: Mapping[str, object]) -> str:
-    """Return which code wrote a file, and where."""
+    """Return the code, the machine and the number of ranks that wrote a file, in words."""
     revision = manifest.get("revision")
-    code = f"evolve {words(manifest.get('evolve'))}" + (f" ({sanitize(str(revision)[:12])})" if revision else "")
+    code = f"evolve {formatting.words(manifest.get('evolve'))}" + (
+        f" ({sanitize(str(revision)[:12])})" if revision else ""
+    )
     ranks = manifest.get("ranks")
     number_of = pluralize(ranks, "rank") if isinstance(ranks, int) else "unknown ranks"
-    return f"{code}, Python {words(manifest.get('python'))}, on {words(manifest.get('cpu'))}, {number_of}"
+    python, cpu = (formatting.words(manifest.get(name)) for name in ("python", "cpu"))
+    return f"{code}, Python {python}, on {cpu}, {number_of}"
+
+
+def layout(description: Mapping[str, str], width: int | None) -> str:
+    """Return the lines of a description: names on the left, and texts beside them.
+
+    Args:
+        description: The names and the texts.
+        width: The characters of a line; None for no limit. A text is wrapped between words. A word is never divided,
+            so that a digest can be copied and found, even if its line becomes longer.
+    """
+    names = max(map(len, description))
+    if width is None:
+        return "\n".join(f"  {name:{names}}  {text}" for name, text in description.items())
+    # textwrap counts the indentation as part of the line, so a narrow terminal needs a little room beside it.
+    wrap = textwrap.TextWrapper(max(width, names + 24), break_long_words=False, break_on_hyphens=False)
+    wrap.subsequent_indent = " " * (names + 4)
+    lines = []
+    for name, text in description.items():
+        wrap.initial_indent = f"  {name:{names}}  "
+        lines += wrap.wrap(text)
+    return "\n".join(lines)
 
 
 def _parser() -> Parser:
     parser = Parser(
         "evolve.info",
-        "Say what run files and champion files hold: experiment, generations, results, digest. Nothing is played.",
+        "Describe run files and champion files: experiment, generations, results, digest. No episode is played.",
         "evolve info runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "evolve info zoo/walker-es.champion --settings > experiment.toml",
     )
@@ -95,8 +118,8 @@ def _body(_: App, argv: list[str]) -> int:
             print(annotated_toml(load_config(stored.header.config, str(file))), end="")
             continue
         print("\n" * (count > 0) + str(file))
-        rows = [(name, sanitize(text)) for name, text in describe_file(stored).items()]
-        print(table(rows, width(), left=(0, 1), indent="  "))
+        description = {name: sanitize(text) for name, text in describe_file(stored).items()}
+        print(layout(description, progress.width()))
     return 0
 
 

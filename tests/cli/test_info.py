@@ -9,6 +9,7 @@ import pytest
 from conftest import make_runs
 
 from evolve import store
+from evolve.cli.info import layout
 from evolve.config import differences
 from evolve.training import load_config
 
@@ -75,6 +76,16 @@ def test_its_settings_are_an_experiment_that_gives_the_same_run(call, runs, tmp_
     one, other = store.read(path), store.read(again)
     assert one.records[-1].digest == other.records[-1].digest
     assert not differences(*(load_config(run.header.config) for run in (one, other)))
+
+
+@pytest.mark.parametrize("width", [20, 80, 200, None])
+def test_a_digest_is_on_one_line_however_narrow_the_terminal_is(width):
+    digest = "0123456789abcdef" * 4
+    lines = layout({"held out, 5 episodes": "mean 1.50 " * 12, "digest": digest}, width).splitlines()
+    assert [line.split() for line in lines if digest in line] == [["digest", digest]]
+    if width in (80, 200):
+        assert max(map(len, lines)) <= max(width, 24 + len(digest))
+        assert all(line.startswith(" " * 24) for line in lines[1:-1])
 
 
 def test_what_a_foreign_file_says_cannot_move_the_cursor(call, runs, tmp_path):
