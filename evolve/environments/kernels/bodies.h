@@ -45,9 +45,9 @@
 #define SKIN (2.0f * SLOP)                            /* of every polygon and edge */
 #define PI_SINGLE 3.14159265359f
 #define ANGULAR_SLOP (2.0f / 180.0f * PI_SINGLE)
-#define MOST_CORRECTION 0.2f
-#define MOST_ANGULAR_CORRECTION (8.0f / 180.0f * PI_SINGLE)
-#define MOST_TURN (0.5f * PI_SINGLE)                  /* of a body in a step */
+#define MAX_CORRECTION 0.2f
+#define MAX_ANGULAR_CORRECTION (8.0f / 180.0f * PI_SINGLE)
+#define MAX_TURN (0.5f * PI_SINGLE)                  /* of a body in a step */
 #define MARGIN 0.1f                                   /* of the boxes of the broad phase */
 #define SECONDS_TO_SLEEP 0.5f
 #define VELOCITY_ITERATIONS 180

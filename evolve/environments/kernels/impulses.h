@@ -122,7 +122,7 @@ INLINE float push_out(const contact *t, const hull *h, vec *center, float *angle
         const vec at = t->by_body ? t->points[i].local : placed(f, t->points[i].local);
         const float separation = dot(minus(at, plane), face) - SKIN - SKIN;
         const vec normal = t->by_body ? negative(face) : face, arm = minus(at, *center);
-        const float C = within(share * (separation + SLOP), -MOST_CORRECTION, 0.0f), turn = cross(arm, normal);
+        const float C = within(share * (separation + SLOP), -MAX_CORRECTION, 0.0f), turn = cross(arm, normal);
         const float k = h->inverse_mass + h->inverse_inertia * turn * turn, impulse = k > 0.0f ? -C / k : 0.0f;
         const vec p = times(impulse, normal);
         worst = lesser(worst, separation);
@@ -139,8 +139,8 @@ INLINE void move_body(body *b, float h)
     if (dot(step, step) > 4.0f)
         b->v = times(2.0f / length(step), b->v);
     const float turn = h * b->w;
-    if (turn * turn > MOST_TURN * MOST_TURN)
-        b->w *= MOST_TURN / fabsf(turn);
+    if (turn * turn > MAX_TURN * MAX_TURN)
+        b->w *= MAX_TURN / fabsf(turn);
     b->c = plus(b->c, times(h, b->v));
     b->a += h * b->w;
 }

@@ -319,7 +319,7 @@ INLINE void move_bodies(body_rows *RESTRICT B, const int width)
         const float mx = TIME_STEP * B->vx[t], my = TIME_STEP * B->vy[t], far = mx * mx + my * my, ratio = 2.0f / sqrtf(far);
         const float vx = far > 4.0f ? ratio * B->vx[t] : B->vx[t], vy = far > 4.0f ? ratio * B->vy[t] : B->vy[t];
         const float turn = TIME_STEP * B->w[t];
-        const float w = turn * turn > MOST_TURN * MOST_TURN ? B->w[t] * (MOST_TURN / fabsf(turn)) : B->w[t];
+        const float w = turn * turn > MAX_TURN * MAX_TURN ? B->w[t] * (MAX_TURN / fabsf(turn)) : B->w[t];
         B->vx[t] = vx, B->vy[t] = vy, B->w[t] = w;
         B->x[t] = B->x[t] + TIME_STEP * vx, B->y[t] = B->y[t] + TIME_STEP * vy, B->a[t] = B->a[t] + TIME_STEP * w;
     }
@@ -348,7 +348,7 @@ INLINE void push_out_rows(const contact_rows *RESTRICT c, body_rows *RESTRICT B,
         const float least = worst[t] < separation ? worst[t] : separation;
         float C = 0.2f * (separation + SLOP);
         C = C < 0.0f ? C : 0.0f;
-        C = -MOST_CORRECTION > C ? -MOST_CORRECTION : C;
+        C = -MAX_CORRECTION > C ? -MAX_CORRECTION : C;
         const float turn = rx * my - ry * mx, impulse = -C / (mass + inertia * turn * turn);
         const float ix = impulse * mx, iy = impulse * my;
         worst[t] = there ? least : worst[t];
@@ -372,8 +372,8 @@ INLINE void pull_joint(const int32_t *RESTRICT limits, body_rows *RESTRICT A, bo
         const int32_t limit = limits[t];
         float low = under + ANGULAR_SLOP, high = over - ANGULAR_SLOP;
         low = low < 0.0f ? low : 0.0f;
-        low = -MOST_ANGULAR_CORRECTION > low ? -MOST_ANGULAR_CORRECTION : low;
-        high = high < MOST_ANGULAR_CORRECTION ? high : MOST_ANGULAR_CORRECTION;
+        low = -MAX_ANGULAR_CORRECTION > low ? -MAX_ANGULAR_CORRECTION : low;
+        high = high < MAX_ANGULAR_CORRECTION ? high : MAX_ANGULAR_CORRECTION;
         high = 0.0f > high ? 0.0f : high;
         const float C = limit < 0 ? low : high, error = limit < 0 ? -under : over, impulse = -motor_mass * (limit ? C : 0.0f);
         angular[t] = limit ? error : 0.0f;

@@ -154,8 +154,8 @@ class Joint:
         aa, ab = bodies.a[a], bodies.a[b]
         angle = ab - aa - self._reference
         under, over = angle - self._lower, angle - self._upper
-        low = within(under + frames.ANGULAR_SLOP, -frames.MOST_ANGULAR_CORRECTION, _ZERO)
-        high = within(over - frames.ANGULAR_SLOP, _ZERO, frames.MOST_ANGULAR_CORRECTION)
+        low = within(under + frames.ANGULAR_SLOP, -frames.MAX_ANGULAR_CORRECTION, _ZERO)
+        high = within(over - frames.ANGULAR_SLOP, _ZERO, frames.MAX_ANGULAR_CORRECTION)
         limited, lower = self.limit != 0, self.limit < 0
         impulse = -self._motor_mass * np.where(limited, np.where(lower, low, high), _ZERO)
         angular_error = np.where(limited, np.where(lower, -under, over), _ZERO)
@@ -373,7 +373,7 @@ def push_out(
     at = plane.point(point, frame)
     separation = dot(at - origin, face) - frames.SKIN - frames.SKIN
     normal, arm = choose(plane.by_body, -face, face), at - c
-    error = within(share * (separation + frames.SLOP), -frames.MOST_CORRECTION, _ZERO)
+    error = within(share * (separation + frames.SLOP), -frames.MAX_CORRECTION, _ZERO)
     turn = cross(arm, normal)
     p = (-error / (mass + inertia * turn * turn)) * normal
     return c + mass * p, a + inertia * cross(arm, p), separation

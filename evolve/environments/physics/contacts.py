@@ -63,7 +63,7 @@ def touch_edges(ground: Polygons, bodies: Polygons, frame: Frame) -> Manifolds:
     right = right_of(unit(v2 - v1))
     front = dot(right, placed(frame, bodies.centroid) - v1) >= 0
     normal = np.where(front, right, -right)
-    corner, outward = placed(frame.spread(), bodies.corner), turned(frame.q, bodies.normal)
+    corner, outward = placed(frame.per_corner(), bodies.corner), turned(frame.q, bodies.normal)
     inward = -outward
 
     # The best face is the one beyond which the other polygon is farthest. A face of the body has to look at the edge.
@@ -135,7 +135,7 @@ def _best_faces(one: Polygons, f1: Frame, two: Polygons, f2: Frame) -> tuple[Int
     outward = turned(f1.q, one.normal)
     local = turned_back(f2.q, outward)
     deepest = dot(two.corner[:, None], local[:, :, None]).argmin(axis=1)
-    corner, beyond = placed(f1.spread(), one.corner), placed(f2.spread(), two.corner)
+    corner, beyond = placed(f1.per_corner(), one.corner), placed(f2.per_corner(), two.corner)
     rows = np.arange(len(one.size))
     separation = dot(beyond[:, deepest, rows] - corner, outward)
 
@@ -230,7 +230,7 @@ def update_contacts(states: Any, model: Any) -> None:
     together = polygons.overlap(around, polygons.widened(polygons.boxes(ground.corner)))
     found = contacts.copy()
     found["touching"] = 0
-    found[together] = look_again(states, model, worlds[together], contacts[together])
+    found[together] = compute_manifolds(states, model, worlds[together], contacts[together])
     states["contact"][worlds, places] = found
     # Box2D begins with the newest contact. The last event of a body decides whether it is grounded.
     for i in np.flatnonzero(found["touching"] != contacts["touching"])[::-1]:
@@ -242,7 +242,7 @@ def update_contacts(states: Any, model: Any) -> None:
         states["num_contacts"][world] -= np.count_nonzero(ended)
 
 
-def look_again(states: Any, model: Any, worlds: Int64, contacts: Any) -> Any:
+def compute_manifolds(states: Any, model: Any, worlds: Int64, contacts: Any) -> Any:
     """Return contacts [N] of worlds [N] with new manifolds; points of the same features keep their impulses.
 
     Box2D wakes a body whose contact begins or ends. All bodies that come here are awake already.
@@ -256,7 +256,7 @@ def look_again(states: Any, model: Any, worlds: Int64, contacts: Any) -> Any:
     for touch, these in ((touch_edges, ground.size == 2), (touch_blocks, ground.size == 4)):
         if not these.any():
             continue
-        manifold = touch(ground.those(these), hulls.those(these), frame.those(these))
+        manifold = touch(ground.select(these), hulls.select(these), frame.select(these))
         found["count"][these], found["by_body"][these] = manifold.size, manifold.by_body
         found["normal"][these], found["local"][these] = manifold.normal.T, manifold.local.T
         found["points"][these] = manifold.points.T
@@ -331,7 +331,7 @@ def follow_bodies(states: Any, model: Any, which: slice = slice(None)) -> None:
     corner = polygons.hull_polygons(hulls).corner[:, :, None]
     old = frame_around(vectors(bodies["c0"]), bodies["a0"], vectors(hulls["center"])[:, None])
     now = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"]))
-    before, after = (polygons.boxes(placed(frame.spread(), corner)) for frame in (old, now))
+    before, after = (polygons.boxes(placed(frame.per_corner(), corner)) for frame in (old, now))
     swept = Boxes(np.minimum(before.low, after.low), np.maximum(before.high, after.high))
     low, high = vectors(bodies["low"]), vectors(bodies["high"])
     inside = (low <= swept.low).all(axis=0) & (swept.high <= high).all(axis=0)

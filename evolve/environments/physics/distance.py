@@ -1,13 +1,13 @@
 """The distance of two convex polygons, and the time at which a moving body touches the ground.
 
 The distance is found by the algorithm of Gilbert, Johnson and Keerthi (1988): b2Distance of Box2D 2.3 (Erin Catto,
-zlib licence). The differences of all points of one polygon and all points of the other are a convex set, whose distance
-from the origin is the distance of the polygons. The algorithm moves a simplex, up to three corners of the set, towards
-the origin. Corners are [2, C], without padding.
+zlib licence). The Minkowski difference of two polygons is the convex set of all differences of their points. Its
+distance from the origin is the distance of the polygons. The algorithm moves a simplex, one to three corners of the
+difference, towards the origin. Corners are [2, C], without padding.
 
-The time is found by conservative advancement (Catto, 2013): b2TimeOfImpact. Two polygons are apart along an axis. A
-root finder gives the time at which they touch along this axis. At that time another axis is sought, and so on until the
-distance itself is small.
+The time is found by conservative advancement (Catto, 2013): b2TimeOfImpact. While the polygons are apart, there is an
+axis along which they are separated. A root finder gives the time at which they touch along this axis. At that time
+another axis is sought, and so on until the distance itself is small.
 """
 
 from typing import Any, NamedTuple
@@ -32,24 +32,28 @@ from evolve.environments.physics.frames import (
 from evolve.environments.physics.polygons import Polygons
 from evolve.shapes import Bool, Float32
 
-_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
-
-
 _F = np.float32
-_EIGHTH = _F(0.125)
+_ZERO, _EIGHTH, _HALF, _ONE, _TWO = _F(0.0), _F(0.125), _F(0.5), _F(1.0), _F(2.0)
 _NEAR = _F(0.00635)
-"""A distance above TARGET + TOLERANCE."""
+"""Slightly above TARGET + TOLERANCE, for rounding errors: at a larger distance there is no impact."""
 
 
 class Simplex(NamedTuple):
-    """The corners of the two polygons that make a simplex, and its size: the next search begins there."""
+    """A simplex as the next search can begin with it (b2SimplexCache).
+
+    metric: the length or area of the simplex, 0 for a point. corners: for each corner of the simplex, the number of a
+    corner of the ground and of a corner of the body.
+    """
 
     metric: np.float32 = _ZERO
     corners: tuple[tuple[int, int], ...] = ()
 
 
 class _Difference(NamedTuple):
-    """A corner of the set of differences: b - a for a corner of the ground and one of the body."""
+    """A corner of the Minkowski difference: w = b - a, for a corner a of the ground and a corner b of the body.
+
+    corners: their numbers in the two polygons.
+    """
 
     a: Float32
     b: Float32
@@ -57,53 +61,58 @@ class _Difference(NamedTuple):
     corners: tuple[int, int]
 
 
-_Share = tuple[_Difference, np.float32]
-"""A corner, and its share of the point that is nearest to the origin."""
+_WeightedCorner = tuple[_Difference, np.float32]
+"""A corner, and the barycentric coordinate of the point nearest to the origin that belongs to it."""
 
 
 def support(corners: Float32, d: Float32) -> int:
-    """Return the number of the corner that is farthest in a direction, the first of equals."""
+    """Return the number of the corner that is farthest in direction d; the first one if several are."""
     return int(dot(corners, d).argmax())
 
 
-def distance(ground: Float32, body: Float32, frame: Frame, begin: Simplex) -> tuple[np.float32, Simplex]:
-    """Return the distance of a piece of ground and a body in a frame, 0 if they overlap, and the last simplex."""
+def distance(ground: Float32, body: Float32, frame: Frame, cached: Simplex) -> tuple[np.float32, Simplex]:
+    """Return the distance of a piece of ground and a body in a frame, 0 if they overlap, and the last simplex.
+
+    cached: The simplex that an earlier call returned, to begin with; `Simplex()` in the first call.
+    """
 
     def difference(corners: tuple[int, int]) -> _Difference:
         a, b = ground[:, corners[0]], placed(frame, body[:, corners[1]])
         return _Difference(a, b, b - a, corners)
 
-    simplex = [difference(corners) for corners in begin.corners]
+    # Begin with the cached simplex, unless the motion since then has changed its size much.
+    simplex = [difference(corners) for corners in cached.corners]
     if len(simplex) > 1:
         metric = _metric(simplex)
-        if metric < _HALF * begin.metric or _TWO * begin.metric < metric or metric < frames.SMALLEST:
+        if metric < _HALF * cached.metric or _TWO * cached.metric < metric or metric < frames.SMALLEST:
             simplex = []
     simplex = simplex or [difference((0, 0))]
-    shares: list[_Share] = [(simplex[0], _ONE)]
+    weighted: list[_WeightedCorner] = [(simplex[0], _ONE)]
     for _ in range(20):
-        before = [corner.corners for corner in simplex]
-        shares = _nearest(simplex)
-        simplex = [corner for corner, _ in shares]
+        known = [corner.corners for corner in simplex]
+        weighted = _nearest(simplex)
+        simplex = [corner for corner, _ in weighted]
         if len(simplex) == 3:
-            break  # the origin is inside
+            break  # the origin is inside the triangle: the polygons overlap
         d = _towards_origin(simplex)
         if dot(d, d) < frames.SMALLEST * frames.SMALLEST:
-            break
+            break  # the origin is on the simplex
         new = support(ground, -d), support(body, turned_back(frame.q, d))
-        if new in before:
-            break
+        if new in known:
+            break  # no corner is nearer to the origin
         simplex.append(difference(new))
-    kept = Simplex(_metric(simplex), tuple(corner.corners for corner in simplex))
+    last = Simplex(_metric(simplex), tuple(corner.corners for corner in simplex))
     if len(simplex) == 3:
-        return _ZERO, kept
-    if len(shares) == 1:
-        ((only, _),) = shares
-        return length(only.a - only.b), kept
-    (one, s1), (other, s2) = shares
-    return length((s1 * one.a + s2 * other.a) - (s1 * one.b + s2 * other.b)), kept
+        return _ZERO, last
+    if len(weighted) == 1:
+        ((only, _),) = weighted
+        return length(only.a - only.b), last
+    (one, s1), (other, s2) = weighted
+    return length((s1 * one.a + s2 * other.a) - (s1 * one.b + s2 * other.b)), last
 
 
 def _metric(simplex: list[_Difference]) -> np.float32:
+    """Return the length of a line, twice the signed area of a triangle, or 0 for a point."""
     if len(simplex) == 2:
         size: np.float32 = length(simplex[0].w - simplex[1].w)
         return size
@@ -114,7 +123,7 @@ def _metric(simplex: list[_Difference]) -> np.float32:
 
 
 def _towards_origin(simplex: list[_Difference]) -> Float32:
-    """Return the direction from a corner, or from a line, to the origin."""
+    """Return the direction from a point, or perpendicular to a line, to the origin."""
     first = simplex[0].w
     if len(simplex) == 1:
         return -first
@@ -122,14 +131,16 @@ def _towards_origin(simplex: list[_Difference]) -> Float32:
     return left_of(e) if cross(e, -first) > 0 else right_of(e)
 
 
-def _nearest(simplex: list[_Difference]) -> list[_Share]:
-    """Return the corners between which the nearest point lies, with their shares."""
+def _nearest(simplex: list[_Difference]) -> list[_WeightedCorner]:
+    """Return the corners whose convex combination is the point nearest to the origin, with their coordinates."""
     if len(simplex) == 1:
         return [(simplex[0], _ONE)]
     return _nearest_of_line(*simplex) if len(simplex) == 2 else _nearest_of_triangle(*simplex)
 
 
-def _nearest_of_line(one: _Difference, two: _Difference) -> list[_Share]:
+def _nearest_of_line(one: _Difference, two: _Difference) -> list[_WeightedCorner]:
+    # d1 and d2 are the barycentric coordinates, not yet divided by their sum. If one is not positive, the origin
+    # projects beyond the other corner.
     e = two.w - one.w
     d2, d1 = -dot(one.w, e), dot(two.w, e)
     if d2 <= 0:
@@ -139,12 +150,13 @@ def _nearest_of_line(one: _Difference, two: _Difference) -> list[_Share]:
     return _between(one, two, d1, d2)
 
 
-def _between(one: _Difference, two: _Difference, d1: np.float32, d2: np.float32) -> list[_Share]:
+def _between(one: _Difference, two: _Difference, d1: np.float32, d2: np.float32) -> list[_WeightedCorner]:
     inverse = _ONE / (d1 + d2)
     return [(one, d1 * inverse), (two, d2 * inverse)]
 
 
-def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference) -> list[_Share]:  # noqa: PLR0911
+def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference) -> list[_WeightedCorner]:  # noqa: PLR0911
+    # Find the Voronoi region of the triangle that contains the origin: of a corner, of an edge, or the inside.
     w1, w2, w3 = one.w, two.w, three.w
     e12, e13, e23 = w2 - w1, w3 - w1, w3 - w2
     d12_1, d12_2 = dot(w2, e12), -dot(w1, e12)
@@ -163,7 +175,7 @@ def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference)
     if d13_1 <= 0 and d23_1 <= 0:
         return [(three, _ONE)]
     if d23_1 > 0 and d23_2 > 0 and t1 <= 0:
-        return _between(two, three, d23_1, d23_2)[::-1]  # Box2D puts the third corner in the place of the first
+        return _between(two, three, d23_1, d23_2)[::-1]  # Box2D moves the third corner to the first place
     inverse = _ONE / (t1 + t2 + t3)
     return [(one, t1 * inverse), (two, t2 * inverse), (three, t3 * inverse)]
 
@@ -171,8 +183,8 @@ def _nearest_of_triangle(one: _Difference, two: _Difference, three: _Difference)
 class Sweep(NamedTuple):
     """The motion of bodies.
 
-    c0, c: [2, ...], the centers of mass before and after. center: [2, ...], the centers of mass in the bodies' frames.
-    a0, a: the angles before and after.
+    c0, c: [2, ...], the centers of mass in the world, before and after. center: [2, ...], the centers of mass in the
+    bodies' frames. a0, a: the angles before and after.
     """
 
     c0: Float32
@@ -182,15 +194,16 @@ class Sweep(NamedTuple):
     a: Number
 
     def frame(self, t: np.float32) -> Frame:
-        """Return the frame at a time between 0 and 1."""
+        """Return the frame at a time from 0 (before the motion) to 1 (after it)."""
         c, a = (_ONE - t) * self.c0 + t * self.c, (_ONE - t) * self.a0 + t * self.a
         return frame_around(c, a, self.center)
 
 
 class _Separator:
-    """An axis along which a piece of ground and a body are apart.
+    """An axis along which a piece of ground and a body are separated (b2SeparationFunction).
 
-    It is the normal of a face of the ground, or of a face of the body, or else the line between two corners.
+    It is the normal of a face of the ground, the normal of a face of the body, or the line from a corner to a corner.
+    A simplex with one corner gives the line. With two or more, the polygon whose corners differ has the face.
     """
 
     def __init__(self, ground: Float32, body: Float32, frame: Frame, simplex: Simplex) -> None:
@@ -202,24 +215,30 @@ class _Separator:
         if not rest:
             self._axis = unit(placed(frame, b) - a)
             return
-        side, other = (b, body[:, rest[0][1]]) if self._of_body else (a, ground[:, rest[0][0]])
-        self._axis = unit(right_of(other - side))
-        self._middle = _HALF * (side + other)
+        begin, end = (b, body[:, rest[0][1]]) if self._of_body else (a, ground[:, rest[0][0]])
+        self._axis = unit(right_of(end - begin))
+        self._middle = _HALF * (begin + end)  # a point on the face, in the frame of its polygon
         if self.separation(frame, one) < 0:
             self._axis = -self._axis
 
     def separation(self, frame: Frame, corners: tuple[int, int]) -> np.float32:
-        """Return the separation of a corner of the ground and a corner of the body in a frame."""
+        """Return the separation along the axis of a corner of the ground and a corner of the body, in a frame.
+
+        A corner of the polygon that has the face is ignored: the face takes its place.
+        """
         a, b = self._ground[:, corners[0]], self._body[:, corners[1]]
-        along: np.float32
+        separation: np.float32
         if self._of_body:
-            along = dot(a - placed(frame, self._middle), turned(frame.q, self._axis))
+            separation = dot(a - placed(frame, self._middle), turned(frame.q, self._axis))
         else:
-            along = dot(placed(frame, b) - (self._middle if self._of_ground else a), self._axis)
-        return along
+            separation = dot(placed(frame, b) - (self._middle if self._of_ground else a), self._axis)
+        return separation
 
     def deepest(self, frame: Frame) -> tuple[int, int]:
-        """Return the numbers of the corners of ground and body that are deepest along the axis."""
+        """Return the numbers of the corners of ground and body that are deepest along the axis.
+
+        The polygon that has the face gets the number 0, which `separation` ignores.
+        """
         if self._of_body:
             return support(self._ground, -turned(frame.q, self._axis)), 0
         corner = support(self._body, turned_back(frame.q, -self._axis))
@@ -227,47 +246,52 @@ class _Separator:
 
 
 def time_of_impact(ground: Float32, body: Float32, sweep: Sweep) -> np.float32:
-    """Return the time from 0 to 1 at which a body touches a piece of ground; 1 also stands for never.
+    """Return the time from 0 to 1 at which a body touches a piece of ground; 1 also means that it does not.
 
     Args:
         ground: [2, C], the corners of the ground.
         body: [2, C], the corners of the body, in its frame.
         sweep: The motion of the body.
     """
-    whole = _TWO * frames.PI * np.floor(sweep.a0 / (_TWO * frames.PI))
-    sweep = sweep._replace(a0=sweep.a0 - whole, a=sweep.a - whole)
+    # Box2D subtracts whole turns, because large angles lose precision.
+    whole_turns = _TWO * frames.PI * np.floor(sweep.a0 / (_TWO * frames.PI))
+    sweep = sweep._replace(a0=sweep.a0 - whole_turns, a=sweep.a - whole_turns)
     t1, simplex = _ZERO, Simplex()
     for _ in range(20):
         frame = sweep.frame(t1)
         apart, simplex = distance(ground, body, frame, simplex)
         if apart <= 0:
-            return _ONE  # they overlap: that is left to the position solver
+            return _ONE  # they overlap already: the position solver will separate them
         if apart < frames.TARGET + frames.TOLERANCE:
             return t1
         separator = _Separator(ground, body, frame, simplex)
-        end = _advance(separator, sweep, t1)
-        if end.found:
-            return end.t
-        t1 = end.t
+        advance = _advance(separator, sweep, t1)
+        if advance.found:
+            return advance.t
+        t1 = advance.t
     return _ONE
 
 
 class _Advance(NamedTuple):
-    """A time, and whether it is the result; if not, another axis has to be sought at that time."""
+    """A time, and whether it is the time of impact. If not, the search goes on at this time with another axis."""
 
     t: np.float32
     found: bool
 
 
 def _advance(separator: _Separator, sweep: Sweep, t1: np.float32) -> _Advance:
-    """Go on to the time at which the polygons touch along an axis, whichever corners are the deepest there."""
+    """Return the first time after t1 at which the polygons touch along an axis.
+
+    The search goes backwards from the end of the motion. The deepest corners at t2 may not touch first, so the root of
+    their separation is the next t2, with its own deepest corners.
+    """
     t2 = _ONE
     for _ in range(16):
         frame = sweep.frame(t2)
         corners = separator.deepest(frame)
         s2 = separator.separation(frame, corners)
         if s2 > frames.TARGET + frames.TOLERANCE:
-            return _Advance(_ONE, True)
+            return _Advance(_ONE, True)  # separated at the end of the motion: no impact
         if s2 > frames.TARGET - frames.TOLERANCE:
             return _Advance(t2, False)
         s1 = separator.separation(sweep.frame(t1), corners)
@@ -286,9 +310,9 @@ def _root(
     low: tuple[np.float32, np.float32],
     high: tuple[np.float32, np.float32],
 ) -> np.float32:
-    """Return the time at which the separation of two corners is TARGET, between two given pairs (time, separation).
+    """Return the time between `low` and `high`, pairs (time, separation), at which the separation of corners is TARGET.
 
-    Bisection and the secant rule take turns.
+    Bisection and the secant method alternate.
     """
     (t1, s1), (t2, s2) = low, high
     for turn in range(50):
@@ -304,11 +328,12 @@ def _root(
 
 
 def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) -> Bool:
-    """Return whether a simple bound proves that bodies do not touch pieces of ground: [N].
+    """Return [N]: whether a simple bound proves that bodies do not touch pieces of ground.
 
-    A line separates the two at the beginning and at the end of the motion, by more than the path of any corner bends
-    in between. The path of a corner at distance r from the center of mass bends by r turn² / 8 at most.
-    `time_of_impact` would return 1 if the bound holds, so the result is the same without this function.
+    The bound: a line separates the two at the beginning and at the end of the motion, and its distance from the body is
+    larger than the deviation of any corner's path from a straight line. That deviation is at most r turn² / 8, for a
+    corner at distance r from the center of mass. `time_of_impact` would return 1 if the bound holds, so this function
+    only saves time.
 
     Args:
         ground: N pieces of ground.
@@ -316,28 +341,31 @@ def stays_clear(ground: Polygons, bodies: Polygons, sweep: Sweep, reach: Any) ->
         sweep: Their motions, [N].
         reach: [N], the largest distance of a corner from the center of mass.
     """
-    ends = [frame_around(c, a, sweep.center).spread() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
+    ends = [frame_around(c, a, sweep.center).per_corner() for c, a in ((sweep.c0, sweep.a0), (sweep.c, sweep.a))]
     corner = np.concatenate([placed(frame, bodies.corner) for frame in ends], axis=1)
-    turn, way = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
-    bent = reach * turn * turn * _EIGHTH + _NEAR
-    left, right = ground.corner[0].min(axis=0), ground.corner[0].max(axis=0)
-    clear: Bool = (corner[0].min(axis=0) - bent > right) | (corner[0].max(axis=0) + bent < left)
+    turn, path = np.abs(sweep.a - sweep.a0), length(sweep.c - sweep.c0)
+    deviation = reach * turn * turn * _EIGHTH + _NEAR
 
-    # Faces of the ground. Of an edge, only the upper one counts.
+    # Vertical lines on the left and on the right of the ground.
+    left, right = ground.corner[0].min(axis=0), ground.corner[0].max(axis=0)
+    clear: Bool = (corner[0].min(axis=0) - deviation > right) | (corner[0].max(axis=0) + deviation < left)
+
+    # Lines along faces of the ground. An edge (a polygon of two corners) has only its upper face.
     edge = ground.size == 2
     for i in range(4):
         v1, v2 = ground.corner[:, i], ground.corner[:, (i + 1) % 4]
         e = v2 - v1
         beyond = np.where(edge, _ONE, -_ONE) * cross(e[:, None], corner - v1[:, None])
-        clear |= (beyond > bent * length(e)).all(axis=0) & ((i == 0) | ~edge)
+        clear |= (beyond > deviation * length(e)).all(axis=0) & ((i == 0) | ~edge)
 
-    # Faces of the body. In its frame the ground moves, and also bends by its distance times turn² / 8.
-    away = np.abs(ground.corner - sweep.c[:, None])
-    far = (away[0] + away[1]).max(axis=0)
-    bend = ((far + way) * turn * turn + _TWO * turn * way) * _EIGHTH + _NEAR
+    # Lines along faces of the body. In the frame of the body the ground moves, on a path that also deviates from a
+    # straight line: by its distance times turn² / 8, plus a term for the body's own path.
+    offset = np.abs(ground.corner - sweep.c[:, None])
+    ground_reach = (offset[0] + offset[1]).max(axis=0)
+    ground_deviation = ((ground_reach + path) * turn * turn + _TWO * turn * path) * _EIGHTH + _NEAR
     apart = np.ones(bodies.normal.shape[1:], np.bool_)
     for frame in ends:
         normal, origin = turned(frame.q, bodies.normal), placed(frame, bodies.corner)
         separation = dot(normal[:, :, None], ground.corner[:, None] - origin[:, :, None])
-        apart &= (separation > bend).all(axis=1)
+        apart &= (separation > ground_deviation).all(axis=1)
     return clear | apart.any(axis=0)

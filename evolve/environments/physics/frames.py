@@ -1,4 +1,8 @@
-"""Box2D's constants, the records of worlds, and frames: two-dimensional vectors, rotations and positions."""
+"""Box2D's constants, the records of worlds, and frames: two-dimensional vectors, rotations and positions.
+
+The constants have the values of b2Settings.h of Box2D 2.3, in meters, seconds and radians. Kernels (kernels/bodies.h)
+have the same constants, records and functions.
+"""
 
 from typing import Any, NamedTuple
 
@@ -9,29 +13,29 @@ from evolve.shapes import Float32
 _F = np.float32
 
 SLOP = _F(0.005)
-"""How far bodies may sink into each other."""
+"""The depth to which bodies may overlap (b2_linearSlop)."""
 SKIN = _F(2.0) * SLOP
-"""The thickness of the skin around every polygon and edge."""
+"""The thickness of the skin around every polygon and edge (b2_polygonRadius)."""
 PI = _F(3.14159265359)
 ANGULAR_SLOP = _F(2.0) / _F(180.0) * PI
-MOST_CORRECTION = _F(0.2)
-"""The largest change of a position in one iteration."""
-MOST_ANGULAR_CORRECTION = _F(8.0) / _F(180.0) * PI
-MOST_TURN = _F(0.5) * PI
+MAX_CORRECTION = _F(0.2)
+"""The largest correction of a position in one iteration of the solver."""
+MAX_ANGULAR_CORRECTION = _F(8.0) / _F(180.0) * PI
+MAX_TURN = _F(0.5) * PI
 """The largest rotation of a body in one step."""
 MARGIN = _F(0.1)
-"""How much the boxes of the broad phase are larger than what they contain."""
-SLOWEST, SLOWEST_TURN = _F(0.01), ANGULAR_SLOP
-"""A body that is slower than both rests."""
+"""The distance between a body and the sides of its box in the broad phase (b2_aabbExtension)."""
+SLEEP_SPEED, SLEEP_TURN_RATE = _F(0.01), ANGULAR_SLOP
+"""A body is at rest if its speed and its rate of rotation are below these."""
 SECONDS_TO_SLEEP = _F(0.5)
 VELOCITY_ITERATIONS = 180
 POSITION_ITERATIONS = 60
 TIME_STEP = _F(1.0 / 50)
 LARGEST = np.finfo(np.float32).max
 SMALLEST = np.finfo(np.float32).eps
-"""FLT_EPSILON. A vector that is shorter has no direction."""
+"""FLT_EPSILON. Shorter vectors are not normalized."""
 
-# Continuous collision: two shapes touch at the distance TARGET, give or take TOLERANCE.
+# Continuous collision: two shapes touch if their distance is within TOLERANCE of TARGET.
 TARGET = max(SLOP, _F(2.0) * SKIN - _F(3.0) * SLOP)
 TOLERANCE = _F(0.25) * SLOP
 
@@ -40,9 +44,9 @@ MAX_BODIES = 5
 MAX_JOINTS = 4
 MAX_CORNERS = 6  # of a body
 MAX_CONTACTS = 64
-"""A contact is a pair of a body and a piece of ground whose boxes overlap. Worlds never come near this number."""
+"""A contact is a pair of a body and a piece of ground whose boxes overlap. No task comes near this number."""
 MAX_TOUCHING = 8
-"""Contacts of one body that the solver sees; the newest count."""
+"""The solver uses at most this many contacts of one body, the newest ones."""
 MAX_BLOCKS = 40
 """Rectangles on the ground: the obstacles of BipedalWalkerHardcore."""
 MAX_HEIGHTS = 200
@@ -62,10 +66,13 @@ BODY = np.dtype([
     ("p", _F, 2), ("sine", _F), ("cosine", _F),  # the frame: position of the origin, rotation
     ("a", _F), ("a0", _F), ("alpha0", _F),       # angle: now, at `alpha0`; alpha0 is a share of the time step
     ("w", _F), ("torque", _F),
-    ("rested", _F),                      # seconds without motion
+    ("rested", _F),                      # seconds at rest
     ("awake", _I), ("moved", _I), ("grounded", _I),
 ])  # fmt: skip
-"""`moved`: the broad phase has to look for new contacts. `grounded`: the last begin or end of a contact was a begin."""
+"""`moved`: the body has a new box, so the broad phase has to look for new contacts.
+
+`grounded`: 1 if a contact of the body began more recently than one ended, as Gymnasium's contact listeners set it.
+"""
 
 JOINT = np.dtype([
     ("impulse", _F, 2), ("limit_impulse", _F), ("motor_impulse", _F), ("speed", _F), ("torque", _F),
@@ -77,8 +84,9 @@ POINT = np.dtype([("local", _F, 2), ("normal_impulse", _F), ("tangent_impulse", 
 CONTACT = np.dtype([
     ("piece", _I), ("body", _I), ("touching", _I), ("enabled", _I),
     ("impact_known", _I), ("impacts", _I), ("impact", _F),   # continuous collision, within a step
-    ("by_body", _I), ("count", _I),      # the manifold: whether the reference face is the body's; its points
-    ("normal", _F, 2), ("local", _F, 2), ("points", POINT, 2),
+    # The manifold. by_body: 1 if the reference face is the body's, 0 if it is the ground's. count: number of points.
+    # normal, local: the normal of the reference face and a point on it, in its own frame.
+    ("by_body", _I), ("count", _I), ("normal", _F, 2), ("local", _F, 2), ("points", POINT, 2),
 ])  # fmt: skip
 
 BLOCK = np.dtype([("corner", _F, (4, 2)), ("normal", _F, (4, 2)), ("centroid", _F, 2)])
@@ -97,54 +105,61 @@ WORLD = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""`fresh`: no step was made yet. `contact`: the oldest first, while Box2D's lists begin with the newest.
+"""The state of one episode. `generator`, `shaping`, `running`, `wind` and `turbulence` belong to the task.
 
-Pieces of ground are numbered as Gymnasium creates them: blocks, then edges from left to right.
+`fresh`: 1 before the first step. `crashed`: 1 once body 0 has touched the ground. `contact`: oldest first, whereas
+Box2D's lists begin with the newest. Pieces of ground are numbered in the order in which Gymnasium creates them: blocks,
+then edges from left to right.
 """
 
 HULL = np.dtype([
     ("count", _I), ("inverse_mass", _F), ("inverse_inertia", _F),
-    ("friction", _F, 2),                 # with the ground; with the first `base` pieces of it
-    ("reach", _F),                       # of the corner that is farthest from the center of mass
+    ("friction", _F, 2),                 # coefficients: with most edges and all blocks; with the first `base` edges
+    ("reach", _F),                       # an upper bound of the corners' distances from the center of mass
     ("center", _F, 2), ("centroid", _F, 2), ("corner", _F, (MAX_CORNERS, 2)), ("normal", _F, (MAX_CORNERS, 2)),
-    ("p", _F, 2), ("a", _F),             # where the body begins
+    ("p", _F, 2), ("a", _F),             # position and angle at the beginning of an episode
 ])  # fmt: skip
 """The convex polygon of a body, counterclockwise, in the frame of the body."""
 
 HINGE = np.dtype([
-    ("a", _I), ("b", _I), ("anchor_a", _F, 2), ("anchor_b", _F, 2),  # from the centers of mass
+    ("a", _I), ("b", _I), ("anchor_a", _F, 2), ("anchor_b", _F, 2),  # two bodies; anchors from the centers of mass
     ("reference", _F), ("lower", _F), ("upper", _F), ("motor_mass", _F), ("speed", _F), ("torque", _F),
 ])  # fmt: skip
+"""A revolute joint (b2RevoluteJoint). reference: the angle between the bodies that counts as 0; limits are from there.
+
+motor_mass: the inverse of the sum of the inverse moments of inertia. speed, torque: of the motor, at first.
+"""
 
 MODEL = np.dtype(
     [
         ("option", np.float64, 4),
         ("num_bodies", _I), ("num_joints", _I), ("num_edges", _I),
-        ("base", _I),                    # edges apart from the chain of the others: edge `base` begins at vertex 2 base
-        ("body_order", _I, MAX_BODIES), ("joint_order", _I, MAX_JOINTS),  # of Box2D's island
-        ("spacing", _F),                 # between the vertices of the ground; 0: every edge may be anywhere
+        # The first `base` edges are separate, with two vertices each. All other edges form a chain, from vertex 2 base.
+        ("base", _I),
+        ("body_order", _I, MAX_BODIES), ("joint_order", _I, MAX_JOINTS),  # in which Box2D's island solver visits them
+        ("spacing", _F),                 # of the vertices of the ground; 0 if it is not constant
         ("gravity", _F), ("flag", _I),
         ("hull", HULL, MAX_BODIES),
         ("hinge", HINGE, MAX_JOINTS),
-        ("x", _F, MAX_HEIGHTS),          # of the vertices of the ground
+        ("x", _F, MAX_HEIGHTS),          # the vertices of the ground; WORLD has their heights
     ],
     align=True,
 )  # fmt: skip
-"""What does not change in an episode. `option` and `flag` are the task's own."""
+"""The constants of a task. The physics does not use `option` and `flag`; their meaning is the task's."""
 
 
 Number = Any
 """A float32 scalar, or an array."""
 
-# The polynomials of sine and cosine, lowest power first.
+# The coefficients of sine and cosine in the GNU C library's sinf and cosf, lowest power first.
 _SINE = [*map(float.fromhex, ("-0x1.555545995a603p-3", "0x1.1107605230bc4p-7", "-0x1.994eb3774cf24p-13"))]
 _COSINE = [
     *map(float.fromhex, ("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5")),
     *map(float.fromhex, ("-0x1.6c087e89a359dp-10", "0x1.99343027bf8c3p-16")),
 ]
-_QUARTER = float.fromhex("0x1.921fb54442d18p0")
-_QUARTERS = float.fromhex("0x1.45f306dc9c883p+23")
-"""2^24 / a quarter turn."""
+_QUARTER_TURN = float.fromhex("0x1.921fb54442d18p0")
+_QUARTERS_PER_RADIAN = float.fromhex("0x1.45f306dc9c883p+23")
+"""Quarter turns per radian, times 2^24."""
 
 
 class Rotation(NamedTuple):
@@ -160,34 +175,34 @@ class Frame(NamedTuple):
     p: Float32
     q: Rotation
 
-    def spread(self) -> "Frame":
-        """Return the frames with an axis for corners in front of the batch."""
+    def per_corner(self) -> "Frame":
+        """Return the frames with a new axis before the batch, so that they broadcast over corners [2, C, ...]."""
         return Frame(self.p[:, None], self.q)
 
-    def those(self, which: Any) -> "Frame":
-        """Return some of the frames."""
+    def select(self, which: Any) -> "Frame":
+        """Return the frames at an index or mask `which` of the last axis."""
         return Frame(self.p[..., which], Rotation(self.q.s[..., which], self.q.c[..., which]))
 
 
 def choose(condition: Any, one: Any, other: Any) -> Any:
-    """Return np.where(condition, one, other); this is faster for scalars."""
+    """Return np.where(condition, one, other). It is faster than np.where if the condition is a scalar."""
     if isinstance(condition, np.ndarray):
         return np.where(condition, one, other)
     return one if condition else other
 
 
 def lesser(a: Number, b: Number) -> Number:
-    """Return the lesser number, b of equals. np.minimum leaves the sign of zero to the processor."""
+    """Return the lesser number, or b if they are equal. (np.minimum(0.0, -0.0) depends on the processor.)"""
     return choose(a < b, a, b)
 
 
 def greater(a: Number, b: Number) -> Number:
-    """Return the greater number, b of equals."""
+    """Return the greater number, or b if they are equal."""
     return choose(a > b, a, b)
 
 
 def within(a: Number, low: Number, high: Number) -> Number:
-    """Return a number within bounds."""
+    """Return a number clipped to bounds."""
     return greater(low, lesser(a, high))
 
 
@@ -217,31 +232,31 @@ def length(a: Float32) -> Number:
 
 
 def unit(a: Float32) -> Float32:
-    """Return a vector of length 1; one that is too short stays as it is."""
+    """Return a vector scaled to length 1; a vector shorter than SMALLEST is returned unchanged."""
     size = length(a)
     direction: Float32 = choose(size < SMALLEST, a, (np.float32(1.0) / size) * a)
     return direction
 
 
 def turned(q: Rotation, v: Float32) -> Float32:
-    """Return a vector, rotated."""
+    """Return a vector rotated by q (b2Mul)."""
     rotated: Float32 = q.c * v + q.s * left_of(v)
     return rotated
 
 
 def turned_back(q: Rotation, v: Float32) -> Float32:
-    """Return a vector, rotated the other way."""
+    """Return a vector rotated by the inverse of q (b2MulT)."""
     rotated: Float32 = q.c * v - q.s * left_of(v)
     return rotated
 
 
 def placed(f: Frame, v: Float32) -> Float32:
-    """Return the position in the world of a point of a frame."""
+    """Return a point of a frame in world coordinates (b2Mul)."""
     return turned(f.q, v) + f.p
 
 
 def placed_back(f: Frame, v: Float32) -> Float32:
-    """Return the position in a frame of a point of the world."""
+    """Return a point of the world in the coordinates of a frame (b2MulT)."""
     return turned_back(f.q, v - f.p)
 
 
@@ -264,9 +279,10 @@ def rotation_of(a: Number) -> Rotation:
     polynomials in float64 and rounds once.
     """
     x = np.float64(a)
-    bounded = np.minimum(np.maximum(x * _QUARTERS, -2e9), 2e9)  # an angle too large is wrong, but defined
+    # A larger angle gives a wrong result, but the same one everywhere.
+    bounded = np.minimum(np.maximum(x * _QUARTERS_PER_RADIAN, -2e9), 2e9)
     n = (bounded.astype(np.int32) + 0x800000) >> 24  # quarter turns, rounded
-    r = x - n * _QUARTER
+    r = x - n * _QUARTER_TURN
     y = r * (1 - ((n + 1) & 2))  # the sine changes its sign in quarters 1 and 2
     z = r * r
     cube, square = y * z, z * z

@@ -81,7 +81,7 @@ def move(motion: Motion, seconds: np.float32) -> Motion:
     step = seconds * v
     v = choose(dot(step, step) > 4, (_TWO / length(step)) * v, v)
     turn = seconds * w
-    w = choose(turn * turn > frames.MOST_TURN * frames.MOST_TURN, w * (frames.MOST_TURN / np.abs(turn)), w)
+    w = choose(turn * turn > frames.MAX_TURN * frames.MAX_TURN, w * (frames.MAX_TURN / np.abs(turn)), w)
     return Motion(c + seconds * v, v, a + seconds * w, w)
 
 

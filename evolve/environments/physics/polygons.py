@@ -140,7 +140,7 @@ class Polygons(NamedTuple):
     normal: Float32
     centroid: Float32
 
-    def those(self, which: Bool) -> "Polygons":
+    def select(self, which: Bool) -> "Polygons":
         """Return some of the polygons."""
         fields: Iterable[Any] = (field[..., which] for field in self)
         return Polygons(*fields)

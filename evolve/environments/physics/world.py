@@ -9,9 +9,9 @@ import numpy as np
 from evolve.environments.physics import frames
 from evolve.environments.physics.constraints import Motion, Plane, Row, prepare, push_out
 from evolve.environments.physics.contacts import (
+    compute_manifolds,
     contact_list,
     follow_bodies,
-    look_again,
     note_change,
     seek_contacts,
     update_contacts,
@@ -24,20 +24,23 @@ from evolve.environments.physics.polygons import boxes, ground_polygons, hull_po
 from evolve.shapes import Bool, Int64
 
 _F = np.float32
-_ZERO, _ONE, _SHARE = _F(0.0), _F(1.0), _F(0.75)
-_DEEPEST = _F(-1.5) * frames.SLOP
-_LATEST = _ONE - _F(10.0) * frames.SMALLEST
-_MOST_IMPACTS = 8
+_ZERO, _ONE = _F(0.0), _F(1.0)
+# Constants of b2World::SolveTOI and b2Island::SolveTOI.
+_CORRECTED_SHARE = _F(0.75)  # of an overlap, in each iteration (b2_toiBaugarte)
+_ALLOWED_SEPARATION = _F(-1.5) * frames.SLOP  # corrections stop when no overlap is deeper
+_LATEST_IMPACT = _ONE - _F(10.0) * frames.SMALLEST  # a later impact is left to the next step
+_MAX_IMPACTS = 8  # of a contact in a step (b2_maxSubSteps)
 
 
 def solve_impacts(states: Any, model: Any) -> None:
-    """Solve the impacts of a step of worlds, records of `frames.WORLD` [k]."""
+    """Solve the impacts within a step (continuous collision) of worlds, records of `frames.WORLD` [k]."""
     worlds, places = contact_list(states)
     clear = _clear(states, model, worlds, places)
+    # Most worlds have no impact. Only the others are solved, one at a time.
     for world in np.unique(worlds[~clear]):
-        here = worlds == world
-        known = dict(zip(places[here].tolist(), clear[here].tolist(), strict=True))
-        _Impacts(states[world : world + 1], model, known).solve()
+        own = worlds == world
+        clear_by_place = dict(zip(places[own].tolist(), clear[own].tolist(), strict=True))
+        _Impacts(states[world : world + 1], model, clear_by_place).solve()
 
 
 def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
@@ -49,7 +52,7 @@ def set_frames(states: Any, model: Any, which: slice = slice(None)) -> None:
 
 
 def _clear(states: Any, model: Any, worlds: Int64, places: Int64) -> Bool:
-    """Return whether contacts, at places [N] of worlds [N], certainly have no impact: [N]."""
+    """Return [N]: whether a bound proves that contacts, at places [N] in the lists of worlds [N], have no impact."""
     contacts = states["contact"][worlds, places]
     hulls, bodies = model["hull"][contacts["body"]], states["body"][worlds, contacts["body"]]
     sweep = Sweep(vectors(bodies["c0"]), vectors(bodies["c"]), vectors(hulls["center"]), bodies["a0"], bodies["a"])
@@ -60,53 +63,55 @@ def _clear(states: Any, model: Any, worlds: Int64, places: Int64) -> Bool:
 class _Impacts:
     """The impacts of one world in a step.
 
-    Times are shares of the step. The first state of a body, c0 and a0, is that at the body's time, which advances. A
-    piece of ground has a time, too. If the model has a base, all its ground is one body in Box2D and has one time.
+    Times are shares of the step, from 0 to 1. Each body has a time up to which its impacts are solved: c0 and a0 are
+    its position and angle at that time, c and a at the end of the step. A piece of ground has a time, too. If the model
+    has a base, all its ground is one body in Box2D, with one time. Contacts are numbered by their places in the world.
 
     Args:
         states: The world, records of `frames.WORLD` [1].
         model: A record of `frames.MODEL`.
-        clear: Whether contacts certainly have no impact while their bodies move as they do now.
+        clear: By contact: whether a bound proves that it has no impact. It holds until the motion of its body changes.
     """
 
     def __init__(self, states: Any, model: Any, clear: dict[int, bool]) -> None:
         self._states, self._world, self._model = states, states[0], model
         self._body_times = [_ZERO] * int(model["num_bodies"])
         self._ground_times: dict[int, np.float32] = {}
-        self._known: dict[int, np.float32] = {}  # impacts, by contact
-        self._impacts: Counter[int] = Counter()  # taken, by contact
+        self._impact_times: dict[int, np.float32] = {}  # by contact; missing if it has to be computed
+        self._num_impacts: Counter[int] = Counter()  # solved in this step, by contact
         self._clear = clear
 
     def solve(self) -> None:
-        """Solve the impacts, the first of all bodies first."""
+        """Solve one impact after another, always the earliest one."""
         while True:
-            when, first = _ONE, -1
+            time, earliest = _ONE, -1
             for place in self._newest_first():
                 contact = self._world["contact"][place]
-                possible = place in self._known or self._world["body"]["awake"][contact["body"]]
-                if contact["enabled"] and possible and self._impacts[place] <= _MOST_IMPACTS:
+                possible = place in self._impact_times or self._world["body"]["awake"][contact["body"]]
+                if contact["enabled"] and possible and self._num_impacts[place] <= _MAX_IMPACTS:
                     impact = self._impact(place)
-                    if impact < when:
-                        when, first = impact, place
-            if first < 0 or when > _LATEST:
+                    if impact < time:
+                        time, earliest = impact, place
+            if earliest < 0 or time > _LATEST_IMPACT:
                 return
-            self._take(first, when)
+            self._solve_impact(earliest, time)
 
     def _newest_first(self, body: int | None = None) -> Iterator[int]:
-        """Yield the places of all contacts, or of the contacts of a body."""
+        """Yield the places of all contacts, or of the contacts of a body, in the order of Box2D's lists."""
         for place in range(int(self._world["num_contacts"]) - 1, -1, -1):
             if body is None or self._world["contact"]["body"][place] == body:
                 yield place
 
-    def _piece(self, place: int) -> int:
-        """Return the key of the time of a contact's piece of ground."""
+    def _ground_key(self, place: int) -> int:
+        """Return the key in `_ground_times` of a contact's piece of ground."""
         return 0 if self._model["base"] else int(self._world["contact"]["piece"][place])
 
     def _impact(self, place: int) -> np.float32:
-        """Return the time of a contact's impact, 1 for never."""
-        if place in self._known:
-            return self._known[place]
-        body, piece = int(self._world["contact"]["body"][place]), self._piece(place)
+        """Return the time of a contact's impact; 1 if it has none."""
+        if place in self._impact_times:
+            return self._impact_times[place]
+        body, piece = int(self._world["contact"]["body"][place]), self._ground_key(place)
+        # Body and ground must have the same time: bring the earlier one up to the later one.
         start = self._ground_times.get(piece, _ZERO)
         if start < self._body_times[body]:
             start = self._ground_times[piece] = self._body_times[body]
@@ -114,77 +119,84 @@ class _Impacts:
             self._advance(body, start)
         impact = _ONE
         if not self._is_clear(place, body):
-            t = self._time(place, body)
+            t = self._time_of_impact(place, body)
             if t != 1:
                 impact = lesser(start + (_ONE - start) * t, _ONE)
-        self._known[place] = impact
+        self._impact_times[place] = impact
         return impact
 
     def _is_clear(self, place: int, body: int) -> bool:
+        """Return whether a bound proves that a contact has no impact; compute it for the whole body if necessary."""
         if place not in self._clear:
             places = np.array(list(self._newest_first(body)))
             clear = _clear(self._states, self._model, np.zeros_like(places), places)
             self._clear.update(zip(places.tolist(), clear.tolist(), strict=True))
         return self._clear[place]
 
-    def _time(self, place: int, body: int) -> np.float32:
-        """Return the time of a contact's impact as a share of the rest of the step, 1 for never."""
+    def _time_of_impact(self, place: int, body: int) -> np.float32:
+        """Return the time of a contact's impact as a share of the rest of the step; 1 if it has none."""
         record, hull = self._world["body"][body], self._model["hull"][body]
         piece = self._world["contact"]["piece"][[place]].astype(np.int64)
         ground = ground_polygons(self._states, self._model, np.zeros_like(piece), piece)
         sweep = Sweep(record["c0"], record["c"], hull["center"], record["a0"], record["a"])
         return time_of_impact(ground.corner[:, : ground.size[0], 0], hull["corner"][: hull["count"]].T, sweep)
 
-    def _forget(self, body: int) -> None:
-        """Forget the bounds that depend on the motion of a body."""
+    def _forget_bounds(self, body: int) -> None:
+        """Forget the bounds of a body's contacts, because its motion has changed."""
         for place in self._newest_first(body):
             self._clear.pop(place, None)
 
     def _advance(self, body: int, time: np.float32) -> None:
-        """Move the first state of a body forward to a time."""
+        """Advance the time of a body, and with it c0 and a0."""
         record = self._world["body"][body]
         share = (time - self._body_times[body]) / (_ONE - self._body_times[body])
         record["c0"] = (_ONE - share) * record["c0"] + share * record["c"]
         record["a0"] = (_ONE - share) * record["a0"] + share * record["a"]
         self._body_times[body] = time
-        self._forget(body)
+        self._forget_bounds(body)
 
-    def _take(self, first: int, when: np.float32) -> None:
-        """Move the body of contact `first` back to its impact at time `when`, and on from there."""
-        body = int(self._world["contact"]["body"][first])
-        record, piece = self._world["body"][body], self._piece(first)
+    def _solve_impact(self, contact: int, time: np.float32) -> None:
+        """Move the body of a contact back to its impact, solve it there, and move it to the end of the step."""
+        body = int(self._world["contact"]["body"][contact])
+        record, piece = self._world["body"][body], self._ground_key(contact)
         before = {name: record[name].copy() for name in ("c", "c0", "a", "a0")}
-        times = self._body_times[body], self._ground_times.get(piece, _ZERO)
-        self._ground_times[piece] = when
-        self._advance(body, when)
+        times_before = self._body_times[body], self._ground_times.get(piece, _ZERO)
+        self._ground_times[piece] = time
+        self._advance(body, time)
         record["c"], record["a"] = record["c0"], record["a0"]
         set_frames(self._states, self._model, slice(body, body + 1))
-        touching = list(self._look_again([first]))
-        del self._known[first]
-        self._impacts[first] += 1
-        if not touching:  # The manifold has no point after all: ignore this contact in the rest of the step.
-            self._world["contact"]["enabled"][first] = 0
+        touching = list(self._update_contacts([contact]))
+        del self._impact_times[contact]
+        self._num_impacts[contact] += 1
+        # If the manifold has no point, there is no impact: undo the motion, and ignore the contact from here on.
+        if not touching:
+            self._world["contact"]["enabled"][contact] = 0
             for name, value in before.items():
                 record[name] = value
-            self._body_times[body], self._ground_times[piece] = times
+            self._body_times[body], self._ground_times[piece] = times_before
             set_frames(self._states, self._model, slice(body, body + 1))
             return
-        island = [first]
-        for place in self._look_again([place for place in self._newest_first(body) if place != first]):
-            self._ground_times[self._piece(place)] = when
+        # The body is solved with all its contacts that touch at this time.
+        island = [contact]
+        for place in self._update_contacts([place for place in self._newest_first(body) if place != contact]):
+            self._ground_times[self._ground_key(place)] = time
             island.append(place)
             if len(island) > frames.MAX_TOUCHING:
                 break
-        self._solve(body, np.array(island), (_ONE - when) * frames.TIME_STEP)
+        self._solve_island(body, np.array(island), (_ONE - time) * frames.TIME_STEP)
+        # The body moves differently now: forget its times of impact, and look for new contacts.
         for place in self._newest_first(body):
-            self._known.pop(place, None)
+            self._impact_times.pop(place, None)
         seek_contacts(self._states, self._model)
-        self._forget(body)
+        self._forget_bounds(body)
 
-    def _look_again(self, places: list[int]) -> Iterator[int]:
-        """Update contacts one after the other; yield the places of those that touch."""
+    def _update_contacts(self, places: list[int]) -> Iterator[int]:
+        """Update contacts one after another, and yield the places of the contacts that touch.
+
+        A caller that stops early leaves the other contacts as they were, as Box2D does if its island is full.
+        """
         before = self._world["contact"][places]
-        after = look_again(self._states, self._model, np.zeros(len(places), np.int64), before)
+        after = compute_manifolds(self._states, self._model, np.zeros(len(places), np.int64), before)
         for place, old, new in zip(places, before, after, strict=True):
             self._world["contact"][place] = new
             if new["touching"] != old["touching"]:
@@ -192,22 +204,26 @@ class _Impacts:
             if new["touching"]:
                 yield place
 
-    def _solve(self, body: int, island: Int64, seconds: np.float32) -> None:
-        """Solve a body with some of its contacts, then move it on for some seconds."""
+    def _solve_island(self, body: int, island: Int64, seconds: np.float32) -> None:
+        """Solve position and velocity of a body with some of its contacts, then move it for some seconds."""
         record, hull = self._world["body"][body], self._model["hull"][body]
         mass, inertia, center = hull["inverse_mass"], hull["inverse_inertia"], hull["center"]
         contacts = self._world["contact"][island]
         planes = [Plane(contact) for contact in contacts]
+
+        # Push the body out of the ground.
         c, a = record["c"].copy(), record["a"]
         for _ in range(20):
             deepest = _ZERO
             for plane in planes:
                 for point in range(plane.count):
-                    c, a, separation = push_out(plane, point, c, a, mass, inertia, center, _SHARE)
+                    c, a, separation = push_out(plane, point, c, a, mass, inertia, center, _CORRECTED_SHARE)
                     deepest = lesser(deepest, separation)
-            if deepest >= _DEEPEST:
+            if deepest >= _ALLOWED_SEPARATION:
                 break
         record["c0"], record["a0"] = c, a
+
+        # Solve its velocity. Impulses begin at zero: Box2D does not warm-start at an impact.
         places = np.zeros(len(island), np.int64)
         hulls = np.broadcast_to(hull, len(island))
         friction = frictions(self._states, self._model, places, contacts)
@@ -221,7 +237,7 @@ class _Impacts:
             impulses = [impulse for row in rows for impulse in (*row.normal_impulse, *row.tangent_impulse)]
             before, state = state, [*velocities, *impulses]
             if state == before:
-                break  # the other iterations would change nothing
+                break  # a fixed point: further iterations would change nothing
         vx, vy, w = velocities
         record["c"], record["v"], record["a"], record["w"] = move(Motion(c, np.array((vx, vy)), a, w), seconds)
         set_frames(self._states, self._model, slice(body, body + 1))
@@ -229,12 +245,12 @@ class _Impacts:
 
 
 def reset_bodies(states: Any, model: Any) -> None:
-    """Put the bodies of worlds, records of `frames.WORLD` [k], where an episode begins."""
+    """Reset the bodies of worlds, records of `frames.WORLD` [k], to the beginning of an episode."""
     B, J = int(model["num_bodies"]), int(model["num_joints"])
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
     states["body"], states["joint"] = np.zeros((), states["body"].dtype), np.zeros((), states["joint"].dtype)
     frame = Frame(vectors(hulls["p"]), rotation_of(hulls["a"]))
-    around = widened(boxes(placed(frame.spread(), hull_polygons(hulls).corner)))
+    around = widened(boxes(placed(frame.per_corner(), hull_polygons(hulls).corner)))
     bodies["awake"] = bodies["moved"] = 1
     bodies["a"] = bodies["a0"] = hulls["a"]
     bodies["p"], bodies["sine"], bodies["cosine"] = hulls["p"], frame.q.s, frame.q.c
@@ -249,15 +265,16 @@ def step_worlds(states: Any, model: Any) -> None:
     """Advance worlds, records of `frames.WORLD` [k], by one step of time."""
     B = int(model["num_bodies"])
     hulls, bodies = model["hull"][:B], states["body"][:, :B]
-    # Values that no lane uses, such as those of places without a contact, may divide by zero or overflow.
+    # Array operations also compute values that are not used, such as those of padding. They may divide by zero.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         wake(states, np.s_[:, :B])
+        # In later steps the contacts were found at the end of the previous step.
         fresh = states["fresh"] != 0
         if fresh.any():
-            begun = states[fresh]
-            seek_contacts(begun, model)
-            begun["fresh"] = 0
-            states[fresh] = begun
+            selected = states[fresh]
+            seek_contacts(selected, model)
+            selected["fresh"] = 0
+            states[fresh] = selected
         update_contacts(states, model)
         bodies["c0"], bodies["a0"] = bodies["c"], bodies["a"]
         mass = hulls["inverse_mass"]
@@ -266,18 +283,21 @@ def step_worlds(states: Any, model: Any) -> None:
         bodies["w"] += frames.TIME_STEP * hulls["inverse_inertia"] * bodies["torque"]
         solved = solve_island(states, model)
         set_frames(states, model)
-        _let_sleep(bodies, solved)
+        _put_to_sleep(bodies, solved)
         follow_bodies(states, model)
         seek_contacts(states, model)
         solve_impacts(states, model)
         bodies["force"] = bodies["torque"] = _ZERO
 
 
-def _let_sleep(bodies: Any, solved: Bool) -> None:
-    """Put the bodies [k, B] of worlds to sleep if all of them have rested long enough."""
+def _put_to_sleep(bodies: Any, solved: Bool) -> None:
+    """Put the bodies [k, B] of worlds to sleep if all bodies of a world have rested long enough.
+
+    solved: [k], whether the solver has corrected all positions; otherwise the bodies of a world stay awake.
+    """
     v = vectors(bodies["v"])
-    moves = (bodies["w"] * bodies["w"] > frames.SLOWEST_TURN * frames.SLOWEST_TURN) | (
-        dot(v, v) > frames.SLOWEST * frames.SLOWEST
+    moves = (bodies["w"] * bodies["w"] > frames.SLEEP_TURN_RATE * frames.SLEEP_TURN_RATE) | (
+        dot(v, v) > frames.SLEEP_SPEED * frames.SLEEP_SPEED
     )
     bodies["rested"] = np.where(moves, _ZERO, bodies["rested"] + frames.TIME_STEP)
     sleeping = solved & (bodies["rested"].min(axis=1, initial=frames.LARGEST) >= frames.SECONDS_TO_SLEEP)

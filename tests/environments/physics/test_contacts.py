@@ -92,7 +92,7 @@ def test_points_of_the_same_features_keep_their_impulses():
     before = before[before["count"] == 2]
     worlds = worlds[states["contact"]["count"][worlds, places] == 2]
     before["points"]["normal_impulse"] = 1, 2
-    now = contacts.look_again(states, model, worlds, before)
+    now = contacts.compute_manifolds(states, model, worlds, before)
     assert len(now)
     for old, new in zip(before, now, strict=True):
         one, two = old["points"]["id"].tolist()

@@ -12,7 +12,7 @@ from evolve.environments.physics.world import set_frames
 def lowest(states, model):
     """Return how far the corners of bodies are above the ground at least."""
     bodies = states["body"]
-    frame = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"])).spread()
+    frame = Frame(vectors(bodies["p"]), Rotation(bodies["sine"], bodies["cosine"])).per_corner()
     x, y = placed(frame, hull_polygons(model["hull"]).corner[:, :, None])
     above = [y[:, i] - np.interp(x[:, i], model["x"], state["height"]) for i, state in enumerate(states)]
     return min(each.min() for each in above)

@@ -5,7 +5,7 @@ import pytest
 from rigid_bodies import Worlds, differences, model_of, used_parts
 
 from evolve.environments.physics.constraints import Motion
-from evolve.environments.physics.frames import CONTACT, MOST_TURN, SLOP, TIME_STEP, WORLD
+from evolve.environments.physics.frames import CONTACT, MAX_TURN, SLOP, TIME_STEP, WORLD
 from evolve.environments.physics.island import frictions, move, solve_island
 
 
@@ -42,7 +42,7 @@ def test_motion_is_limited(shape):
     zero = np.zeros(shape, np.float32)[()]
     found = move(Motion(0 * v, v, zero, w), TIME_STEP)
     assert found.c[0] == pytest.approx(np.full(shape, 2), rel=1e-6)
-    assert found.a == pytest.approx(np.full(shape, -MOST_TURN), rel=1e-6)
+    assert found.a == pytest.approx(np.full(shape, -MAX_TURN), rel=1e-6)
     slow = move(Motion(0 * v, v / 100, zero, w / 100), TIME_STEP)
     assert (slow.v == v / 100).all()
     assert slow.w == pytest.approx(w / 100)

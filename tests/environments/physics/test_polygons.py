@@ -25,7 +25,7 @@ def test_a_polygon_is_padded_by_its_first_corner():
         for field, name in ((polygons.corner, "corner"), (polygons.normal, "normal")):
             assert (record[name][:n] == field[:, :n, i].T).all()
             assert (field[:, n:, i] == field[:, :1, i]).all()
-    assert polygons.those(np.array([True, False, False, True])).size.tolist() == [5, 6]
+    assert polygons.select(np.array([True, False, False, True])).size.tolist() == [5, 6]
 
 
 def test_blocks_are_the_first_pieces_of_ground_and_then_edges():
