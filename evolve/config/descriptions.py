@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from evolve.config.options import Options, Table
+from evolve.config.options import Options, Table, grouped
 from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
@@ -66,7 +66,7 @@ def limits(kind: Any, metadata: Any = ()) -> str:
 def _range(metadata: Any) -> str:
     """Return the range that constraints allow: "0 to 1"."""
     bounds = {name: getattr(m, name) for m in metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
-    said = {name: f"{bound:,.15g}" for name, bound in bounds.items() if bound < _TYPE_LIMIT}
+    said = {name: grouped(bound) for name, bound in bounds.items() if bound < _TYPE_LIMIT}
     if "ge" in said and "le" in said:
         return f"{said['ge']} to {said['le']}"
     words = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}

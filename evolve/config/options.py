@@ -13,14 +13,15 @@ from evolve.errors import EvolveError, InputError, sanitize
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
-
 _EXPECTED = {
     "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
-    "string_type": "text", "model_type": "a table", "dict_type": "a table", "tuple_type": "a list, such as [1, 4]",
-    "too_long": "a list of at most {max_length}", "too_short": "a list of at least {min_length}",
-    "string_too_short": "text",
+    "finite_number": "a finite number", "string_type": "text", "string_too_short": "text",
+    "string_pattern_mismatch": "text that matches {pattern}", "model_type": "a table", "dict_type": "a table",
+    "tuple_type": "a list, such as [1, 4]", "too_long": "a list of at most {max_length}",
+    "too_short": "a list of at least {min_length}", "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}", "less_than_equal": "at most {le}", "less_than": "less than {lt}",
 }  # fmt: skip
-"""What Pydantic's errors mean, where its own words are not plain."""
+"""The expected values, in plain words, by the type of Pydantic's error. Other errors keep Pydantic's words."""
 
 
 def seconds(duration: str) -> float:
@@ -29,6 +30,11 @@ def seconds(duration: str) -> float:
     if match is None or not any(match.groups()):
         raise ValueError("a duration such as 23h50m, 90s or 2d")
     return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
+
+
+def grouped(number: float) -> str:
+    """Return a number with commas between thousands: "100,000", "0.5"."""
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.15g}"
 
 
 def _duration(value: str) -> str:
@@ -179,9 +185,11 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
 
 
 def _expected(error: ErrorDetails) -> str:
+    """Return the expected value that one of Pydantic's errors states."""
     ours = _EXPECTED.get(error["type"])
     if ours is not None:
-        return ours.format(**error.get("ctx", {}))
+        context = error.get("ctx", {})
+        return ours.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 

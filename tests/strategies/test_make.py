@@ -85,7 +85,7 @@ def test_the_seed_decides():
     [
         (("openai",), {"genome_size": 3}, r"strategy\.name: expected a known strategy, got openai\. Did you mean ope"),
         (("ga",), {"genome_size": 3, "weight_nois": 0.1}, r"strategy\.weight_nois.*Did you mean weight_noise"),
-        (("ga",), {"genome_size": 3, "weight_noise": -1.0}, r"strategy\.weight_noise: expected greater than or equal"),
+        (("ga",), {"genome_size": 3, "weight_noise": -1.0}, r"strategy\.weight_noise: expected at least 0"),
         (("ga",), {"genome_size": 0}, r"genome_size: expected a whole number, at least 1, got 0"),
         (("ga",), {"genome_size": 3, "population": 1}, r"population: expected a whole number, at least 2, got 1"),
         (("ga",), {}, r"genome_size: expected it, or a layout in its place, got neither"),
