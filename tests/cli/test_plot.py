@@ -201,7 +201,7 @@ def test_a_network_is_drawn_with_what_is_left_of_it(call, pendulum, tmp_path, mo
     for text in ("pole angle", "push left", f"positive {kind}", f"negative {kind}"):
         assert text in texts, text
     assert "neuromodulator" not in texts
-    assert any(text.startswith("A Hebbian trace sums up") for text in texts) == (kind == "trace")
+    assert any(text.startswith("A Hebbian trace is") for text in texts) == (kind == "trace")
 
 
 def test_any_generation_may_be_drawn(call, pendulum, tmp_path):

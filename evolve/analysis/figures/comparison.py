@@ -15,44 +15,46 @@ from evolve.errors import sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 
-_NAME_CHARACTERS = 34  # of one line
-_NOTE_CHARACTERS = 118
-# The columns of numbers beside a panel, and the distances of their right edges from it, in inches.
+_NAME_CHARACTERS = 34  # of one line of a group's name
+_NOTE_CHARACTERS = 118  # of one line of a note
+# The header of each column of numbers beside a panel, and the distance of its right edge from the panel in inches.
 _COLUMNS = (("mean", 0.75), ("95 % interval", 2.15), ("against the best", 3.2))
-_MOST_NAMED = 8  # ranks with a row each, and its numbers; more ranks are columns
+_MOST_NAMED = 8  # ranks drawn as horizontal bars with names and numbers; more ranks are drawn as narrow columns
 _MOST_BINS = 40
 
 
 @style.styled
-def draw_comparison(found: Ranking, titled: bool = True) -> Any:
+def draw_comparison(ranking: Ranking, titled: bool = True) -> Any:
     """Return the figure of a comparison: a panel for each environment, a row for each group.
 
-    A row shows the scores of the seeds, their mean and its interval, with the numbers beside it.
+    A row shows the scores of the seeds, their mean and its interval, with the numbers beside it. titled: whether the
+    figure has a title and notes.
     """
-    facets = [[row for row in found.rows if row.env == env] for env in dict.fromkeys(row.env for row in found.rows)]
-    names = {row.label: _wrapped(sanitize(row.name)) for row in found.rows}
+    envs = list(dict.fromkeys(row.env for row in ranking.rows))
+    facets = [[row for row in ranking.rows if row.env == env] for env in envs]
+    names = {row.label: _wrapped(sanitize(row.name)) for row in ranking.rows}
+    notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in ranking.notes] if titled else []
+    # Heights are in inches. A row has room for the longest name, and the figure for its title, axis label and notes.
     lines = 1 + max(name.count("\n") for name in names.values())
     row_height = max(0.4, 0.08 + 0.17 * lines)
     heights = [0.5 + row_height * len(facet) for facet in facets]
-    notes = [textwrap.fill(sanitize(note), _NOTE_CHARACTERS) for note in found.notes] if titled else []
     figure = style.new_figure(sum(heights) + 0.6 * titled + 0.4 + 0.16 * sum(1 + note.count("\n") for note in notes))
     panels = figure.subplots(len(facets), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, facet in zip(panels, facets, strict=True):
         _draw_facet(panel, facet, [names[row.label] for row in facet])
         if len(facets) > 1:
             panel.set_title(sanitize(facet[0].env))
-    panels[-1].set_xlabel(found.score)
+    panels[-1].set_xlabel(ranking.score)
     if notes:
         figure.supxlabel("\n".join(notes), fontsize=8, x=0.01, ha="left", color=INK)
     if titled:
-        envs = ", ".join(dict.fromkeys(row.env for row in found.rows))
-        band = ", the band its 95 % interval" if any(row.interval for row in found.rows) else ""
-        style.set_title(figure, f"{envs}: each dot is a seed, the diamond their mean{band}")
+        band = ", the band its 95 % interval" if any(row.interval for row in ranking.rows) else ""
+        style.set_title(figure, f"{', '.join(envs)}: each dot is a seed, the diamond their mean{band}")
     return figure
 
 
 def _wrapped(name: str) -> str:
-    """Return a name, wrapped after its commas only."""
+    """Return a group's name in lines that end after commas: the name lists settings, which stay in one piece."""
     parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in name.split(", ")]
     return textwrap.fill(", ".join(parts), _NAME_CHARACTERS)
 
@@ -77,17 +79,18 @@ def _draw_facet(panel: Any, rows: Sequence[Comparison], names: Sequence[str]) ->
         (number(row.mean).replace("-", "−"), interval.replace("-", "−"), row.against_best)
         for row, interval in zip(rows, intervals, strict=True)
     ]
-    shown = 3 if any(row.against_best for row in rows) else 2
-    for n, (header, end) in enumerate(_COLUMNS[:shown]):
-        _write(panel, header, -0.5, end, "bottom", FAINT)
+    # The last column is left out if no row is compared with the best.
+    num_columns = 3 if any(row.against_best for row in rows) else 2
+    for n, (header, right_edge) in enumerate(_COLUMNS[:num_columns]):
+        _write(panel, header, -0.5, right_edge, "bottom", FAINT)
         for y, texts in enumerate(cells):
-            _write(panel, texts[n], y, end, "center", INK)
+            _write(panel, texts[n], y, right_edge, "center", INK)
 
 
-def _write(panel: Any, text: str, y: float, end: float, va: str, colour: str) -> None:
-    """Write a text beside the panel; end: the distance of its right edge from the panel, in inches."""
-    at = style.beside(panel, end)
-    panel.text(1.0, y, text, transform=at, ha="right", va=va, fontsize=8.5, color=colour)
+def _write(panel: Any, text: str, y: float, right_edge: float, va: str, colour: str) -> None:
+    """Write a text beside the panel; right_edge: the distance of its right edge from the panel, in inches."""
+    transform = style.beside(panel, right_edge)
+    panel.text(1.0, y, text, transform=transform, ha="right", va=va, fontsize=8.5, color=colour)
 
 
 def _draw_row(panel: Any, y: int, row: Comparison) -> None:
@@ -97,20 +100,23 @@ def _draw_row(panel: Any, y: int, row: Comparison) -> None:
     panel.plot(drawable(np.array(row.mean)), y, "D", color=COLOURS[0], ms=8, mew=0)
     scores = drawable(np.sort(row.scores))
     panel.plot(scores, y + _spread_apart(scores), "o", color=COLOURS[5], ms=5, mec=INK, mew=0.8)
+    # A pale edge around the diamond, drawn below the dots.
     panel.plot(drawable(np.array(row.mean)), y, "D", ms=8, mfc="none", mec=PAPER, mew=0.6, zorder=1.5)
 
 
 def _spread_apart(scores: Float64) -> Float64:
-    """Return the vertical offsets of sorted scores that keep the dots of equal scores apart."""
+    """Return the vertical offsets of sorted scores that keep the dots of nearly equal scores apart."""
     span = float(np.ptp(scores)) or 1.0
-    heights = np.zeros(len(scores))
+    # Number the dots of each stack of neighbours from 0, and then centre each stack on its row.
+    offsets = np.zeros(len(scores))
     for n in range(1, len(scores)):
         near = scores[n] - scores[n - 1] <= 0.02 * span
-        heights[n] = heights[n - 1] + 1 if near else 0
-    for stack in np.split(heights, np.flatnonzero(heights == 0)[1:]):
-        np.subtract(stack, stack.mean(), out=stack)  # the parts of a split are views
-    widest = max(float(np.abs(heights).max()), 1.0)
-    return heights * min(0.16, 0.36 / widest)
+        offsets[n] = offsets[n - 1] + 1 if near else 0
+    for stack in np.split(offsets, np.flatnonzero(offsets == 0)[1:]):
+        np.subtract(stack, stack.mean(), out=stack)  # a stack is a view, so this changes `offsets`
+    # Rows are 1 apart: a high stack is squeezed so that it stays within its row.
+    largest = max(float(np.abs(offsets).max()), 1.0)
+    return offsets * min(0.16, 0.36 / largest)
 
 
 @style.styled
@@ -119,15 +125,15 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     samples = [(name, drawable(returns)) for name, returns in samples]
     figure = style.new_figure(0.6 + 1.25 * len(samples))
     panels = figure.subplots(len(samples), 1, squeeze=False, sharex=True)[:, 0]
-    together = np.concatenate([returns for _, returns in samples])
-    # The number of bins is odd, so that a single value stands in the middle.
-    bins = min(_MOST_BINS, max(10, int(2 * len(together) ** 0.5))) | 1
-    edges = np.histogram_bin_edges(together, bins)
+    all_returns = np.concatenate([returns for _, returns in samples])
+    # `| 1` makes the number of bins odd: if all returns are equal, their bar is in the middle of the axis.
+    bins = min(_MOST_BINS, max(10, int(2 * len(all_returns) ** 0.5))) | 1
+    edges = np.histogram_bin_edges(all_returns, bins)
     for panel, (name, returns) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
-        found = statistics.cut(statistics.interval(returns), float(returns.min()), float(returns.max()))
-        if found is not None:
-            panel.axvspan(*found, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
+        interval = statistics.cut(statistics.interval(returns), float(returns.min()), float(returns.max()))
+        if interval is not None:
+            panel.axvspan(*interval, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
         panel.axvline(statistics.mean(returns), color=COLOURS[0], lw=1.8, label="mean")
         panel.set_ylabel("episodes")
         panel.grid(False, axis="x")
@@ -142,12 +148,13 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
 
 @style.styled
 def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
-    """Return the figure of the busy time of each rank of each named run, beside the time of all its generations."""
+    """Return the figure of the load of named runs: the busy time of each rank, against the time of all generations."""
     busy = [_busy_seconds(run) for _, run in runs]
     heights = [0.45 + 0.27 * len(ranks) if len(ranks) <= _MOST_NAMED else 1.7 for ranks in busy]
     figure = style.new_figure(sum(heights) + 0.4)
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, ranks, (name, run) in zip(panels, busy, runs, strict=True):
+        # A figure needs finite numbers: NaN and infinite times of a damaged run file count as 0.
         total = float(np.nan_to_num([record.seconds for record in run.records], posinf=0).sum())
         few = len(ranks) <= _MOST_NAMED
         draw = _load_rows if few else _load_columns
@@ -160,7 +167,8 @@ def draw_load(runs: Sequence[tuple[str, StoredRun]]) -> Any:
 
 
 def _busy_seconds(run: StoredRun) -> Float64:
-    """Return [R]: the time that each rank spent on episodes, in all complete generations."""
+    """Return [R]: the seconds that each rank spent on episodes, in all complete generations."""
+    # A resumed run may have had different numbers of ranks.
     busy = np.zeros(max(len(record.busy_seconds) for record in run.records))
     for record in run.records:
         busy[: len(record.busy_seconds)] += np.nan_to_num(record.busy_seconds)
@@ -168,11 +176,12 @@ def _busy_seconds(run: StoredRun) -> Float64:
 
 
 def _load_rows(panel: Any, busy: Float64, total: float) -> None:
-    """Draw a bar with numbers for each rank."""
+    """Draw a horizontal bar for each rank, with its name and numbers, in front of the time of all generations."""
     ranks = np.arange(len(busy))
     panel.barh(ranks, total, color=GRID, height=0.72)
     panel.barh(ranks, busy, color=COLOURS[0], height=0.72)
     for rank, seconds in enumerate(busy):
+        # With several ranks, rank 0 plays no episodes.
         words = f"{seconds:,.2f} s, {100 * seconds / total:.0f} %" if rank or seconds else "coordinates"
         inside = seconds > 0.5 * total
         panel.annotate(words, (seconds, rank), (-5 if inside else 5, 0), textcoords="offset points", va="center",
@@ -186,7 +195,7 @@ def _load_rows(panel: Any, busy: Float64, total: float) -> None:
 
 
 def _load_columns(panel: Any, busy: Float64, total: float) -> None:
-    """Draw a narrow column for each of many ranks."""
+    """Draw a narrow column for each of many ranks, and a line at the time of all generations."""
     panel.bar(np.arange(len(busy)), busy, color=COLOURS[0], width=0.8)
     panel.axhline(total, color=FAINT, lw=1, ls="--")
     panel.annotate("all generations", (0, total), (1, 2), textcoords="offset points", fontsize=8, color=FAINT)

@@ -1,4 +1,7 @@
-"""A pruned network as a graph: layers from left to right, and only the connections that are left and can act."""
+"""A network as a graph: layers from left to right, without connections that are pruned or cannot act.
+
+A connection can act if its input depends on an observation or a bias, and an action depends on its output.
+"""
 
 import textwrap
 from collections.abc import Sequence
@@ -17,10 +20,10 @@ from evolve.training import Experiment
 
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
 _TALLEST = 11.0  # inches
-_MOST_NAMES = 90  # neurons of one layer that have room for names
-_MOST_CONNECTIONS = 500  # of a larger network only the strongest tenth is drawn
-_MOST_OPAQUE = 150  # connections drawn in full ink
-_MOST_NUMBERS = 24  # connections with their strength written on them
+_MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
+_MOST_CONNECTIONS = 500  # of more connections only the strongest tenth is drawn
+_MOST_OPAQUE = 150  # with more connections, the weak ones are transparent
+_MOST_NUMBERS = 24  # with more connections, their strengths are not written on them
 _NOTE_CHARACTERS = 120
 
 
@@ -29,9 +32,9 @@ class DrawnNetwork:
     """A network, reduced to the connections that are drawn.
 
     Attributes:
-        left: The connections that are left and can act.
+        left: The connections that are not pruned and can act.
         shown: The connections of `left` that are drawn: all, or the strongest tenth.
-        whole: The number of connections that could act without pruning.
+        num_unpruned: The number of connections that could act without pruning.
         inputs: The names of the neurons of the first layer.
         outputs: The names of the neurons of the last layer.
         kind: The meaning of the strengths: "weight", "coefficient A" of a learning rule, or "trace".
@@ -39,40 +42,42 @@ class DrawnNetwork:
 
     left: Connections
     shown: Connections
-    whole: int
+    num_unpruned: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     kind: str = "weight"
 
     @property
     def counted(self) -> str:
-        """The number of connections left that can act, of all that could without pruning, in words."""
-        return f"{len(self.left):,} of {self.whole:,} acting connections"
+        """A text with the number of connections that can act, now and without pruning."""
+        return f"{len(self.left):,} of {self.num_unpruned:,} acting connections"
 
     @property
     def omission(self) -> str:
-        """The number of connections drawn, in words; empty if all of them are."""
+        """A text with the number of connections drawn; empty if all are drawn."""
         return "" if len(self.shown) == len(self.left) else f"the strongest {len(self.shown):,} drawn"
 
 
 def network_of(champion: Champion, experiment: Experiment, traces: Float32 | None = None) -> DrawnNetwork:
-    """Return a champion's network, ready to be drawn; connections are as strong as its weights.
+    """Return a champion's network, ready to be drawn. The strength of a connection is its weight.
 
     Args:
-        champion: The champion. If it has learning rules, their coefficients A replace the weights.
+        champion: The champion. With learning rules, a connection's strength is the coefficient A of its rule.
         experiment: The experiment in which it evolved.
-        traces: [W], shown instead of the weights.
+        traces: [W], the strengths to draw instead of the weights.
     """
     network = experiment.network
     left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
-    whole = connections_of(network, np.ones_like(champion.mask), champion.weights)
+    unpruned = connections_of(network, np.ones_like(champion.mask), champion.weights)
     shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
     inputs, actions = names(experiment.config.env.id, network.observation_size, experiment.action_size)
     inputs += ["bias"] * (left.sizes[0] - network.observation_size)
-    others = left.sizes[-1] - experiment.action_size  # outputs that are not actions
-    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, others))][:others] + actions
+    # Outputs before the actions: the first is the neuromodulator, others have no names.
+    num_others = left.sizes[-1] - experiment.action_size
+    outputs = ["neuromodulator", *(f"output {n}" for n in range(1, num_others))][:num_others] + actions
+    # Only genomes of learning rules have blocks with a `span`.
     kind = "trace" if traces is not None else "coefficient A" if network.blocks[0].span else "weight"
-    return DrawnNetwork(left, shown, len(whole), tuple(inputs), tuple(outputs), kind)
+    return DrawnNetwork(left, shown, len(unpruned), tuple(inputs), tuple(outputs), kind)
 
 
 @style.styled
@@ -90,21 +95,21 @@ def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | 
 def _traces_note(experiment: Experiment) -> str:
     """Return an explanation of traces in this experiment."""
     traces = (
-        "A Hebbian trace sums up a connection's input times its output over an episode: it is "
-        "large if both ends were often active together. Drawn is the mean over the champion's episodes."
+        "A Hebbian trace is the sum of a connection's input times its output over an episode. It is large if both "
+        "neurons were often active together. The figure shows the mean over the champion's episodes."
     )
     plasticity = experiment.config.network.table().get("plasticity")
     if plasticity is None:
         return traces
     if plasticity:
-        return f"{traces} Here a trace acts on the network, too: {plasticity:g} of it adds to the weight."
+        return f"{traces} Here traces change the network: {plasticity:g} times the trace is added to the weight."
     return f"{traces} Here traces do not act on the network; a strategy may prune by them."
 
 
 @style.styled
 def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
     """Return the figure of a network, with a note below. Colours show signs of connections, widths their strengths."""
-    connected = drawn.left.connected  # by connections that are not drawn, too
+    connected = drawn.left.connected  # connections that are not drawn count, too
     places = places_of(drawn.shown)
     tallest = max(map(len, places))
     figure = style.new_figure(min(max(3.2, 0.24 * tallest + 1.2), _TALLEST) + (0.5 if note else 0.0))
@@ -124,9 +129,10 @@ def draw_network(drawn: DrawnNetwork, note: str = "") -> Any:
 
 
 def _draw_connections(panel: Any, connections: Connections, places: list[Places]) -> None:
-    """Draw each connection as a curve, strong ones on top.
+    """Draw each connection as a curve, the strongest last and thus on top.
 
-    In a crowd, weak connections fade. If there are few connections, their strengths are written on them.
+    Above `_MOST_OPAQUE` connections, weak ones are transparent. Up to `_MOST_NUMBERS`, their strengths are written on
+    them.
     """
     if not len(connections):
         return
@@ -135,8 +141,9 @@ def _draw_connections(panel: Any, connections: Connections, places: list[Places]
     connections = connections.take(order)
     size = size[order]
     curves = curves_of(connections, places)
-    crowd = min(1.0, _MOST_OPAQUE / len(size))
-    alpha = (0.15 + 0.85 * crowd) * (crowd + (1 - crowd) * size**1.5) + 0.02
+    # `space` is 1 for few connections, which are all opaque, and falls to 0. Opacity then depends on the strength.
+    space = min(1.0, _MOST_OPAQUE / len(size))
+    alpha = (0.15 + 0.85 * space) * (space + (1 - space) * size**1.5) + 0.02
     colours = matplotlib("colors").to_rgba_array(_colours_of(connections.strength))
     colours[:, 3] = np.clip(alpha, 0.02, 1)
     path = matplotlib("path").Path
@@ -145,9 +152,10 @@ def _draw_connections(panel: Any, connections: Connections, places: list[Places]
         [path(points, codes) for points in curves],
         facecolors="none",
         edgecolors=colours,
-        linewidths=(0.4 + 2.8 * size) * (0.5 + crowd / 2),
+        linewidths=(0.4 + 2.8 * size) * (0.5 + space / 2),
     )
     lines.set_gid("connections")
+    # The limits of the axes follow the middles of the curves, because control points lie outside of the curves.
     panel.add_collection(lines, autolim=False)
     panel.update_datalim(points_on(curves, np.array([0.5]))[:, 0])
     if len(connections) <= _MOST_NUMBERS:
@@ -161,14 +169,17 @@ def _colours_of(strength: Float32) -> list[str]:
 
 def _write_strengths(panel: Any, connections: Connections, curves: Float64) -> None:
     """Write the strength of each connection on it, at the point farthest from the numbers written so far."""
-    ways = points_on(curves, np.linspace(0.2, 0.8, 13))
+    points_of_each = points_on(curves, np.linspace(0.2, 0.8, 13))
     written = np.zeros((0, 2))
     paper = {"boxstyle": "round,pad=0.12", "facecolor": PAPER, "edgecolor": "none"}
     colours = _colours_of(connections.strength)
-    for way, strength, colour in zip(ways, connections.strength.tolist(), colours, strict=True):
-        distances = np.abs(way[:, None] - written) * (1, 2.2)  # numbers are wider than they are high
-        nearest = np.hypot(*distances.T).min(axis=0) if len(written) else np.abs(np.linspace(-1, 1, len(way))) * -1
-        at = way[int(np.argmax(nearest))]
+    for points, strength, colour in zip(points_of_each, connections.strength.tolist(), colours, strict=True):
+        if len(written):
+            offsets = np.abs(points[:, None] - written) * (1, 2.2)  # a number is wider than high
+            distances = np.hypot(*offsets.T).min(axis=0)
+            at = points[int(np.argmax(distances))]
+        else:
+            at = points[len(points) // 2]  # the first number is in the middle
         written = np.concatenate([written, at[None]])
         panel.text(*at, f"{strength:.2f}".replace("-", "−"), color=colour, fontsize=7.5, ha="center", va="center",
                    bbox=paper, zorder=2.5)  # fmt: skip
@@ -182,6 +193,7 @@ def _sides(inputs: Sequence[str], outputs: Sequence[str], layers: int, fontsize:
 
 
 def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
+    """Draw the neurons of a layer, pale ones without connections first, and so below the others."""
     for used in (False, True):
         shown = [place for neuron, place in places.items() if (neuron in connected) == used]
         if shown:
@@ -191,8 +203,8 @@ def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
 
 
 def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int], align: str, fontsize: float) -> None:
-    """Write the names of a layer's neurons beside it, or only their number if there are many."""
-    if len(places) > _MOST_NAMES:
+    """Write the names of a layer's neurons beside it, or one text such as "376 inputs" if there are many."""
+    if len(places) > _MOST_NAMED_NEURONS:
         x, y = min(places.values(), key=lambda place: place[1])
         panel.text(x, y - 0.03, f"{len(places)} {names[0].split(' ')[0]}s", ha="center", va="top", fontsize=9)
         return
@@ -204,10 +216,10 @@ def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int]
 
 
 def _add_legend(panel: Any, connections: Connections, kind: str) -> None:
-    """Add a legend of the signs that occur."""
-    there = set(_colours_of(connections.strength))
+    """Add a legend of the signs that occur, below the network."""
+    occurring = set(_colours_of(connections.strength))
     signs = {_POSITIVE: f"positive {kind}", _NEGATIVE: f"negative {kind}", FAINT: f"{kind} of 0"}
-    shown = {colour: label for colour, label in signs.items() if colour in there}
+    shown = {colour: label for colour, label in signs.items() if colour in occurring}
     if not shown:
         return
     lines = [matplotlib("lines").Line2D([], [], color=colour, lw=2.4) for colour in shown]
