@@ -46,6 +46,7 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
     lines = {}
     if isinstance(stored, store.StoredRun):
         fitness = [float(record.champion_fitness) for record in stored.records]
+        # NumPy raises an error if every fitness is NaN.
         best = int(np.nanargmax(fitness)) if np.isfinite(fitness).any() else 0
         highest, last = formatting.number(fitness[best]), formatting.number(fitness[-1])
         lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
@@ -102,7 +103,7 @@ def _parser() -> Parser:
     )
     files = "run files, complete or not, directories of run files, or champion files"
     parser.add_argument("files", nargs="+", type=file_argument, metavar="FILE", help=files)
-    settings = "print the experiment of one file with all its settings, ready to be run again"
+    settings = "print the experiment of one file with all its settings, as a TOML file that evolve run accepts"
     parser.add_argument("--settings", action="store_true", help=settings)
     return parser
 

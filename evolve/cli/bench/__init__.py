@@ -1,8 +1,8 @@
-"""evolve bench: how fast the engine is, as ratios to what bounds it, side by side in one call.
+"""evolve bench: the speed of the engine, as ratios to its upper bounds, which the same call measures.
 
 `rollouts` plays a generation by the training loop over MPI, and the same episodes in bare environments; `bounds` times
-a start, one step of the network on every back end, and one step of the environment in every engine. Rates of one
-machine drift: the ratio of each pair counts.
+the start of the program, one step of the network on every back end, and one step of the environment in every engine.
+The speed of a machine drifts, so compare the ratios within each pair, not rates of different pairs.
 """
 
 import json
@@ -25,8 +25,9 @@ from evolve.numerics import backend
 from evolve.training import Experiment, prepare
 
 _ENVIRONMENT = {"env.id": "CartPole-v1", "env.engine": "gymnasium"}
-"""Where none is asked for."""
+"""The default environment."""
 _RANKS = [3]
+"""The default of `--ranks`: a coordinator and two workers."""
 Row = dict[str, Any]
 
 
@@ -54,8 +55,8 @@ def _parser() -> Parser:
     )
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add("--ranks", type=int, nargs="+", metavar="R", help="ranks: a coordinator and R - 1 workers")
-    add("--pairs", type=int, default=3, metavar="N", help="how many times each is measured; 0: no rollouts")
-    sleep = "episodes that only sleep, for so long in the mean: measures scheduling on any number of ranks"
+    add("--pairs", type=int, default=3, metavar="N", help="number of pairs of measurements; 0: no rollouts")
+    sleep = "measure scheduling, on any number of ranks, with episodes that only sleep; their mean duration"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
     add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
@@ -63,7 +64,7 @@ def _parser() -> Parser:
 
 
 def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
-    """Raise InputError for options that make no sense, and where this is not the only rank."""
+    """Raise InputError for options out of range, or if mpirun started this process with other ranks."""
     for option, least in (("pairs", 0), ("generation", 0), ("sleep", 0)):
         if arguments[option] is not None and arguments[option] < least:
             raise InputError(f"--{option}", f"at least {least}", arguments[option])
@@ -71,11 +72,12 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
         raise InputError("--ranks", "at least one rank", min(arguments["ranks"]))
     if transport.size > 1:
         raise InputError(
-            "mpirun", "evolve.bench to be started alone: it starts mpirun itself", f"{transport.size} ranks"
+            "mpirun", "evolve.bench to be started without mpirun, which it starts itself", f"{transport.size} ranks"
         )
 
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
+    """Return the experiment that the options describe. `--set` overrides every other option."""
     table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0}
     table["generations"] = arguments["generation"] + 1
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
@@ -89,7 +91,7 @@ def _experiment(arguments: dict[str, Any]) -> Experiment:
 
 
 def _words(experiment: Experiment) -> list[str]:
-    """Return the options that give evolve.run the environment and network of this bench."""
+    """Return the options with which evolve.run has the environment and the network of this bench."""
     c = experiment.config
     hidden = [str(size) for size in getattr(c.network.options, "hidden", ())]
     words = ["-e", c.env.id, "--engine", c.env.engine, "--set", f"compute.slots={c.compute.slots}"]
@@ -97,7 +99,7 @@ def _words(experiment: Experiment) -> list[str]:
 
 
 def _header(experiment: Experiment) -> str:
-    """Return what is measured, and by which kernel."""
+    """Return a line that names the environment, the population, the network and the kernel."""
     c = experiment.config
     kernel = backend(c.compute.backend)
     return (
@@ -180,6 +182,7 @@ def _schedule_table(rows: list[Row]) -> str:
 def _sweep(
     experiment: Experiment, run: Path, arguments: dict[str, Any], argv: list[str], stop: StopFlag, show: Any
 ) -> dict[int, Any]:
+    """Measure the rollouts for each number of ranks, and show a table after each; return their rows."""
     sweep: dict[int, Any] = {}
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep"] is None:
@@ -193,6 +196,7 @@ def _sweep(
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = vars(_parser().parse_args(argv))
+    # The bench starts itself under mpirun with the hidden option; this process is then one of its ranks.
     if arguments["measure"]:
         return rollouts.measure(_experiment(arguments), app, arguments["measure"])
     _check_options(arguments, app.transport)
@@ -204,6 +208,7 @@ def _body(app: App, argv: list[str]) -> int:
     experiment = _experiment(arguments)
     figures: dict[str, Any] = {"measured": _header(experiment)}
     show(figures["measured"])
+    # With sleeping episodes only the scheduling is measured.
     if arguments["sleep"] is None:
         with tempfile.TemporaryDirectory() as folder:
             figures["startup"] = bounds.startup_seconds(_words(experiment), folder)
