@@ -16,6 +16,7 @@ from evolve.cli import COMMANDS
 from evolve.cli.completion import parser_of
 from evolve.cli.parser import HIDDEN
 from evolve.config import Config, Options, Registry, descriptions
+from evolve.environments import TASKS
 from evolve.networks import NETWORKS
 from evolve.store.schema import EVERY_COLUMN, LETTERS
 from evolve.strategies import STRATEGIES
@@ -58,6 +59,12 @@ def settings() -> str:
     for name, model in sections.items():
         parts.append(f"## `[{name}]`\n\n{_purpose(model)}\n\n{_settings_of(model)}")
     return "\n\n".join(parts)
+
+
+def tasks() -> str:
+    """Return the settings of each exact task that has any."""
+    models = {name: task.settings for name, task in TASKS.items() if task.settings.model_fields}
+    return "\n\n".join(f"### `{name}`\n\n{_settings_of(model)}" for name, model in models.items())
 
 
 def kinds(registry: Registry) -> str:
@@ -118,6 +125,7 @@ def _spelled(action: argparse.Action) -> str:
 PLACES: dict[str, tuple[str, Callable[[], str]]] = {
     "columns": ("run-file.md", columns),
     "settings": ("settings.md", settings),
+    "tasks": ("settings.md", tasks),
     "networks": ("settings.md", lambda: kinds(NETWORKS)),
     "strategies": ("settings.md", lambda: kinds(STRATEGIES)),
     "options": ("options.md", options),

@@ -326,7 +326,8 @@ def test_every_public_name_is_described():
 def test_every_setting_is_described():
     kinds = [registry.options_class({"name": name}) for registry in (NETWORKS, STRATEGIES) for name in registry]
     sections = [type(getattr(Config(), name)) for name in ("env", "racing", "early_stop", "compute", "output")]
-    for model in (Config, *sections, *kinds):
+    tasks = [task.settings for task in TASKS.values()]
+    for model in (Config, *sections, *kinds, *tasks):
         for setting in descriptions(model):
             assert setting.meaning, f"{model.__name__}.{setting.name}: say in a docstring below it what it means"
 

@@ -10,6 +10,7 @@ from evolve.cli.parser import Parser, one_run_file
 from evolve.cli.run_all import Request
 from evolve.cli.workers import Work, add_workers_option
 from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, sweep
+from evolve.environments import TASKS
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
@@ -109,7 +110,9 @@ def _show(configs: list[Config]) -> None:
     if len(configs) > 1:
         cure = "Give what it sweeps over one value each, by flags or --set."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
-    print(annotated_toml(configs[0]), flush=True)
+    config = configs[0]
+    task = TASKS.get(config.env.id) if config.env.engine == "exact" else None
+    print(annotated_toml(config, task.settings if task else None), flush=True)
 
 
 def _body(app: App, argv: list[str]) -> int:

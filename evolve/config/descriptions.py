@@ -78,23 +78,29 @@ def _default(field: FieldInfo) -> str:
     return "" if field.default is None else json.dumps(field.default)
 
 
-def annotated_toml(config: Config) -> str:
-    """Return an experiment as TOML with comments; it reads back as the same experiment."""
+def annotated_toml(config: Config, kwargs_model: type[Options] | None = None) -> str:
+    """Return an experiment as TOML with comments, which reads back as the same experiment.
+
+    Args:
+        config: The experiment.
+        kwargs_model: The model of `env.kwargs`, if the arguments of the environment are known.
+    """
     tables = config.model_dump(mode="json", exclude_none=True)
     model: type[Options] | None = Config
     lines = _head(Config, tables)
     for line in config.to_toml().rstrip("\n").split("\n"):
         if line.startswith("["):
             section = line[1:-1]
-            model = _model(config, section)
-            lines += [line] if model is None else _head(model, tables[section], line)
+            model = kwargs_model if section == "env.kwargs" else _model(config, section)
+            table = config.env.kwargs if section == "env.kwargs" else tables.get(section, {})
+            lines += [line] if model is None else _head(model, table, line)
         else:
             lines += _with_comments(line, model)
     return "\n".join(lines)
 
 
 def _model(config: Config, section: str) -> type[Options] | None:
-    """Return the model of a section; None for a table of the user's own, such as `env.kwargs`."""
+    """Return the model of a section, or None for a table inside a section, such as `env.kwargs`."""
     found = getattr(config, section) if section in Config.model_fields else None
     if isinstance(found, Choice):
         return type(found.options)
@@ -102,15 +108,19 @@ def _model(config: Config, section: str) -> type[Options] | None:
 
 
 def _head(model: type[Options], table: Table, *title: str) -> list[str]:
-    """Return the first lines of a section: its purpose, its title, and the settings without a value.
+    """Return the first lines of a section: its purpose, its title, and the settings that its table lacks.
 
-    TOML cannot express "no value", so these settings are comments.
+    TOML cannot express "no value", so these settings are comments. A default stands in a comment, too.
     """
     lines = [*_comment(inspect.cleandoc(vars(model).get("__doc__") or "")), *title]
     for name, field in model.model_fields.items():
         if name not in table:
             allowed = limits(field.annotation, field.metadata)
-            lines += [*_comment(_meaning(field)), f"# {name} is not set{f': {allowed}' if allowed else ''}"]
+            if field.default is None:
+                line = f"# {name} is not set{f': {allowed}' if allowed else ''}"
+            else:
+                line = f"# {name} = {_default(field)}{f'  # {allowed}' if allowed else ''}"
+            lines += [*_comment(_meaning(field)), line]
     return lines
 
 

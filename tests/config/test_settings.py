@@ -17,6 +17,7 @@ from evolve.config import (
     seconds,
     set_key,
 )
+from evolve.environments import TASKS
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
@@ -204,6 +205,15 @@ def test_settings_that_are_shown_read_back_as_the_same(network, strategy, kwargs
     again = parse(Config, read_table(text, "it"))
     assert again == config == parse(Config, read_table(config.to_toml(), "it"))
     assert annotated_toml(again) == text
+
+
+def test_arguments_of_a_known_environment_are_shown_with_defaults_and_limits():
+    config = parse(Config, {"env": {"id": "Bandit-v0", "engine": "exact", "kwargs": {"arms": 7}}})
+    text = annotated_toml(config, TASKS["Bandit-v0"].settings)
+    lines = text.partition("[env.kwargs]\n")[2].splitlines()
+    assert "arms = 7  # 2 to 61" in lines
+    assert "# pulls = 100  # 1 to 100,000" in lines
+    assert parse(Config, read_table(text, "it")) == config
 
 
 def test_settings_are_shown_with_what_they_mean():

@@ -16,10 +16,12 @@ from evolve.shapes import Float32, Float64
 
 
 class BanditOptions(Options):
-    """Settings: the numbers of arms and pulls."""
+    """The settings of the bandit."""
 
     arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
+    """The number of arms."""
     pulls: int = Field(100, ge=1, le=100_000)
+    """The number of pulls in an episode. Each pull takes two steps."""
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,10 @@ def skip_clouds(generator: Pcg64) -> None:
 
 
 class BipedalWalkerOptions(Options):
-    """Settings: whether there are obstacles."""
+    """The settings of the walker, with Gymnasium's name and default."""
 
     hardcore: bool = False
+    """Whether there are stumps, stairs and pits on the ground."""
 
 
 def _model(hardcore: bool, scale: float) -> Any:
@@ -264,9 +265,10 @@ class BipedalWalker(ExactTask[BipedalWalkerOptions]):
 
 
 class HardcoreOptions(BipedalWalkerOptions):
-    """The same settings; there are obstacles by default."""
+    """The settings of the walker, with obstacles by default."""
 
     hardcore: bool = True
+    """Whether there are stumps, stairs and pits on the ground."""
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,12 @@ _FIRST_CUE = 63  # the number of its draw
 
 
 class CuesOptions(Options):
-    """Settings: the cues, and how often each is shown."""
+    """The settings of the cues."""
 
     cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)
+    """The number of cues."""
     presentations: int = Field(8, ge=1, le=10_000)
+    """The number of times that an episode shows each cue. Each presentation takes two steps."""
 
 
 @dataclass(frozen=True)

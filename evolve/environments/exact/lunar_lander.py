@@ -46,19 +46,25 @@ _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef
 
 
 class LunarLanderOptions(Options):
-    """Settings, with Gymnasium's names and defaults."""
+    """The settings of the lander, with Gymnasium's names and defaults."""
 
     continuous: bool = False
+    """Whether two outputs set the power of the engines. By default the largest of four outputs chooses an engine."""
     gravity: float = Field(-10.0, gt=-12.0, lt=0.0)
+    """The vertical acceleration of a free fall; negative values point down."""
     enable_wind: bool = False
+    """Whether wind pushes and turns the lander while no leg is on the ground."""
     wind_power: float = Field(15.0, ge=0.0, le=1000.0)
+    """The largest horizontal force of the wind, if `enable_wind`."""
     turbulence_power: float = Field(1.5, ge=0.0, le=1000.0)
+    """The largest torque of the wind, if `enable_wind`."""
 
 
 class LunarLanderContinuousOptions(LunarLanderOptions):
-    """The same settings; the engines are continuous by default."""
+    """The settings of the lander, with continuous engines by default."""
 
     continuous: bool = True
+    """Whether two outputs set the power of the engines. If not, the largest of four outputs chooses an engine."""
 
 
 class _Engines(NamedTuple):

@@ -21,16 +21,20 @@ MOST_SWITCHES = 20
 
 
 class TrialOptions(Options):
-    """Settings of tasks with trials: their number, and the number of changes of the better answer."""
+    """The settings of tasks in which the best answer changes after some trials."""
 
     trials: int = Field(40, ge=1, le=100_000)
+    """The number of trials in an episode; at least five for each part between switches."""
     switches: int = Field(3, ge=0, le=MOST_SWITCHES)
+    """The number of times that the best answer changes in an episode."""
 
     @model_validator(mode="after")
     def _room(self) -> "TrialOptions":
-        # With fewer trials, switches could change their order, or fall outside the life.
-        if self.trials // (self.switches + 1) < 5:
-            raise ValueError(f"at least 5 trials for each of the {self.switches + 1} parts of a life")
+        # Each switch is drawn from five trials. With shorter parts, two switches could change places, and one could
+        # fall outside the episode.
+        least = 5 * (self.switches + 1)
+        if self.trials < least:
+            raise ValueError(f"at least {least} trials for {self.switches} switches")
         return self
 
     def switch_trials(self, draws: Draws) -> Float64:

@@ -24,10 +24,12 @@ _TURN = np.float32(1.0) / np.float32(3.0)
 
 
 class TMazeOptions(TrialOptions):
-    """Settings beside trials and switches: the turns to an end, and the steps of a corridor."""
+    """The settings of the T-maze. A trial is a walk to an end or to a crash."""
 
     turns: int = Field(1, ge=1, le=4)
+    """The number of junctions on the way to an end; the maze has 2^turns ends."""
     corridor: int = Field(1, ge=0, le=100)
+    """The number of steps of each corridor."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ DRAWS_TO_BEGIN = 64
 
 
 class NoOptions(Options):
-    """A task without settings."""
+    """The options of a task that has no settings."""
 
 
 class Moved(NamedTuple):
