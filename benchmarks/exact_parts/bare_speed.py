@@ -92,7 +92,7 @@ def record_pool(task: Box2DTask, player: str, seeds: list[int], ticks: int) -> R
     acting = player_of(player, task, engine.action_size, len(seeds))
     for slot, seed in enumerate(seeds):
         acting.begin(slot, seed)
-    pool = engine.pool(seeds)
+    pool = engine.make_pool(seeds)
     seen, _ = pool.reset()
     recorded, begun = [], 0
     for _ in range(ticks):
@@ -107,7 +107,7 @@ def play_envpool(task: Box2DTask, recorded: RecordedPool) -> Timed:
     """Play a recording in a new pool, whose construction is not timed."""
     engine = EnvPoolEngine(_in_pool(task), len(recorded.seeds))
     actions = [engine.decode(outputs) for outputs in recorded.outputs]
-    pool = engine.pool(recorded.seeds)
+    pool = engine.make_pool(recorded.seeds)
     begin = time.process_time()
     pool.reset()
     for row in actions:

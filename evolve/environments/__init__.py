@@ -10,7 +10,13 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Engine, check
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask, exact_task
-from evolve.environments.exact_engine import CompiledSlots, ExactEngine, GymnasiumInPlace, lanes_of, task_on_device
+from evolve.environments.exact_engine import (
+    CompiledSlots,
+    ExactEngine,
+    GymnasiumFallback,
+    slots_per_call,
+    task_on_device,
+)
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine, is_quick, registered_ids, registered_limit
 from evolve.environments.recorder import Recorder, Recording, replay
@@ -24,7 +30,7 @@ __all__ = [
     "CompiledSlots",
     "Engine",
     "ExactEngine",
-    "GymnasiumInPlace",
+    "GymnasiumFallback",
     "Mode",
     "Recorder",
     "Recording",
@@ -35,12 +41,12 @@ __all__ = [
     "exact_task",
     "has_display",
     "is_quick",
-    "lanes_of",
     "make",
     "max_episode_steps",
     "register_task",
     "registered_ids",
     "replay",
+    "slots_per_call",
     "task_on_device",
     "without_display",
 ]
@@ -80,6 +86,6 @@ def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
     """
     if options.engine == "exact":
         if exact_task(options).has_world and not native.available() and find_spec("Box2D"):
-            return GymnasiumInPlace(options, slots)
+            return GymnasiumFallback(options, slots)
         return ExactEngine(options, slots, compiled)
     return ENGINES[options.engine](options, slots)

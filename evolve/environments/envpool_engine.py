@@ -1,8 +1,9 @@
 """The EnvPool engine: environments in C++, many in one pool.
 
-EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps the live
-environments of a pool by `env_id`, and drops the pool when its last episode has ended. EnvPool's environments are not
-Gymnasium's, even if they have the same name: the engine is part of an experiment's configuration.
+EnvPool fixes the seeds when a pool is made, so each batch of episodes gets a new pool. The engine steps the
+environments of a pool whose episodes still run, selected by `env_id`. It drops the pool when its last episode has
+ended. EnvPool's environments are not Gymnasium's, even if they have the same name, so the engine is part of an
+experiment's configuration.
 """
 
 import importlib
@@ -17,14 +18,19 @@ from evolve.environments.spaces import action_decoder, check_observation, observ
 from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
-_DRAWN = ("classic_control", "box2d", "atari")  # families of its environments
+_DRAWABLE_FAMILIES = (
+    "classic_control",
+    "box2d",
+    "atari",
+)  # of EnvPool's environments
 _GYMNASIUM = Setting("env.engine", "gymnasium")
 
 
 class EnvPoolEngine:
-    """B slots of an EnvPool environment; each slot is one environment of a live pool.
+    """B slots of an EnvPool environment. The environment of a slot belongs to a pool; see `Engine` for the attributes.
 
-    Raises InputError if EnvPool is missing, has no such environment, or the configuration asks for wrappers.
+    Raises:
+        InputError: EnvPool is missing or has no such environment, or the configuration asks for wrappers.
     """
 
     def __init__(self, options: EnvOptions, slots: int) -> None:
@@ -36,29 +42,30 @@ class EnvPoolEngine:
         self.on_fault: Callable[[], None] = do_nothing
         self.reuses = False
         self.fps = FPS
-        self.refill = max(1, slots // 4)
-        first = self.pool([0])
-        self._observed = first.observation_space
-        self.observation_size, self._encode = observation_encoder(self._observed)
-        self._flat = type(self._observed).__name__ == "Box" and self._observed.dtype != np.uint8
+        self.refill = max(1, slots // 4)  # new pools are expensive, so each should have many environments
+        first = self.make_pool([0])  # only to ask for its spaces
+        self._observation_space = first.observation_space
+        self.observation_size, self._encode = observation_encoder(self._observation_space)
+        self._is_vector = type(self._observation_space).__name__ == "Box" and self._observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
         self._pools: dict[int, Any] = {}
-        self._num_pools = 0  # made so far
+        self._num_pools = 0  # pools made so far; the number of the newest pool
         # The environment of each slot: the number of its pool, and its id in that pool.
         self._pool_of = np.zeros(slots, np.int64)
         self._ids = np.zeros(slots, np.int32)
-        # The slots of the last step, grouped by pool: the pool, the rows of its slots, and the ids of these.
+        # `_groups` divides the slots `_grouped` of the last step by pool: the pool, the places of its slots among them,
+        # and the ids of their environments. An empty `_grouped` makes the next step group them anew.
         self._grouped: Slots = np.zeros(0, np.intp)
         self._groups: list[tuple[Any, Slots, Int32]] = []
 
     def suggested_slots(self) -> int:
-        """Return 2048, because all environments of a pool share the cost of a call."""
+        """Return 2048. The cost of a call does not depend on the number of environments, so many slots are fast."""
         return 2048
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k], all in one new pool, in slots [k]; write their observations [B, O]."""
-        pool = self.pool(seeds.tolist())
+        pool = self.make_pool(seeds.tolist())
         self._num_pools += 1
         self._pools[self._num_pools] = pool
         self._grouped = slots[:0]
@@ -78,28 +85,28 @@ class EnvPoolEngine:
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
         for pool, rows, ids in self._groups:
-            seen, reward, terminated, truncated, info = pool.recv()
-            # A pool answers in any order. The ids tell to which slot an answer belongs.
+            received, reward, terminated, truncated, info = pool.recv()
+            # A pool returns its environments in any order, named by their ids.
             row_of[ids] = rows
-            answered = row_of[info["env_id"]]
-            self._write(seen, observations, slots[answered])
-            rewards[answered] = reward
-            ended[answered] = terminated | truncated
+            received_rows = row_of[info["env_id"]]
+            self._write(received, observations, slots[received_rows])
+            rewards[received_rows] = reward
+            ended[received_rows] = terminated | truncated
         return rewards, ended
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in a new pool; no environment of a pool runs a second episode."""
-        pool = self.pool([seed])
+        """Play one episode in a new pool. `used` has no effect: no environment of EnvPool runs a second episode."""
+        pool = self.make_pool([seed])
         yield {"observation": _item(pool.reset()[0], 0)}
         for action in self.decode(outputs):
-            seen, reward, terminated, truncated, _ = pool.step(action[None])
+            received, reward, terminated, truncated, _ = pool.step(action[None])
             ends = {"terminated": bool(terminated[0]), "truncated": bool(truncated[0])}
-            yield {"observation": _item(seen, 0), "reward": reward[0], **ends}
+            yield {"observation": _item(received, 0), "reward": reward[0], **ends}
             if any(ends.values()):
                 break
 
     def _group(self, slots: Slots) -> None:
-        """Find the pool of each slot, and drop the pools whose last episode has ended."""
+        """Divide slots by pool, and drop the pools to which no slot belongs: their episodes have ended."""
         ids = self._ids[slots]
         pool_of = self._pool_of[slots]
         self._grouped = slots
@@ -116,8 +123,12 @@ class EnvPoolEngine:
         return np.asarray(self._decode(outputs), self._action_dtype)
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation of one environment, as networks see it. Raises ValueError for another shape."""
-        check_observation(self._observed, observation)
+        """Return [O]: one observation of one environment, as networks see it.
+
+        Raises:
+            ValueError: The observation has not the shape of this environment's observations.
+        """
+        check_observation(self._observation_space, observation)
         row = np.zeros(self.observation_size, np.float32)
         self._encode(observation, row)
         return row
@@ -138,15 +149,20 @@ class EnvPoolEngine:
         self._pools.clear()
         self._groups.clear()
 
-    def _write(self, seen: Any, observations: Float32, places: Any) -> None:
-        if self._flat:
-            observations[places] = seen.reshape(len(places), -1)
+    def _write(self, received: Any, observations: Float32, slots: Slots) -> None:
+        """Encode the observations of a pool into the rows `slots` [k] of observations [B, O]."""
+        if self._is_vector:
+            observations[slots] = received.reshape(len(slots), -1)
         else:
-            for index, place in enumerate(places.tolist()):
-                self._encode(_item(seen, index), observations[place])
+            for index, slot in enumerate(slots.tolist()):
+                self._encode(_item(received, index), observations[slot])
 
-    def pool(self, seeds: list[int]) -> Any:
-        """Return a new pool with one environment per seed. Raises InputError if EnvPool cannot make it."""
+    def make_pool(self, seeds: list[int]) -> Any:
+        """Return a new pool with one environment per seed.
+
+        Raises:
+            InputError: EnvPool cannot make it.
+        """
         options = self._options
         if options.wrappers:
             message = "EnvPool's environments take no wrappers. Use ", _GYMNASIUM, ", or no env.wrappers."
@@ -165,7 +181,7 @@ class EnvPoolEngine:
 
 
 def envpool_limit(env_id: str) -> int | None:
-    """Return EnvPool's limit of steps of an episode; None if it declares no limit."""
+    """Return the largest number of steps of an episode that EnvPool declares for an environment; None if unlimited."""
     try:
         return int(_import().make_spec(env_id).config.max_episode_steps)
     except (AttributeError, KeyError, TypeError, ValueError, AssertionError):
@@ -173,16 +189,16 @@ def envpool_limit(env_id: str) -> int | None:
 
 
 def can_draw(env_id: str) -> bool:
-    """Return whether EnvPool can draw an environment. Its MuJoCo environments would end the process."""
+    """Return whether EnvPool can draw an environment. If asked to draw MuJoCo's, it crashes the process."""
     _import()
     specs = importlib.import_module("envpool.registration").registry.specs
-    return env_id in specs and any(family in str(specs[env_id][0]) for family in _DRAWN)
+    return env_id in specs and any(family in str(specs[env_id][0]) for family in _DRAWABLE_FAMILIES)
 
 
 def _import() -> Any:
     return import_extra("envpool", "envpool", "env.engine", "EnvPool")
 
 
-def _item(seen: Any, index: int) -> Any:
-    """Return the part of one environment in a batched observation."""
-    return {key: _item(part, index) for key, part in seen.items()} if isinstance(seen, dict) else seen[index]
+def _item(batch: Any, index: int) -> Any:
+    """Return the observation of one environment from a batch, an array or a (nested) dictionary of arrays."""
+    return {key: _item(part, index) for key, part in batch.items()} if isinstance(batch, dict) else batch[index]

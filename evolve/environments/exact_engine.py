@@ -19,13 +19,16 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 
-def lanes_of(task: AnyTask) -> int:
-    """Return the number of slots that one call of a task's kernel steps: one tile or several."""
+def slots_per_call(task: AnyTask) -> int:
+    """Return the number of slots that one call of a task's kernel steps.
+
+    The kernel of a task with rigid bodies may step several tiles at once, the kernels of other tasks step one.
+    """
     return int(native.bind("worlds", returns=ctypes.c_int)()) if task.has_world else native.lanes()
 
 
 class TaskStructure(ctypes.Structure):
-    """`task` of kernels/tasks.h. It does not keep the arrays alive to which it points."""
+    """The C structure `task` of kernels/tasks.h. It holds addresses, so its owner must keep the arrays alive."""
 
     _fields_ = (
         ("num_observations", INT64), ("num_actions", INT64), ("state_rows", INT64), ("limit", INT64),
@@ -38,28 +41,30 @@ def task_on_device(task: AnyTask, arrays: DeviceArrays) -> int:
     """Return the address of a task's structure on a device, with new arrays for the slots of `arrays`."""
     O, A, S = task.observation_size, task.action_size, task.state_size
     slots = WIDTH * arrays.tiles
+    # Bytes per slot, in the order of the fields of `TaskStructure`.
     sizes = {"states": 8 * S, "seeds": 8, "steps": 8, "outputs": 4 * A, "observations": 4 * O, "rewards": 8, "ended": 1}
-    places = [arrays.allocate(size * slots).address for size in sizes.values()]
+    addresses = [arrays.allocate(size * slots).address for size in sizes.values()]
     options = arrays.constant(task.kernel_constants())
     worlds = arrays.allocate(WORLD.itemsize * slots if task.has_world else 0).address
-    # On a device each thread steps one world, and only while an episode runs there. So all slots may be active.
+    # A thread of a device steps its own world, and only while an episode runs there, so all slots may be active.
     active = arrays.constant(np.ones(slots, np.uint8))
-    return arrays.structure(TaskStructure(O, A, S, task.step_limit, *places, options, worlds, active))
+    return arrays.structure(TaskStructure(O, A, S, task.step_limit, *addresses, options, worlds, active))
 
 
 class CompiledSlots:
-    """B slots of a task, stepped by the native kernels tile by tile. k slots are named by their numbers [k].
+    """B slots of a task, stepped by the native kernels tile by tile. The states of a task are S numbers, or a world.
 
     Attributes:
         address: The address of the structure that the kernels receive.
-        active: [B rounded up to tiles], the slots that the step of a tile has to advance.
+        active: [B rounded up to tiles], whether a step has to advance each slot.
         worlds: [B rounded up to tiles], the states of a task with rigid bodies; None for other tasks.
     """
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._lanes = lanes = native.lanes()
-        self._together = lanes_of(task)
-        tiles = -(-slots // self._together) * (self._together // lanes)
+        self._slots_per_call = slots_per_call(task)
+        calls = -(-slots // self._slots_per_call)  # rounded up
+        tiles = calls * (self._slots_per_call // lanes)
         O, A, S = task.observation_size, task.action_size, task.state_size
         self._states = np.zeros((tiles, S, lanes))
         self._seeds, self._steps = (np.zeros(tiles * lanes, np.int64) for _ in range(2))
@@ -70,15 +75,17 @@ class CompiledSlots:
         self.active = np.zeros(tiles * lanes, np.bool_)
         arrays = (
             self._states, self._seeds, self._steps, self._outputs, self._observations, self._rewards, self._ended,
-            self._options, self.active if self.worlds is None else self.worlds, self.active,
+            self._options,
+            self.active if self.worlds is None else self.worlds,  # without worlds the kernel ignores this address
+            self.active,
         )  # fmt: skip
         self._structure = TaskStructure(O, A, S, task.step_limit, *(array.ctypes.data for array in arrays))
         self.address = ctypes.addressof(self._structure)
-        self._begin, self._step = (native.bind(f"{task.kernel}_{what}", [ADDRESS, INT64]) for what in ("begin", "step"))
+        self._begin, self._step = (native.bind(f"{task.kernel}_{name}", [ADDRESS, INT64]) for name in ("begin", "step"))
 
     @property
     def addresses(self) -> dict[str, int]:
-        """The addresses of the functions and the structure, for a kernel that calls them."""
+        """The addresses of the task's functions and of its structure (`at`), for the rollout kernel that calls them."""
         step, begin = (native.function_address(function) for function in (self._step, self._begin))
         return {"step": step, "begin": begin, "at": self.address}
 
@@ -95,13 +102,15 @@ class CompiledSlots:
         self._outputs[tile, :, lane] = outputs
         self.active[:] = False
         self.active[slots] = True
-        stepped = np.bincount(slots // self._together)
-        before = None if (stepped[stepped > 0] == self._together).all() else (self._states.copy(), self._steps.copy())
-        for number in np.flatnonzero(stepped).tolist():
-            self._step(self.address, number)
-        # The kernel steps whole tiles, so the other slots of these tiles go back to where they were.
-        if before is not None:
-            self._restore(np.setdiff1d(np.arange(len(self._steps)), slots), *before)
+        # A call of the kernel steps all of its slots. Slots that should not be stepped are restored afterwards.
+        num_stepped = np.bincount(slots // self._slots_per_call)  # by call
+        saved = None
+        if (num_stepped[num_stepped > 0] != self._slots_per_call).any():
+            saved = self._states.copy(), self._steps.copy()
+        for call in np.flatnonzero(num_stepped).tolist():
+            self._step(self.address, call)
+        if saved is not None:
+            self._restore(np.setdiff1d(np.arange(len(self._steps)), slots), *saved)
         self._observe(slots, observations)
         return self._rewards[slots], self._ended[slots]
 
@@ -135,7 +144,10 @@ class CompiledSlots:
 
 
 class _ArraySlots:
-    """The same, stepped by the array operations that define the task. states: [S, B], or worlds [B]."""
+    """B slots of a task, stepped by the array operations that define it; it has the methods of `CompiledSlots`.
+
+    states: [S, B], or worlds [B].
+    """
 
     def __init__(self, task: AnyTask, slots: int) -> None:
         self._task = task
@@ -168,6 +180,7 @@ class _ArraySlots:
         return int(self._seeds[slot]), int(self._steps[slot])
 
     def _draws(self, slots: Slots) -> Draws:
+        """Return the random numbers of the slots' episodes at their current steps."""
         return Draws(self._seeds[slots], self._steps[slots])
 
     def _observe(self, slots: Slots, observations: Float32) -> None:
@@ -180,14 +193,14 @@ class ExactEngine:
     Args:
         options: The environment.
         slots: B.
-        compiled: Whether the native kernels step it, if they were built, instead of array operations.
+        compiled: Whether the native kernels step the slots, if they were built. If not, array operations do.
 
     Raises:
         InputError: There is no such task, or the options do not fit it.
     """
 
     reuses = True
-    refill = 1
+    refill = 1  # a reset is cheap, so an episode begins as soon as a slot is free
 
     def __init__(self, options: EnvOptions, slots: int, compiled: bool = True) -> None:
         self.task = exact_task(options)
@@ -204,7 +217,7 @@ class ExactEngine:
         return CompiledSlots(self.task, slots) if self.compiled else _ArraySlots(self.task, slots)
 
     def suggested_slots(self) -> int:
-        """Return 1024: array operations need many slots to be fast, and kernels are then called less often."""
+        """Return 1024: array operations are fast only with many slots, and kernels are called less often."""
         return 1024
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
@@ -216,21 +229,25 @@ class ExactEngine:
         return self.slots.step(slots, outputs, observations)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
-        """Play one episode in a new slot; a used slot has begun another episode before."""
+        """Play one episode in a new slot. If `used`, another episode (of seed + 1) begins in the slot first."""
         slots = self._new_slots(1)
         observations = np.zeros((1, self.observation_size), np.float32)
-        first = np.zeros(1, np.intp)
-        for begun in (seed + 1, seed) if used else (seed,):
-            slots.begin(first, np.array([begun]), observations)
+        slot_0 = np.zeros(1, np.intp)
+        for episode_seed in (seed + 1, seed) if used else (seed,):
+            slots.begin(slot_0, np.array([episode_seed]), observations)
         yield {"observation": observations[0].copy()}
         for row in outputs:
-            rewards, ended = slots.step(first, row[None], observations)
+            rewards, ended = slots.step(slot_0, row[None], observations)
             yield {"observation": observations[0].copy(), "reward": rewards[0], "terminated": bool(ended[0])}
             if ended[0]:
                 break
 
     def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it. Raises ValueError if it has another shape."""
+        """Return [O]: one observation, as networks see it.
+
+        Raises:
+            ValueError: It has another shape.
+        """
         if np.shape(observation) != (self.observation_size,):  # NumPy would broadcast it
             raise ValueError(f"{np.shape(observation)}, not {(self.observation_size,)}")
         row = np.zeros(self.observation_size, np.float32)
@@ -243,7 +260,11 @@ class ExactEngine:
         return actions.tolist() if self.task.discrete else list(actions.astype(np.float32))
 
     def frame(self, slot: int) -> UInt8:
-        """Return Gymnasium's picture of a slot, [H, W, 3]. Raises InputError if the task cannot be drawn."""
+        """Return the frame that Gymnasium draws for the state of a slot, [H, W, 3].
+
+        Raises:
+            InputError: The task cannot be drawn.
+        """
         return picture(self.id, self.task, self.slots.state(slot), *self.slots.episode(slot))
 
     def move(self, sources: Slots, targets: Slots) -> None:
@@ -254,10 +275,10 @@ class ExactEngine:
         """Do nothing: there is nothing to release."""
 
 
-class GymnasiumInPlace(GymnasiumEngine):
-    """B slots of a rigid-body task that Gymnasium plays with the same bits, because the kernels were not built.
+class GymnasiumFallback(GymnasiumEngine):
+    """B slots of a rigid-body task, played by Gymnasium's environment of the same name if the kernels were not built.
 
-    Array operations would take a hundred times as long.
+    Its episodes have the same bits. Array operations would take a hundred times as long.
 
     Raises:
         InputError: Box2D is not installed, or the options do not fit the task.
@@ -266,5 +287,5 @@ class GymnasiumInPlace(GymnasiumEngine):
     def __init__(self, options: EnvOptions, slots: int) -> None:
         task = exact_task(options)
         super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
-        # A NaN counts as in the task. Gymnasium's environments would fail on it.
+        # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
         self._decode = task.actions

@@ -151,7 +151,7 @@ def replay(
 
 def _replay_pool(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
     engine = EnvPoolEngine(options, len(episodes))
-    pool = engine.pool([episode.seed for episode in episodes])
+    pool = engine.make_pool([episode.seed for episode in episodes])
     total = sum(len(episode.outputs) for episode in episodes)
     ticks = -(-total // len(episodes))
     outputs = (np.stack([episode.outputs[t % len(episode.outputs)] for episode in episodes]) for t in range(ticks))

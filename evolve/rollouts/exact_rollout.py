@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.environments import AnyTask, CompiledSlots, lanes_of
+from evolve.environments import AnyTask, CompiledSlots, slots_per_call
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
@@ -144,7 +144,7 @@ class NativePlay:
         O, A = task.observation_size, task.action_size
         traces = batch.kept_traces
         self._num_traces = 0 if traces is None else traces.rows
-        self._lanes = lanes_of(task)
+        self._lanes = slots_per_call(task)
         self._slots = CompiledSlots(task, self._lanes)
         self._columns = (InitialColumns * len(batch.held))(*(InitialColumns(c.address, c.rows) for c in batch.held))
         # The structure below has only addresses; these attributes keep the arrays alive.

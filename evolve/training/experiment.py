@@ -66,7 +66,7 @@ class Experiment:
             task = environments.exact_task(self.config.env)
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
-                return min(environments.lanes_of(task), self.config.compute.slots or 1)
+                return min(environments.slots_per_call(task), self.config.compute.slots or 1)
         if self.backend != "native" or self.network.slot_size < _LARGE:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)

@@ -108,7 +108,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
         return None
     task = environments.exact_task(config.env)
     network = networks.make(config.network, task.observation_size, task.action_size)
-    batch = network.batch(environments.lanes_of(task) if chosen == "native" else slots, chosen)
+    batch = network.batch(environments.slots_per_call(task) if chosen == "native" else slots, chosen)
     # The kernels of whole episodes call networks that keep their state in arrays of slots.
     if not isinstance(batch, SlotArrays):
         return None

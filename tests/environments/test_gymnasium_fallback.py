@@ -18,7 +18,7 @@ def test_gymnasium_plays_the_same_episodes(name, monkeypatch):
     kernels = environments.make(options, 2)
     monkeypatch.setattr(native, "available", lambda: False)
     in_place = environments.make(options, 2)
-    assert isinstance(in_place, environments.GymnasiumInPlace)
+    assert isinstance(in_place, environments.GymnasiumFallback)
     engines, slots = (kernels, in_place), np.arange(2)
     seen = [np.zeros((2, engine.observation_size), np.float32) for engine in engines]
     for engine, observations in zip(engines, seen, strict=True):
