@@ -97,6 +97,7 @@ def train(
         for generation in _generations(ranks, coordinator, plan, resume, overwrite, script_sees_each=bool(functions)):
             for callback in functions:
                 callback(generation)
+        # All ranks return the same run, so rank 0 sends its path and the content of its file.
         image = plan.path.read_bytes() if plan.path.stat().st_size < _MAX_SENT_BYTES else b""
         return pack(path=np.frombuffer(str(plan.path).encode(), np.uint8), image=np.frombuffer(image, np.uint8))
 
@@ -134,7 +135,7 @@ def _lead(
         coordinator = ranks.coordinator()
         for generation in _generations(ranks, coordinator, plan, resume, overwrite, script_sees_each=True):
             ranks.release(pack(number=np.array(generation.number), **record_to_arrays(generation.record)))
-            # With the generation the other ranks left `serve`, so their next batch begins with a new setup.
+            # The other ranks left `serve` to receive the generation, so their next batch begins with a new setup.
             coordinator.forget_setup()
             yield generation
     except GeneratorExit:  # the script left its loop, on all ranks: no rank waits for an answer

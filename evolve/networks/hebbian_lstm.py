@@ -49,7 +49,7 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
     def blocks(self) -> tuple[Block, ...]:
         """Two blocks for each gate, the rows of W_k for obs and the rows for c; then W_a."""
         O, H, A = self.sizes
-        # (layer, source, rows, columns); layer 0 computes the cells from obs (source 0) and from the cells (source 1).
+        # (layer, source, rows, columns): layer 0 computes the cells, layer 1 the action; source 0 is obs, 1 the cells.
         return end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)])
 
     @property

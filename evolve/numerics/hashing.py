@@ -162,6 +162,7 @@ class StepHashes:
             self._most_steps = -(2**62)
 
     def _bind(self) -> None:
+        """Write the addresses of the arrays into the structure for the native kernel."""
         if self._native:
             arrays = self.observations, self._coefficients, self._states, self._steps, self._hashes
             addresses = (array.ctypes.data for array in arrays)

@@ -82,7 +82,7 @@ def exp(x: Float32) -> Float32:
 
 
 def sigmoid(x: Float32) -> Float32:
-    """Return 1/(1 + exp(-x))."""
+    """Return 1/(1 + exp(-x)); the limits of ±128 are explained in `exp`."""
     s, p = _expm1_parts(-np.clip(x, np.float32(-128), np.float32(128)).astype(np.float64))
     with np.errstate(under="ignore"):
         return (1.0 / (1.0 + (s + s * p))).astype(np.float32)
@@ -175,6 +175,7 @@ def sincos(x: Float64) -> tuple[Float64, Float64]:
     y = r - w
     tail, z = (r - y) - w, y * y
     v = z * y
+    # As in fdlibm: y + tail is the reduced argument, with more bits than y has alone.
     half, one = 0.5 * z, 1.0 - 0.5 * z
     sine = y - ((z * (0.5 * tail - v * polynomial(z, _SINE)) - tail) + v * 1.66666666666666324348e-01)
     cosine = one + (((1.0 - one) - half) + (z * (z * polynomial(z, _COSINE)) - y * tail))

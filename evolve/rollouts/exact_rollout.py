@@ -114,7 +114,11 @@ class InitialColumns(ctypes.Structure):
 
 
 class _Structure(ctypes.Structure):
-    """The C structure `play` of kernels/play.h. The caller keeps its arrays alive."""
+    """The C structure `play` of kernels/play.h. The caller keeps its arrays alive.
+
+    room: the largest number of step hashes of an episode. prints: fingerprints. over: the number of finished episodes.
+    hashed: the number of their step hashes.
+    """
 
     _fields_ = (
         *((name, ADDRESS) for name in ("places", "advance", "settle", "network", "step", "begin", "at")),
@@ -212,17 +216,17 @@ class NativePlay:
 
     def take(self) -> Played:
         """Return the results of the episodes that ended since the last call."""
-        n, hashed, kept = self._structure.over, self._structure.hashed, self._buffers
+        n, hashed, buffers = self._structure.over, self._structure.hashed, self._buffers
         self._set(over=0, hashed=0)
         # The results are copied, since the next call overwrites these arrays.
-        traces = kept["result_traces"].reshape(-1)[: n * self._structure.num_traces]
+        traces = buffers["result_traces"].reshape(-1)[: n * self._structure.num_traces]
         return Played(
-            kept["result_keys"][:n].copy(),
-            kept["result_returns"][:n].copy(),
-            kept["result_lengths"][:n].copy(),
-            kept["result_prints"][:n].copy(),
-            kept["result_hashes"][:hashed].copy(),
-            kept["result_moments"][:n].copy(),
+            buffers["result_keys"][:n].copy(),
+            buffers["result_returns"][:n].copy(),
+            buffers["result_lengths"][:n].copy(),
+            buffers["result_prints"][:n].copy(),
+            buffers["result_hashes"][:hashed].copy(),
+            buffers["result_moments"][:n].copy(),
             traces.reshape(n, -1).copy() if n else traces.reshape(0, self._structure.num_traces),
         )
 
@@ -360,12 +364,12 @@ class ExactRollout:
         seconds_per_step = self._seconds_played / max(self._steps_played, 1)
         self._steps_played, self._seconds_played = 0, 0.0
         played = self.play.take()
-        genomes = (played.keys >> 32).astype(np.int32)
+        genomes = (played.keys // _EPISODES_PER_GENOME).astype(np.int32)
         # For the "mean" all traces count for genome 0, so that the collector sums them in one row.
         traced = {"each": genomes, "mean": np.zeros_like(genomes), "none": genomes[:0]}[self._traces]
         return EpisodeResults(
             genomes=genomes,
-            episodes=(played.keys & (_EPISODES_PER_GENOME - 1)).astype(np.int32),
+            episodes=(played.keys % _EPISODES_PER_GENOME).astype(np.int32),
             returns=played.returns,
             lengths=played.lengths,
             fingerprints=played.fingerprints,

@@ -7,7 +7,7 @@ initial genome, and all candidates share its mask. σ begins as r/sqrt(C), for C
 n = floor(P/2) pairs and ε_i ~ N(0, σ²):
 
     candidates   2i is θ + ε_i, 2i + 1 is θ - ε_i; if P is odd, the last is θ itself, so that the log has its fitness
-    u            centred ranks of the fitness of the 2n paired candidates, so that outliers have no more weight
+    u            centred ranks of the fitness of the 2n paired candidates, so that an outlier counts only by its rank
     ∇θ           1/n Σ_i (u_2i - u_{2i+1})/2 ε_i
     ∇σ           1/n Σ_i (u_2i + u_{2i+1})/2 (ε_i² - σ²)/σ; the mean of u, which is the baseline, is 0
     θ            θ + v, where v is ClipUp's velocity after ∇θ
@@ -113,7 +113,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
     def sums(self, state: PgpeState, generation: int, fitness: Float64, columns: slice) -> Float64:
         """Return [k, 2]: Σ u_c (w_c - θ) and Σ u_c (w_c - θ)² in k columns; fitness is [P]."""
         centre, sigma = state.centre[columns], state.sigma[columns]
-        # Without the last candidate of an odd number: it is the centre, and has no partner.
+        # If the number of candidates is odd, the last one is the centre, which has no partner.
         paired = np.arange(len(fitness) // 2 * 2)
         u, key = self._utilities(fitness), self._key(generation)
         total = moments_about_centre(centre, sigma, self._signs(paired), key, paired // 2, u, first=columns.start)

@@ -19,7 +19,7 @@ from evolve.shapes import Float32, Float64
 from evolve.training import Experiment
 
 _POSITIVE, _NEGATIVE = style.COLOURS[:2]
-_TALLEST = 11.0  # inches
+_TALLEST = 11.0  # inches, of the figure
 _MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
 _MOST_CONNECTIONS = 500  # of more connections only the strongest tenth is drawn
 _MOST_OPAQUE = 150  # with more connections, the weak ones are transparent
@@ -48,12 +48,12 @@ class DrawnNetwork:
     kind: str = "weight"
 
     @property
-    def counted(self) -> str:
+    def connections_text(self) -> str:
         """A text with the number of connections that can act, now and without pruning."""
         return f"{len(self.left):,} of {self.num_unpruned:,} acting connections"
 
     @property
-    def omission(self) -> str:
+    def omission_text(self) -> str:
         """A text with the number of connections drawn; empty if all are drawn."""
         return "" if len(self.shown) == len(self.left) else f"the strongest {len(self.shown):,} drawn"
 
@@ -85,7 +85,7 @@ def draw_champion(champion: Champion, experiment: Experiment, traces: Float32 | 
     """Return the figure of a champion's network, with a title that counts its connections; see `network_of`."""
     drawn = network_of(champion, experiment, traces)
     figure = draw_network(drawn, "" if traces is None else _traces_note(experiment))
-    count = ", ".join(filter(None, (drawn.counted, drawn.omission)))
+    count = ", ".join(filter(None, (drawn.connections_text, drawn.omission_text)))
     if experiment.network.blocks[0].span:
         count += f", {np.count_nonzero(champion.mask):,} of {len(champion.mask):,} coefficients"
     style.set_title(figure, f"{experiment.config.env.id}, {champion.title}: {count}")

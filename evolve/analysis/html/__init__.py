@@ -153,7 +153,7 @@ def reported_champion(run: StoredRun, group: RunGroup) -> ReportedChampion:
     except EvolveError as error:
         return ReportedChampion(champion.title, left, str(error))
     network = figures.network_of(champion, experiment)
-    left = network.counted if group.mask_unit == "connections" else left
+    left = network.connections_text if group.mask_unit == "connections" else left
     return ReportedChampion(champion.title, left, network)
 
 
@@ -163,7 +163,7 @@ def _network(number: int, group: RunGroup, champion: ReportedChampion) -> tuple[
     network = champion.network
     if isinstance(network, str):
         return group.label, f"{caption}.", network
-    omission = f", {network.omission}" if network.omission else ""
+    omission = f", {network.omission_text}" if network.omission_text else ""
     figure = figures.draw_network(network)
     picture = _picture(f"network{number}", f"Network of the champion of {group.label}", figure)
     return group.label, f"{caption}{omission}.", picture

@@ -19,7 +19,7 @@ _MAX_POLE_ANGLE = 12 * 2 * math.pi / 360  # 12°
 
 @dataclass(frozen=True)
 class Acrobot(ExactTask[NoOptions]):
-    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2."""
+    """States: θ1, sin θ1, cos θ1, θ2, sin θ2, cos θ2, ω1, ω2: the angles of both links and their angular speeds."""
 
     kernel = "acrobot"
     observation_size = 6
@@ -84,7 +84,7 @@ def _wrap_once(angle: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class CartPole(ExactTask[NoOptions]):
-    """States: x, v, θ, ω."""
+    """States: x, v, θ, ω: position and speed of the cart, angle and angular speed of the pole."""
 
     kernel = "cart_pole"
     observation_size = 4
@@ -116,7 +116,7 @@ class CartPole(ExactTask[NoOptions]):
 
 @dataclass(frozen=True)
 class MountainCar(ExactTask[NoOptions]):
-    """States: x, v."""
+    """States: x, v: position and speed of the car."""
 
     kernel = "mountain_car"
     observation_size = 2
@@ -176,7 +176,7 @@ def _drive(states: Float64, force: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class Pendulum(ExactTask[NoOptions]):
-    """States: θ, sin θ, cos θ, ω."""
+    """States: θ, sin θ, cos θ, ω: the angle from upright and the angular speed."""
 
     kernel = "pendulum"
     observation_size = 3
