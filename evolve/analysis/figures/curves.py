@@ -1,4 +1,8 @@
-"""Curves over generations, environment steps or time, one panel for each quantity: fitness, connections, load."""
+"""Curves over generations, environment steps or time.
+
+There is a panel for each quantity: fitness, connections and, if the load is drawn, throughput and idle workers. Runs in
+several environments are drawn in facets, one for each environment.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,90 +19,95 @@ from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 
-Look = dict[str, Any]
+LineStyle = dict[str, Any]
+"""Keyword arguments of matplotlib's `plot`: colour and line style."""
 Series = Callable[[StoredRun], Sequence[float]]
-"""Returns the value of a quantity in each generation of a run."""
+"""A function that returns the value of a quantity in each generation of a run."""
 Quartiles = tuple[Float64, Float64, Float64]
 """Lower quartile, median and upper quartile, [G] each."""
 
 AXES = {"generation": "generation", "steps": "environment steps", "time": "minutes"}
-"""The possible x axes of curves, and their labels."""
-_SECONDS = 120  # shorter runs are drawn over seconds, not minutes
+"""The possible x axes of curves, and their labels. Internally there is a fourth one, "seconds", for short runs."""
+_SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minutes
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
-_FACET_HEIGHT = 1.9
-_FACET_WIDTHS = (2.4, 1)  # of fitness and connections
-_MOST_LINES = 4  # workers with a line each; more workers become a map
+_FACET_HEIGHT = 1.9  # inches
+_FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
+_MAX_LINES = 4  # up to this number of workers, each has a line; more workers are drawn as a heat map
 
 
 @dataclass(frozen=True)
 class Facet:
-    """The groups of one environment, the look of each line, and the x axis."""
+    """The groups of one environment, the style of the line of each group, and the x axis."""
 
     groups: tuple[RunGroup, ...]
-    looks: tuple[Look, ...]
+    styles: tuple[LineStyle, ...]
     axis: str
 
     @property
     def title(self) -> str:
-        """The environment, and the name of its only group unless the name is the environment."""
+        """The environment; if it has only one group with another name, also the name of that group."""
         first = self.groups[0]
         env = first.config.env.id
         return sanitize(f"{env}: {first.name}" if len(self.groups) == 1 and first.name != env else env)
 
     def x(self, group: RunGroup) -> Float64:
-        """Return [G]: generations; or environment steps, seconds or minutes until each (the median over runs)."""
+        """Return [G]: the x coordinate of each generation of a group.
+
+        It is the generation itself, or the steps, seconds or minutes from the beginning to its end: the median of runs.
+        """
         if self.axis == "generation":
             return np.arange(group.num_generations, dtype=np.float64)
-        divisor = {"steps": 1, "seconds": 1, "time": 60}[self.axis]
+        divisor = {"steps": 1, "seconds": 1, "time": 60}[self.axis]  # "time" is in minutes
         name = "steps" if self.axis == "steps" else "seconds"
         rows = [[getattr(record, name) / divisor for record in run.records] for run in group.runs]
-        middle: Float64 = np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
-        return middle
+        median: Float64 = np.median([np.cumsum(row[: group.num_generations]) for row in rows], axis=0)
+        return median
 
 
 @style.styled
 def draw_curves(groups: list[RunGroup], axis: str = "generation", titled: bool = True, load: bool = False) -> Any:
     """Return the figure of the curves of groups.
 
-    The only group of an environment is shown with its population, several groups by the best of each generation.
+    If an environment has one group, its panels show the best candidate and the population. If it has several groups,
+    they show only the best candidate of each group.
 
     Args:
         groups: The groups.
         axis: The x axis, a key of `AXES`.
         titled: Whether a title names the experiment and its seeds.
-        load: Whether throughput and idle workers are drawn, too.
+        load: Whether to draw throughput and idle workers, too.
     """
-    if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SECONDS:
+    if axis == "time" and max(run.seconds for group in groups for run in group.runs) <= _SHORT_RUN:
         axis = "seconds"
-    names = list(dict.fromkeys(group.name for group in groups))  # a name looks the same in all environments
+    names = list(dict.fromkeys(group.name for group in groups))  # groups of one name have one style
     envs = dict.fromkeys(group.config.env.id for group in groups)
     facets = []
     for env in envs:
-        own = [group for group in groups if group.config.env.id == env]
-        facets.append(Facet(tuple(own), tuple(_look_of(names.index(group.name)) for group in own), axis))
+        in_env = tuple(group for group in groups if group.config.env.id == env)
+        facets.append(Facet(in_env, tuple(_style_of(names.index(group.name)) for group in in_env), axis))
     kinds = [_kinds(facet, load) for facet in facets]
     stacked = load or len(facets) == 1
     figure, panels, heights = _stacked(kinds) if stacked else _side_by_side(kinds)
-    for facet, shown, facet_panels in zip(facets, kinds, panels, strict=True):
-        for kind, panel in zip(shown, facet_panels, strict=True):
+    for facet, facet_kinds, facet_panels in zip(facets, kinds, panels, strict=True):
+        for kind, panel in zip(facet_kinds, facet_panels, strict=True):
             _draw_panel(figure, panel, kind, facet, heights[kind], small=kind != "fitness" and not stacked)
         if len(facets) > 1:
             facet_panels[0].set_title(facet.title)
-        _finish(facet_panels, axis, stacked)
+        _share_x_axis(facet_panels, axis, stacked)
     if titled:
-        style.set_title(figure, described(groups) + _constants(groups))
+        style.set_title(figure, described(groups) + _constant_in_words(groups))
     return figure
 
 
-def _look_of(n: int) -> Look:
-    """Return the look of the n-th group's line."""
+def _style_of(n: int) -> LineStyle:
+    """Return the style of the n-th group's line."""
     return {"color": COLOURS[n % len(COLOURS)], "ls": style.DASHES[n // len(COLOURS) % len(style.DASHES)]}
 
 
 def _kinds(facet: Facet, load: bool) -> list[str]:
-    """Return the panels of an environment; constant connections have no panel."""
-    pruned = any(_constant_connections(group) is None for group in facet.groups)
-    return ["fitness", *(["connections"] if pruned else []), *(["throughput", "idle"] if load else [])]
+    """Return the kinds of panels of an environment. A constant number of connections has no panel."""
+    varies = any(_constant_connections(group) is None for group in facet.groups)
+    return ["fitness", *(["connections"] if varies else []), *(["throughput", "idle"] if load else [])]
 
 
 def _constant_connections(group: RunGroup) -> int | None:
@@ -108,8 +117,8 @@ def _constant_connections(group: RunGroup) -> int | None:
     return first if same else None
 
 
-def _constants(groups: list[RunGroup]) -> str:
-    """Return the constant number of connections in words, which has no panel; empty if it varies."""
+def _constant_in_words(groups: list[RunGroup]) -> str:
+    """Return the number of connections in words, for the title; empty if it varies and thus has a panel."""
     counts = {(_constant_connections(group), group.mask_unit) for group in groups}
     if len(counts) > 1:
         return ""
@@ -123,11 +132,11 @@ Layout = tuple[Any, list[list[Any]], dict[str, float]]
 
 def _stacked(kinds: Sequence[Sequence[str]]) -> Layout:
     """Return a figure with all panels below one another."""
-    shrunk = 0.8 if len(kinds) > 1 else 1.0
-    heights = {kind: shrunk * height for kind, height in _HEIGHTS.items()}
-    flat = [heights[kind] for facet in kinds for kind in facet]
-    figure = style.new_figure(sum(flat) + 0.3 * len(flat) + 0.6)
-    panels = iter(figure.subplots(len(flat), 1, squeeze=False, height_ratios=flat)[:, 0])
+    scale = 0.8 if len(kinds) > 1 else 1.0
+    heights = {kind: scale * height for kind, height in _HEIGHTS.items()}
+    all_heights = [heights[kind] for facet in kinds for kind in facet]
+    figure = style.new_figure(sum(all_heights) + 0.3 * len(all_heights) + 0.6)
+    panels = iter(figure.subplots(len(all_heights), 1, squeeze=False, height_ratios=all_heights)[:, 0])
     return figure, [[next(panels) for _ in facet] for facet in kinds], heights
 
 
@@ -143,14 +152,15 @@ def _side_by_side(kinds: Sequence[Sequence[str]]) -> Layout:
     return figure, panels, dict.fromkeys(_HEIGHTS, _FACET_HEIGHT)
 
 
-def _finish(panels: Sequence[Any], axis: str, stacked: bool) -> None:
-    """Let an environment's panels share the x axis."""
+def _share_x_axis(panels: Sequence[Any], axis: str, stacked: bool) -> None:
+    """Make an environment's panels share the x axis, and label it: below the last of stacked panels, or below each."""
     for panel in panels[1:]:
         panel.sharex(panels[0])
-    for panel in panels[:-1] if stacked else ():
-        panel.tick_params(labelbottom=False)
-    for panel in panels[-1:] if stacked else panels:
-        panel.set_xlabel(AXES.get(axis, axis))
+    for panel in panels:
+        if stacked and panel is not panels[-1]:
+            panel.tick_params(labelbottom=False)
+        else:
+            panel.set_xlabel(AXES.get(axis, axis))
     if axis == "generation":
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
     elif axis == "steps":
@@ -168,12 +178,15 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
         kind: "fitness", "connections", "throughput" or "idle".
         facet: The groups of the environment.
         inches: The height of the panel, roughly.
-        small: Whether it stands beside another panel, whose labels serve both.
+        small: Whether it is beside the panel of fitness, whose line labels then apply to both.
     """
-    title, unit = _names(kind, facet.groups)
+    title, unit = _title_and_unit(kind, facet.groups)
     alone = len(facet.groups) == 1
-    best_of = not alone and not small and kind in ("fitness", "connections")
-    panel.set_title(f"{title}, best of each generation" if best_of else unit.capitalize() if small else title)
+    if small:
+        title = unit.capitalize()
+    elif not alone and kind in ("fitness", "connections"):
+        title = f"{title}, best of each generation"
+    panel.set_title(title)
     panel.set_ylabel("" if small else unit)
     labels: list[LineLabel] = []
     group = facet.groups[0]
@@ -184,19 +197,19 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
     elif alone and kind == "connections":
         labels = _draw_connections(panel, facet)
     else:
-        labels = _draw_several(panel, kind, facet)
+        labels = _draw_groups(panel, kind, facet)
     panel.margins(x=0.01)
     if kind == "connections":
         panel.set_ylim(0, 1.06 * panel.dataLim.ymax or 1)  # keeps the line of an unpruned network off the edge
     elif kind != "fitness":
         panel.set_ylim(bottom=0)
     if kind in ("fitness", "connections"):
-        # Ticks as numbers are written beside them: −1,250.
+        # Ticks have the format of the numbers in labels: −1,250.
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
     style.label_lines(panel, [] if small else labels, inches)
 
 
-def _names(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
+def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
     fitness = "mean return less\nthe cost of connections" if costs_connections(groups) else "mean return"
@@ -215,64 +228,66 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
 
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the best fitness and the population of one group; return the labels."""
-    (group,), (look,) = facet.groups, facet.looks
+    (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     seeds = len(group.runs)
     best = _quartiles(group, _best_fitness)
-    mean = _quartiles(group, lambda run: [_of_finite(np.mean, record.fitness) for record in run.records])[1]
+    mean = _quartiles(group, lambda run: [_over_finite(np.mean, record.fitness) for record in run.records])[1]
     labels = []
+    # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
     if seeds == 1:
         fitness = [record.fitness for record in group.runs[0].records]
-        low, high = ([_of_finite(np.percentile, each, share) for each in fitness] for share in (10, 90))
+        low, high = ([_over_finite(np.percentile, each, percent) for each in fitness] for percent in (10, 90))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0)
         labels.append(LineLabel("middle 80 % of the population", x[-1], low[-1], FAINT))
-    _band(panel, x, best, look, seeds)
+    _band(panel, x, best, line_style, seeds)
     panel.plot(x, mean, color=INK, lw=1.1, ls="--")
-    over = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
-    labels.append(LineLabel(f"best of generation{over}", x[-1], float(best[1][-1]), look["color"]))
+    of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
+    labels.append(LineLabel(f"best of generation{of_seeds}", x[-1], float(best[1][-1]), line_style["color"]))
     labels.append(LineLabel("population mean" + (" (median)" if seeds > 1 else ""), x[-1], float(mean[-1]), INK))
     text, mark = _held_out(group)
     if mark is not None:
-        if mark[1] is not None and mark[1][0] < mark[1][1]:
+        _, interval = mark
+        if interval is not None and interval[0] < interval[1]:
             text += "\n(bar: 95 % interval)"
-        labels.append(LineLabel(text, x[-1], mark[0], look["color"], mark))
+        labels.append(LineLabel(text, x[-1], mark[0], line_style["color"], mark))
     return labels
 
 
 def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
     """Draw the connections of the best and of the median candidate of one group; return the labels."""
-    (group,), (look,) = facet.groups, facet.looks
+    (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     best = _quartiles(group, _best_connections)
     middle = _quartiles(group, lambda run: [float(np.median(record.connections)) for record in run.records])[1]
-    _band(panel, x, best, look, len(group.runs))
+    _band(panel, x, best, line_style, len(group.runs))
     panel.plot(x, middle, color=INK, lw=1.1, ls="--")
     return [
-        LineLabel("best of generation", x[-1], float(best[1][-1]), look["color"]),
+        LineLabel("best of generation", x[-1], float(best[1][-1]), line_style["color"]),
         LineLabel("median candidate", x[-1], float(middle[-1]), INK),
     ]
 
 
-def _draw_several(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
+def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
     summaries = [_quartiles(group, _SERIES[kind]) for group in facet.groups]
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
-    uneven = len({len(group.runs) for group in facet.groups}) > 1
+    seeds_differ = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
-    for group, summary, look, dash in zip(facet.groups, summaries, facet.looks, dashes, strict=True):
+    for group, summary, line_style, dash in zip(facet.groups, summaries, facet.styles, dashes, strict=True):
         x = facet.x(group)
-        if dash:  # a thin line joins the dashes
-            panel.plot(x, summary[1], color=look["color"], lw=0.7, zorder=1.9)
-        _band(panel, x, summary, look | dash, len(group.runs))
+        if dash:  # join the dashes by a thin line
+            panel.plot(x, summary[1], color=line_style["color"], lw=0.7, zorder=1.9)
+        _band(panel, x, summary, line_style | dash, len(group.runs))
         text, mark = _held_out(group)
-        label = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if uneven else group.name
-        said = f"{label}\n{text}" if text else label
-        labels.append(LineLabel(said, float(x[-1]), float(summary[1][-1]), look["color"], mark))
+        name = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if seeds_differ else group.name
+        label = f"{name}\n{text}" if text else name
+        labels.append(LineLabel(label, float(x[-1]), float(summary[1][-1]), line_style["color"], mark))
     return labels if kind == "fitness" else []
 
 
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
-    """Return the held-out mean of a group in words, and as a mark with its interval."""
+    """Return the held-out mean of a group in words, and as a mark with its interval; "" and None if it has none."""
     found = held_out_score(group)
     if found is None:
         return "", None
@@ -282,19 +297,19 @@ def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
     return f"held-out mean {shown}", (float(drawable(np.array(mean))), (low, high) if interval else None)
 
 
-def _band(panel: Any, x: Float64, quartiles: Quartiles, look: Look, seeds: int) -> None:
+def _band(panel: Any, x: Float64, quartiles: Quartiles, line_style: LineStyle, seeds: int) -> None:
     """Draw a median, and the band between the quartiles if there are several seeds."""
     low, middle, high = quartiles
     if seeds > 1:
-        panel.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
-    panel.plot(x, middle, **look)
+        panel.fill_between(x, low, high, color=line_style["color"], alpha=0.18, lw=0)
+    panel.plot(x, middle, **line_style)
 
 
 def _quartiles(group: RunGroup, series: Series) -> Quartiles:
     """Return the quartiles of a series over the runs of a group; NaN if no run has a value."""
     rows = np.array([series(run)[: group.num_generations] for run in group.runs])
     low, middle, high = np.full((3, group.num_generations), np.nan)
-    # nanpercentile warns about generations without any value, so these are left out.
+    # nanpercentile warns if a generation has no value at all, so such generations are skipped.
     known = ~np.isnan(rows).all(axis=0)
     low[known], middle[known], high[known] = np.nanpercentile(rows[:, known], (25, 50, 75), axis=0)
     return low, middle, high
@@ -305,8 +320,8 @@ def _best_fitness(run: StoredRun) -> list[float]:
     return best
 
 
-def _of_finite(function: Callable[..., Any], fitness: Float64, *arguments: float) -> float:
-    """Return a function of the finite fitness values of a population; NaN if there are none."""
+def _over_finite(function: Callable[..., Any], fitness: Float64, *arguments: float) -> float:
+    """Apply a function to the finite fitness values of a population; return NaN if no value is finite."""
     known = drawable(statistics.finite(fitness))
     return float(function(known, *arguments)) if len(known) else np.nan
 
@@ -316,10 +331,10 @@ def _best_connections(run: StoredRun) -> list[float]:
 
 
 def _mean_idle(run: StoredRun) -> list[float]:
-    """Return the idle share in per cent, averaged over the workers present."""
+    """Return the share of each generation that workers were idle, in per cent: the mean of the workers present."""
     idle = _idle_shares(run)
-    there = ~np.isnan(idle)
-    means: list[float] = (np.where(there, idle, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)).tolist()
+    present = ~np.isnan(idle)
+    means: list[float] = (np.where(present, idle, 0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)).tolist()
     return means
 
 
@@ -342,10 +357,11 @@ def _idle_shares(run: StoredRun) -> Float64:
 
 
 def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> None:
-    """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a map."""
+    """Draw the idle share of every worker of a run over x [G]: few workers as lines, many workers as a heat map."""
     idle = _idle_shares(run)
+    # With several ranks, rank 0 coordinates and is not among the workers.
     first = 0 if len(run.records[-1].busy_seconds) == 1 else 1
-    if idle.shape[1] <= _MOST_LINES:
+    if idle.shape[1] <= _MAX_LINES:
         for worker, column in enumerate(idle.T):
             panel.plot(x, column, color=COLOURS[worker], lw=1.2, label=f"rank {worker + first}")
         panel.set_ylim(bottom=0)
@@ -354,7 +370,7 @@ def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> N
         panel.legend(**place, ncols=idle.shape[1], fontsize=8.5)
         return
     ranks = np.arange(first, first + idle.shape[1] + 1) - 0.5
-    # Cells drawn as paths would be most of an SVG, so the map is rasterized.
+    # An SVG would store each cell as a path, so the map is rasterized.
     shades = panel.pcolormesh(
         _borders(x), ranks, idle.T, cmap="cividis", vmin=0, vmax=max(10.0, float(np.nanmax(idle))), rasterized=True
     )
@@ -364,7 +380,7 @@ def _draw_idle_workers(figure: Any, panel: Any, run: StoredRun, x: Float64) -> N
 
 
 def _borders(x: Float64) -> Float64:
-    """Return [G + 1]: the borders between the points of an axis."""
+    """Return [G + 1]: the borders of cells centred, roughly, on the points x [G] of an axis."""
     if len(x) == 1:
         return np.array([x[0] - 0.5, x[0] + 0.5])
     middle = (x[1:] + x[:-1]) / 2

@@ -1,4 +1,4 @@
-"""Episodes of a run, played again for its report: a check whether it can be repeated here, and a film."""
+"""Play episodes of a run again for its report: verify that this machine repeats them, and make a film."""
 
 import tempfile
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from evolve.numerics.streams import Purpose
 from evolve.store import StoredRun
 from evolve.training import Experiment, is_portable, manifest, reload
 
-_MOST_CHECKED = 10  # generations whose champions are evaluated again
+_MAX_CHECKED = 10  # generations whose champions are evaluated again
 _FILM_WIDTH = 800  # pixels
 _FILM_SECONDS = 12.0
 
@@ -27,7 +27,7 @@ class VerificationSummary:
     """Whether a run can be repeated on this machine.
 
     Attributes:
-        equal: The answer; None if it cannot be checked.
+        equal: Whether the compared parts are equal; None if nothing can be compared.
         message: The parts that were compared, the first difference, or the reason why it cannot be checked.
     """
 
@@ -42,7 +42,7 @@ class Clip:
     Attributes:
         mp4: The film.
         jpeg: A still of it, shown before it is played.
-        shows: Its subject, in words.
+        shows: The caption: the champion, the episode and its return.
     """
 
     mp4: bytes
@@ -52,13 +52,13 @@ class Clip:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run with a complete generation, and the results of playing its episodes again.
+    """A run with at least one complete generation, and the results of playing its episodes again.
 
     Attributes:
         run: The run file.
-        film: A film of its champion, if there is one.
-        why_no_film: The reason for a missing film; empty if none was asked for.
-        verification: None if it was not asked for.
+        film: A film of its champion, or None.
+        why_no_film: The reason why a film could not be made; empty if there is a film, or if no film was requested.
+        verification: The result of the verification; None if it was not requested.
     """
 
     run: StoredRun
@@ -76,7 +76,7 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         run: The run file.
         coordinator: Plays the episodes.
         transport: The ranks, for the description of this machine.
-        filmed: Whether a film is wanted.
+        filmed: Whether to make a film.
 
     Raises:
         Stopped: A stop was requested.
@@ -88,8 +88,8 @@ def summarize_run(run: StoredRun, coordinator: Coordinator, transport: Transport
         raise
     except EvolveError as error:
         why = _last_line(error)
-        unknown = VerificationSummary(None, f"It cannot be checked: {why}")
-        return RunSummary(run, why_no_film=f"No film: {why}", verification=unknown)
+        unchecked = VerificationSummary(None, f"It cannot be checked: {why}")
+        return RunSummary(run, why_no_film=f"No film: {why}", verification=unchecked)
     if not filmed:
         return RunSummary(run, verification=verified)
     try:
@@ -105,31 +105,37 @@ def _last_line(error: EvolveError) -> str:
 def _verify(
     run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport
 ) -> VerificationSummary:
+    """Evaluate the champions of some generations again, evenly spaced from the first to the last."""
     config = experiment.config
-    some = np.unique(np.linspace(0, run.num_generations - 1, _MOST_CHECKED).round().astype(int)).tolist()
-    here = manifest(transport, backend(config.compute.backend), is_portable(config))
-    verdict = verification.reevaluate(run, experiment, coordinator, here, some)
+    generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
+    local_manifest = manifest(transport, backend(config.compute.backend), is_portable(config))
+    verdict = verification.reevaluate(run, experiment, coordinator, local_manifest, generations)
     if verdict.equal:
-        return VerificationSummary(True, f"{verdict.summary}, on {here['cpu']}, {here['libc']}")
+        return VerificationSummary(True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}")
     cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
     return VerificationSummary(False, f"{verdict.summary}.{cause}")
 
 
 def _film(run: StoredRun, experiment: Experiment) -> Clip:
-    """Return a short film of the champion: its median held-out episode, or its first episode if it has none."""
+    """Return a short film of the champion: its held-out episode of median return.
+
+    A champion without held-out episodes is shown in the first episode of its generation.
+    """
     champion = champion_of(run)
     if champion.generation is None and run.held_out is not None:
-        middle = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
-        chosen = verification.choose_episode(run, experiment, episode=middle, purpose=Purpose.HELD_OUT)
-        which = f"the episode of median return, number {middle}"
+        # Of an even number of episodes, the lower of the two in the middle.
+        median = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
+        episode = verification.choose_episode(run, experiment, episode=median, purpose=Purpose.HELD_OUT)
+        description = f"the episode of median return, number {median}"
     else:
-        chosen = verification.choose_episode(run, experiment, champion.generation)
-        which = "its first episode"
-    shown, instead = video.drawable(experiment)
+        episode = verification.choose_episode(run, experiment, champion.generation)
+        description = "its first episode"
+    # If the environment cannot be drawn, another one plays instead, and the remark says so.
+    shown, remark = video.drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "film.mp4"
-        playing = f"{champion.title}, in Gymnasium" if instead else champion.title
-        subject = video.Subject(run, shown, chosen, playing)
+        title = f"{champion.title}, in Gymnasium" if remark else champion.title
+        subject = video.Subject(run, shown, episode, title)
         (results,) = video.film_episodes([subject], path, _FILM_WIDTH, at_most=_FILM_SECONDS)
-        shows = f"{champion.title}: {instead or which}, return {number(float(results.returns[0]))}"
+        shows = f"{champion.title}: {remark or description}, return {number(float(results.returns[0]))}"
         return Clip(path.read_bytes(), video.still(path), shows)
