@@ -1,8 +1,8 @@
-"""The experiment: read from TOML or made in Python, validated once, frozen, and written back in full.
+"""Experiments: read from TOML or made in Python, validated once, frozen, and written back in full.
 
-`Config` is one experiment; `parse(Config, table)` validates a table. The sections `[network]` and `[strategy]` become a
-`Choice`, a name and options, which the registries of those packages validate. Settings that cannot change a fitness
-(`RUNTIME_KEYS`) may differ when a run is resumed or verified.
+`Config` is one experiment; `parse(Config, table)` validates a table. Each of the sections `[network]` and `[strategy]`
+becomes a `Choice`: a name and options. The registries of the packages `networks` and `strategies` validate it. The
+settings in `RUNTIME_KEYS` cannot change a fitness, so they may differ when a run is resumed or verified.
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions

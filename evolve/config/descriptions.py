@@ -1,4 +1,4 @@
-"""Describe settings: the meaning, default and limits of each, and an experiment as TOML with comments.
+"""Descriptions of settings: the meaning, default and limits of each setting, and an experiment as commented TOML.
 
 The meaning of a setting is the docstring below it in its model.
 """
@@ -18,7 +18,7 @@ from evolve.config.registry import Choice
 from evolve.config.settings import Config
 
 _TYPE_LIMIT = 2**31
-"""Limits from here on belong to a type of numbers and are not shown."""
+"""Larger limits belong to integer types, such as int32, and are not shown."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def limits(kind: Any, metadata: Any = ()) -> str:
-    """Return the values that a type allows, in words; an empty text if only the type limits them."""
+    """Return the allowed values of a type in words: "0 to 1", "true or false". Empty if the type has no limits."""
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is Annotated:
@@ -66,11 +66,11 @@ def limits(kind: Any, metadata: Any = ()) -> str:
 def _range(metadata: Any) -> str:
     """Return the range that constraints allow: "0 to 1"."""
     bounds = {name: getattr(m, name) for m in metadata for name in ("ge", "gt", "le", "lt") if hasattr(m, name)}
-    said = {name: grouped(bound) for name, bound in bounds.items() if bound < _TYPE_LIMIT}
-    if "ge" in said and "le" in said:
-        return f"{said['ge']} to {said['le']}"
+    shown = {name: grouped(bound) for name, bound in bounds.items() if bound < _TYPE_LIMIT}
+    if "ge" in shown and "le" in shown:
+        return f"{shown['ge']} to {shown['le']}"
     words = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
-    return ", ".join(words[name].format(bound) for name, bound in said.items())
+    return ", ".join(words[name].format(bound) for name, bound in shown.items())
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,4 +1,4 @@
-"""Reading TOML: whole documents, dotted keys, and the assignments `section.key=value` of a command line."""
+"""Reading TOML: whole documents, dotted keys, and the command line's assignments `section.key=value`."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ from evolve.config.options import Table
 from evolve.errors import InputError
 
 _LONGEST = 1_000_000  # characters of an experiment
-_DEEPEST = 32  # tables in tables, and arrays in arrays
+_DEEPEST = 32  # levels of nested tables and arrays
 
 
 def read_table(text: str, source: str) -> Table:
@@ -16,10 +16,10 @@ def read_table(text: str, source: str) -> Table:
 
     Args:
         text: The document.
-        source: What errors call it.
+        source: The name of the document in errors.
 
     Raises:
-        InputError: It is malformed, longer than any experiment, or has values that no experiment has.
+        InputError: The document is malformed or too long, or has values that are nested too deep or too large.
     """
     if len(text) > _LONGEST:
         raise InputError(source, f"TOML of at most {_LONGEST:,} characters", f"{len(text):,}")
@@ -27,46 +27,46 @@ def read_table(text: str, source: str) -> Table:
         table = tomllib.loads(text)
     except RecursionError:
         raise _too_deep(source) from None
-    except ValueError as error:  # a TOMLDecodeError, or a number that no Python int may have
+    except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
         raise InputError(source, "well-formed TOML", f"{error}", "") from None
     _check(table, source)
     return table
 
 
 def _check(value: object, source: str, depth: int = 0) -> None:
-    """Raise InputError for values nested too deep to be handled, and for integers that TOML does not have."""
+    """Raise InputError for values that are nested too deep, and for integers of more than 64 bits."""
     if depth > _DEEPEST:
         raise _too_deep(source)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise InputError(source, "integers of at most 64 bits, as TOML has them", value)
+        raise InputError(source, "integers of at most 64 bits", value)
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check(part, source, depth + 1)
 
 
 def _too_deep(source: str) -> InputError:
-    return InputError(source, f"values nested at most {_DEEPEST} deep", "deeper ones")
+    return InputError(source, f"values nested at most {_DEEPEST} deep", "deeper nesting")
 
 
 def read_file(path: Path) -> Table:
-    """Return the table of an experiment's file. Raises InputError when it cannot be read, and as `read_table` does."""
+    """Return the table of a TOML file. Raises InputError if the file cannot be read, and as `read_table` does."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_LONGEST + 1)
     except (OSError, ValueError) as error:
-        raise InputError("EXPERIMENT.toml", "a TOML file that can be read", f"{path} ({error})") from None
+        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
     return read_table(text, str(path))
 
 
 def set_key(table: Table, key: str, value: object) -> None:
-    """Set a dotted key in a table, making the tables on the way.
+    """Set a dotted key in a table, and create the tables that the key names and the table lacks.
 
     Args:
-        table: Is changed.
+        table: The table, changed in place.
         key: "env.kwargs.gravity".
-        value: Any value of TOML.
+        value: Any TOML value.
 
     Raises:
-        InputError: A part of the key is a value already, and not a table.
+        InputError: A part of the key, such as "env", is a value that is not a table.
     """
     *sections, last = key.split(".")
     for section in sections:
@@ -78,9 +78,9 @@ def set_key(table: Table, key: str, value: object) -> None:
 
 
 def read_assignment(text: str) -> tuple[str, object]:
-    """Return the key and the value of `section.key=value`. The value is TOML, or plain text where it is not.
+    """Return the key and the value of `section.key=value`. A value that is not valid TOML is plain text.
 
-    Raises InputError when `text` is no such assignment.
+    Raises InputError if `text` is not such an assignment.
     """
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):

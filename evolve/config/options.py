@@ -1,4 +1,4 @@
-"""Tables of settings: their base class, the types of single settings, and how errors in them are put into words."""
+"""Tables of settings: their base class, the types of single settings, and the messages for invalid settings."""
 
 import difflib
 import math
@@ -44,18 +44,18 @@ def _duration(value: str) -> str:
 
 def _distinct(values: tuple[int, ...]) -> tuple[int, ...]:
     if len(set(values)) != len(values):
-        raise ValueError("every seed once")
+        raise ValueError("different seeds")
     return values
 
 
 def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
     if list(values) != sorted(set(values)):
-        raise ValueError("rising numbers of episodes")
+        raise ValueError("increasing numbers of episodes")
     return values
 
 
 def writable(value: Any) -> Any:
-    """Return a value that TOML can say and this package can repeat. Raises ValueError otherwise."""
+    """Return the value if TOML can represent it, so that it reads back unchanged. Raises ValueError otherwise."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for part in parts:
         writable(part)
@@ -66,10 +66,9 @@ def writable(value: Any) -> Any:
 
 
 Duration = Annotated[str, AfterValidator(_duration)]
-"""See `seconds`."""
+"""A duration in the notation of `seconds`."""
 
 Table = dict[str, Any]
-
 
 Kwargs = Annotated[Table, AfterValidator(writable)]
 """Keyword arguments of an environment or a wrapper."""
@@ -79,39 +78,44 @@ Seeds = Annotated[
     Field(min_length=1, strict=False),
     AfterValidator(_distinct),
 ]
-"""One run each."""
+"""The seeds of the runs: one run for each seed."""
 
 Rounds = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), AfterValidator(_rising)]
-"""Numbers of episodes."""
-
+"""Increasing numbers of episodes."""
 
 Model = TypeVar("Model", bound="Options")
 
 
 class Options(BaseModel):
-    """Base of every table of settings: frozen, and unknown keys are refused.
+    """Base class of all tables of settings. Instances are frozen, and unknown keys are refused.
 
-    The docstring below a setting says what it means; the generated pages and `evolve run --settings` show it.
+    The docstring below a setting is its meaning. The generated pages and `evolve run --settings` show it.
     """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other names of settings, such as names of earlier versions: {"old": "present"}."""
+    """Other names of settings, such as the names in earlier versions: {"old name": "current name"}."""
 
     @model_validator(mode="before")
     @classmethod
-    def _with_present_names(cls, table: Any) -> Any:
-        """Return a table with aliases replaced; one that is given beside the present name stays, and is unknown."""
+    def _replace_aliases(cls, table: Any) -> Any:
+        """Return a table with the current names of its settings."""
         if not isinstance(table, Mapping):
             return table
+        # If a table has both names, the alias stays and is refused as unknown. Neither value silently wins.
         names = {old: new for old, new in cls.aliases.items() if new in cls.model_fields and new not in table}
         return {names.get(key, key): value for key, value in table.items()}
 
     @classmethod
     def keys_called(cls, name: str, table: Mapping[str, Any]) -> list[str]:
-        """Return the dotted keys in `table`, which was given for this model, that could have been meant by `name`."""
+        """Return the dotted keys of all settings called `name`, to propose them for an unknown key.
+
+        Args:
+            name: The last part of the unknown key.
+            table: The table that was given for this model. It names the network and the strategy.
+        """
         return []
 
 
@@ -120,8 +124,8 @@ class UnknownKeyError(InputError):
 
     Args:
         key: The dotted path of the key.
-        known: The keys that its table may have.
-        elsewhere: Dotted paths of keys of the same name in other tables.
+        known: The allowed keys of its table.
+        elsewhere: The dotted paths of keys with the same name in other tables.
     """
 
     def __init__(self, key: str, known: Iterable[str], elsewhere: Iterable[str] = ()) -> None:
@@ -134,13 +138,13 @@ class UnknownKeyError(InputError):
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
-    """Return "Did you mean …?" for a name that is not known, or the list of the known names.
+    """Return "Did you mean …?" for an unknown name, or the list of the known names if no known name is similar.
 
     Args:
-        name: The name.
-        known: The names that there are.
-        cutoff: How similar a known name must be to be proposed, from 0 to 1.
-        listed: Whether to list the known names even when some are proposed. More than 20 are never listed.
+        name: The unknown name.
+        known: The known names.
+        cutoff: The least similarity of a proposed name, from 0 to 1.
+        listed: Whether to list the known names even if some are proposed. More than 20 names are never listed.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
@@ -150,38 +154,42 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool =
 
 
 def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: bool = False) -> Model:
-    """Return a table, validated.
+    """Validate a table.
 
     Args:
-        model: Its model.
+        model: The model of the table.
         table: The table.
-        at: The dotted path of the table in the experiment, which errors name.
-        lenient: Whether to accept a network or a strategy that is not installed here, so that an experiment can be
-            looked at. It is refused where it is used.
+        at: The dotted path of the table in the experiment; errors name it.
+        lenient: Whether to accept a network or a strategy that is not installed here. The experiment can then be
+            inspected, but not run.
 
     Raises:
-        InputError: Something is wrong; says the first thing that is.
+        InputError: The table is invalid. The message describes the first invalid setting.
     """
     try:
         return model.model_validate(dict(table), context={"lenient": lenient})
     except ValidationError as invalid:
         error = _explain(model, invalid, at)
-    except UnknownKeyError as unknown:  # of a section that is validated by itself
+    except UnknownKeyError as unknown:  # from the registry that validates a section
         error = unknown
+    # Only the model of the whole table can find the same name in other sections.
     if isinstance(error, UnknownKeyError):
         error = UnknownKeyError(error.argument, error.known, model.keys_called(error.name, table))
     raise error
 
 
 def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> InputError:
+    """Return the first of Pydantic's errors as an InputError."""
     first, *more = invalid.errors()
     path, known = _walk(model, first["loc"])
     key = ".".join([at, *path] if at else path)
     if first["type"] == "extra_forbidden":
         return UnknownKeyError(key, known)
+    # Pydantic reports one error for each type that a setting may have: "true or false or 'auto'".
     kinds = [_expected(error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
-    came = repr(first["input"]) if first["type"].endswith("_type") else first["input"]  # "5" is no 5
-    return InputError(key, " or ".join(dict.fromkeys(kinds)), came)
+    # If the type is wrong, quotes tell the text "5" from the number 5.
+    got = repr(first["input"]) if first["type"].endswith("_type") else first["input"]
+    return InputError(key, " or ".join(dict.fromkeys(kinds)), got)
 
 
 def _expected(error: ErrorDetails) -> str:
@@ -193,12 +201,15 @@ def _expected(error: ErrorDetails) -> str:
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
 
 
-def _walk(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
-    """Return the parts of a place, without Pydantic's names for kinds of values, and the keys known at the last."""
+def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """Return the path of a setting, and the allowed keys of the innermost table on the path.
+
+    location: Pydantic's path. It also contains Pydantic's names for the types of a union, which are left out.
+    """
     inner: type[BaseModel] | None = model
     path: list[str] = []
     known: list[str] = []
-    for part in place:
+    for part in location:
         if isinstance(part, int):
             path.append(str(part))
         elif inner is not None:
@@ -210,14 +221,14 @@ def _walk(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[st
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of the tables that a value may consist of, None where it holds none."""
+    """Return the model of the tables that a value consists of or contains; None if it contains no tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
-    """Return a table without tables in it: {"env": {"id": …}} becomes {"env.id": …}, and an empty one vanishes."""
+    """Return a table with dotted keys: {"env": {"id": …}} becomes {"env.id": …}. Empty tables are dropped."""
     flat: Table = {}
     for key, value in table.items():
         if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Registries: the kinds of networks and of strategies by name, each with the model of its options.
+"""Registries: the kinds of networks and strategies by name, each with the model of its options.
 
-A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds through entry points.
+A `Choice` is the section of an experiment that names a kind. Other Python packages add kinds by entry points.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from evolve.errors import FAILURES, InputError, one_line
 
 
 class UnknownOptions(Options):
-    """Options of a kind that is not installed here: kept as they are, so that its experiment can be looked at."""
+    """Options of a kind that is not installed here. They stay unchanged, so that the experiment can be inspected."""
 
     model_config = Options.model_config | {"extra": "allow"}
 
@@ -29,12 +29,12 @@ class UnknownOptions(Options):
 
 @dataclass(frozen=True)
 class Choice:
-    """A kind that a section of an experiment names, with all its options.
+    """The kind that a section of an experiment names, with all its options.
 
     Attributes:
         section: "network" or "strategy".
         name: The kind.
-        options: An instance of the kind's model; `UnknownOptions` where the kind is not installed here.
+        options: An instance of the kind's model; `UnknownOptions` if the kind is not installed here.
     """
 
     section: str
@@ -42,46 +42,48 @@ class Choice:
     options: Options
 
     def table(self) -> Table:
-        """Return the section as TOML has it: the name and every option that has a value, defaults included."""
+        """Return the section as a TOML table: the name and all options that have a value, including defaults."""
         return {"name": self.name} | self.options.model_dump(mode="json", exclude_none=True)
 
 
 Section = Choice | Mapping[str, Any]
-"""A choice, or the table of a section that has still to be validated."""
-
+"""A choice, or the table of a section before validation."""
 
 Kind = tuple[type[Options], Callable[..., Any]]
+"""The model of the options, and the class or function that makes the network or strategy."""
 
-_all_entry_points = cache(entry_points)  # a file is read of each package that is installed
+# Cached, because the search reads a file of each installed package.
+_all_entry_points = cache(entry_points)
 
 
 @cache
 def entry_points_of(section: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return by name the entry points by which other packages add kinds to a section of an experiment."""
+    """Return, by name, the entry points of other packages that add kinds to a section."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in _all_entry_points().select(group=f"evolve.{section}"):
-        found.setdefault(point.name, {})[point.value] = point  # a package may be found twice
+        # A package may be found twice, so equal entry points count once.
+        found.setdefault(point.name, {})[point.value] = point
     return {name: tuple(points.values()) for name, points in found.items()}
 
 
 def origin(point: EntryPoint) -> str:
-    """Return an entry point in words: what it names, and whose it is, if that is known."""
+    """Return an entry point in words: its object, and its package if the package is known."""
     return point.value + (f" of the package {point.dist.name}" if point.dist is not None else "")
 
 
 def load(points: Sequence[EntryPoint], argument: str) -> Kind:
-    """Return the kind that the entry points of one name name.
+    """Return the kind that the entry points of a name refer to.
 
-    Raises InputError, for the setting `argument`, when it is none, or there are several.
+    Raises InputError, for the setting `argument`, if several packages add the name, or if the object is not a kind.
     """
     point = points[0]
     if len(points) > 1:
-        came = f"{point.name}, which is {' and '.join(map(origin, points))}"
-        raise InputError(argument, "a name that one package adds", came, "Uninstall the others.")
+        got = f"{point.name}, which is {' and '.join(map(origin, points))}"
+        raise InputError(argument, "a name that one package adds", got, "Uninstall all but one.")
     expected = f"{point.value} to be a pair (options, kind), options a subclass of evolve.config.Options"
     try:
         found = point.load()
-    except FAILURES as error:  # an import runs whatever the module holds
+    except FAILURES as error:  # the imported module runs arbitrary code
         raise InputError(argument, expected, f"{point.name}, which cannot be loaded ({one_line(error)})") from error
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], type)
             and issubclass(found[0], Options) and callable(found[1])):  # fmt: skip
@@ -95,13 +97,13 @@ class _Named(Options):
 
 
 class Registry:
-    """The kinds that a section of an experiment may name. It is registered itself, for `registry_of`.
+    """The kinds that a section of an experiment may name. A new registry adds itself to `REGISTRIES`.
 
     Args:
         section: The name of the section.
         kinds: The built-in kinds by name.
-        contract: The protocol, or the base class, that what the kinds make has to implement.
-        aliases: The kinds by other names, such as those of earlier versions. `Choice.name` is always the present one.
+        contract: The protocol or base class of the networks or strategies that the kinds make.
+        aliases: Other names of kinds, such as the names in earlier versions. `Choice.name` is always the current name.
     """
 
     def __init__(
@@ -117,14 +119,14 @@ class Registry:
         return iter(self._kinds)
 
     def parse(self, section: Section, lenient: bool = False) -> Choice:
-        """Return a section, validated and complete.
+        """Validate a section and add its defaults.
 
         Args:
-            section: A table; or a choice, which is returned as it is unless its kind was unknown.
-            lenient: Whether to keep a kind that is not installed here, or options that do not fit it, as they are.
+            section: A table; or a choice, which is returned unchanged unless its kind was unknown.
+            lenient: Whether to keep an unknown kind or invalid options unchanged, as `UnknownOptions`.
 
         Raises:
-            InputError: The name or an option is wrong.
+            InputError: The name or an option is invalid.
         """
         if isinstance(section, Choice):
             if lenient or not isinstance(section.options, UnknownOptions):
@@ -143,17 +145,17 @@ class Registry:
             return Choice(self._section, name, parse(UnknownOptions, given, self._section))
 
     def kind(self, section: Section) -> Any:
-        """Return the class that a section names. Raises InputError for a wrong name or option."""
+        """Return the class that a section names. Raises InputError for an invalid name or option."""
         return self._entry(self.parse(section).name)[1]
 
     def options_class(self, section: Section) -> type[Options]:
-        """Return the class of the options of the kind that a section names. Raises InputError for a wrong name."""
+        """Return the class of the options of the kind that a section names. Raises InputError for an unknown name."""
         return self._entry(self._name(section))[0]
 
     def make(self, section: Section, *arguments: Any) -> Any:
-        """Return what a section describes: its kind, called with the options and `arguments`.
+        """Make the network or strategy that a section describes: call its kind with the options and `arguments`.
 
-        Raises InputError for a wrong name or option, and where an added kind makes what does not keep the contract.
+        Raises InputError for an invalid name or option, and if the result of an added kind violates the contract.
         """
         choice = self.parse(section)
         made = self._entry(choice.name)[1](choice.options, *arguments)
@@ -161,10 +163,10 @@ class Registry:
         return made
 
     def validate(self, section: Section, *arguments: Any) -> None:
-        """Raise InputError for options that make no sense in a new run.
+        """Raise InputError for options that a new run must not have.
 
-        Asks the static method `validate(options, *arguments)` of the kind, if it has one. Runs that have begun are
-        not asked: they go on as they are.
+        Calls the static method `validate(options, *arguments)` of the kind, if it has one. Resumed runs are not
+        validated in this way; they keep their options.
         """
         choice = self.parse(section)
         validate = getattr(self._entry(choice.name)[1], "validate", None)
@@ -172,40 +174,44 @@ class Registry:
             validate(choice.options, *arguments)
 
     def check(self, section: Section, made: Any, contract: type) -> None:
-        """Raise InputError where `made`, which an added kind has made, lacks a part of a contract.
+        """Raise InputError if an added kind made an object that violates a contract.
 
-        contract: A protocol, or a base class. `made` must be an instance of a base class and have no abstract methods.
+        Args:
+            section: The section that names the kind. Built-in kinds are not checked.
+            made: The object.
+            contract: A protocol: `made` must have all its methods and properties. Or a base class: `made` must be an
+                instance of it without abstract methods.
         """
         name = self._name(section)
         if name in self._kinds:
             return
         kind = type(made).__name__
         if not _is_protocol(contract) and not isinstance(made, contract):
-            came = f"{name}, whose {kind} is no subclass of {contract.__name__}"
-            raise InputError(self._argument, self._expected(contract), came)
+            got = f"{name}, whose {kind} is not a subclass of {contract.__name__}"
+            raise InputError(self._argument, self._expected(contract), got)
         missing = [part for part in _parts(contract) if not _has(made, part)]
         if missing:
-            came = f"{name}, whose {kind} has no {' and no '.join(missing)}"
-            raise InputError(self._argument, self._expected(contract), came)
+            got = f"{name}, whose {kind} has no {' and no '.join(missing)}"
+            raise InputError(self._argument, self._expected(contract), got)
 
     @contextmanager
     def as_input_error(self, section: Section, what: str) -> Iterator[None]:
-        """Turn whatever is raised inside, by a kind or by a check of what it returned, into an InputError.
+        """Turn any exception raised inside, by a kind or by a check of its results, into an InputError.
 
         Args:
-            section: The section that named the kind.
-            what: What is being tried: "init".
+            section: The section that names the kind.
+            what: The method that is called: "init".
         """
         try:
             yield
         except InputError:
             raise
         except FAILURES as error:
-            came = f"{self._name(section)}, whose {what} goes wrong ({one_line(error)})"
-            raise InputError(self._argument, self._expected(self._contract), came) from error
+            got = f"{self._name(section)}, whose {what} fails ({one_line(error)})"
+            raise InputError(self._argument, self._expected(self._contract), got) from error
 
     def shadowing(self, section: Section) -> str | None:
-        """Return a warning where a section names a built-in kind, and another package adds one of the same name."""
+        """Return a warning if a section names a built-in kind, and another package adds a kind of the same name."""
         name = self._name(section)
         points = entry_points_of(self._section).get(name) if name in self._kinds else None
         if points is None:
@@ -224,7 +230,7 @@ class Registry:
         return self._aliases.get(name, name)
 
     def _entry(self, name: str) -> Kind:
-        """Return a kind, built-in or added. Raises InputError for an unknown name, or an added kind that is no pair."""
+        """Return a built-in or added kind. Raises InputError for an unknown name, or an added kind that is invalid."""
         if name in self._kinds:
             return self._kinds[name]
         added = entry_points_of(self._section)
@@ -235,11 +241,11 @@ class Registry:
 
 
 REGISTRIES: dict[str, Registry] = {}
-"""The registries of all sections, by section."""
+"""All registries, by the names of their sections."""
 
 
 def registry_of(section: str) -> Registry:
-    """Return the registry of a section. Raises RuntimeError where the package that makes it has not been imported."""
+    """Return the registry of a section. Raises RuntimeError if its package has not been imported."""
     if section not in REGISTRIES:
         raise RuntimeError(
             f"there is no registry for the section [{section}] yet: import its package first, for example "
@@ -257,12 +263,12 @@ def _has(made: object, part: str) -> bool:
         return False
     try:
         return hasattr(made, part)
-    except FAILURES:  # a property that raises is there, and will say so where it is needed
+    except FAILURES:  # a property that raises exists; its own error appears when the property is used
         return True
 
 
 def _parts(contract: type) -> list[str]:
-    """Return the methods and properties of a protocol and of those it extends; other attributes may be left out."""
+    """Return the methods and properties of a protocol and of its bases; other attributes are optional."""
     members = {name: member for base in reversed(contract.__mro__) for name, member in vars(base).items()}
     return [
         name

@@ -1,4 +1,4 @@
-"""`Config`: one experiment with all its sections, validated and frozen, and how two of them differ."""
+"""`Config`: one experiment with all its sections, validated and frozen; and the differences of two experiments."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,15 +16,15 @@ RUNTIME_KEYS = (
     *("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps"),
     *("compute", "output"),
 )
-"""Top-level keys that do not define what one generation computes."""
-_USUAL = {"network": "hebbian-dag", "strategy": "prune"}
-"""The kinds of experiments that name none."""
+"""Top-level keys that cannot change the result of a generation."""
+_DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
+"""The network and the strategy of experiments that do not name one."""
 
 
 class WrapperOptions(Options):
     """One Gymnasium wrapper around the environment: `name` is `module:Class`, `kwargs` are its arguments.
 
-    The module must be one of gymnasium.wrappers, or the one that `env.id` names. No other module is imported.
+    The module must belong to gymnasium.wrappers, or be the module that `env.id` names. No other module is imported.
     """
 
     name: str = Field(pattern=r"^[\w.]+:\w+$")
@@ -109,17 +109,19 @@ class OutputOptions(Options):
 
 
 def _choose(given: Any, info: ValidationInfo) -> Choice:
-    """Return the kind that a section names, validated by its registry; the field is called like the section."""
+    """Return the choice of a section, validated by the section's registry. The field has the section's name."""
     section = str(info.field_name)
     lenient = bool((info.context or {}).get("lenient"))
     return registry_of(section).parse(_named(section, given), lenient)
 
 
 def _named(section: str, given: Any) -> Any:
-    return {"name": _USUAL[section], **given} if isinstance(given, Mapping) else given
+    """Return a section with the default name if it has no name."""
+    return {"name": _DEFAULTS[section], **given} if isinstance(given, Mapping) else given
 
 
-def _usual(section: str) -> Any:
+def _default(section: str) -> Any:
+    """Return a field whose default is the default kind of a section."""
     return Field(default_factory=lambda: registry_of(section).parse(_named(section, {})))
 
 
@@ -162,14 +164,14 @@ class Config(Options):
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
-    network: _Chosen = _usual("network")
-    strategy: _Chosen = _usual("strategy")
+    network: _Chosen = _default("network")
+    strategy: _Chosen = _default("strategy")
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
 
     @classmethod
     def keys_called(cls, name: str, table: Mapping[str, Any]) -> list[str]:
-        """Return the settings called `name` in all sections, those of the chosen network and strategy included."""
+        """Return the settings called `name` in all sections, including the chosen network and strategy."""
         keys = [name] if name in cls.model_fields else []
         for section, field in cls.model_fields.items():
             if name in _names_in(section, field.annotation, table.get(section, {})):
@@ -177,25 +179,25 @@ class Config(Options):
         return keys
 
     def to_toml(self) -> str:
-        """Return the whole experiment as TOML, every default spelled out."""
+        """Return the whole experiment as TOML, including all defaults."""
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def in_evaluation(self) -> "Config":
-        """Return this experiment with the limit of steps of its validation and held-out episodes."""
+        """Return this experiment with the step limit of its validation and held-out episodes for all episodes."""
         if self.evaluation_max_episode_steps is None:
             return self
         return self.with_env(self.env.model_copy(update={"max_episode_steps": self.evaluation_max_episode_steps}))
 
     def evaluates_like(self, other: "Config") -> bool:
-        """Return whether two experiments that are equal otherwise play the same held-out episodes."""
+        """Return True if two otherwise equal experiments play the same held-out episodes."""
         return self.in_evaluation().env == other.in_evaluation().env
 
     def with_env(self, env: EnvOptions) -> "Config":
-        """Return this experiment with all its episodes in another environment."""
+        """Return this experiment with another environment for all episodes, including held-out episodes."""
         return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None})
 
     def with_engine(self, engine: str) -> "Config":
-        """Return this experiment with its environment played by another engine. Raises InputError if there is none."""
+        """Return this experiment with another engine. Raises InputError if the engine does not exist."""
         table = self.env.model_dump(mode="json", exclude_none=True)
         return self.model_copy(update={"env": parse(EnvOptions, table | {"engine": engine}, "env")})
 
@@ -206,17 +208,20 @@ class Config(Options):
 
 
 def _names_in(section: str, kind: Any, given: Any) -> list[str]:
-    """Return the settings of a section, if it is one whose settings are known."""
+    """Return the names of the settings of a section; empty for a value that is not a section, or an unknown kind."""
     if isinstance(kind, type) and issubclass(kind, Options):
         return list(kind.model_fields)
-    if section in _USUAL:
+    if section in _DEFAULTS:
         with suppress(InputError):
             return ["name", *registry_of(section).options_class(_named(section, given)).model_fields]
     return []
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
-    """Return (key, ours, theirs) for every key that defines the experiment and differs, a name before its options."""
+    """Return (key, ours, theirs) for each key that differs, without `RUNTIME_KEYS`.
+
+    The name of a network or strategy comes before its options.
+    """
     a, b = (
         flatten({k: v for k, v in c.model_dump(mode="json").items() if k not in RUNTIME_KEYS}) for c in (ours, theirs)
     )

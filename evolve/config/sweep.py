@@ -1,13 +1,13 @@
-"""Sweeps: one experiment file that stands for a grid of experiments.
+"""Sweeps: one experiment file that describes a grid of experiments.
 
-Its table `[sweep]` lists values for keys; there is one experiment for each combination, in the order of the file, the
-last key changing fastest:
+The table `[sweep]` lists values for keys. Each combination of values is an experiment. The experiments have the order
+of the file, and the last key changes fastest:
 
     [sweep]
     strategy.survivors = [1, 8]
     network.plasticity = [0.0, 0.1]
 
-A value may be a table, where settings go together: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
+If settings belong together, a value may be a table: strategy = [{name = "ga"}, {name = "prune", survivors = 8}].
 """
 
 import copy
@@ -25,19 +25,19 @@ from evolve.config.settings import Config
 from evolve.errors import InputError
 
 MOST = 1000
-"""Experiments of one sweep."""
+"""The largest number of experiments in a sweep."""
 
 
 def experiments(table: Table, title: str) -> list[Config]:
-    """Return the experiments that a table describes: one, or those of its sweep.
+    """Return the experiments that a table describes: a single experiment, or all experiments of a sweep.
 
     Args:
-        table: An experiment, as a TOML file has it.
-        title: The name of the sweep. Each of its experiments has a directory of its own, in `runs/<title>` unless the
-            table says otherwise.
+        table: The table of a TOML file.
+        title: The name of the sweep. Each experiment has its own directory in `output.directory`, by default
+            `runs/<title>`.
 
     Raises:
-        InputError: An experiment is wrong.
+        InputError: An experiment or the sweep is invalid.
     """
     configs = []
     for name, point in points(table):
@@ -51,22 +51,25 @@ def experiments(table: Table, title: str) -> list[Config]:
 
 
 def _check_text(config: Config) -> None:
-    """Raise InputError for a directory without a name, and for words of the command line that are no text."""
+    """Raise InputError for an empty directory, and for text that UTF-8 cannot encode.
+
+    Arguments of the command line that are not valid UTF-8 become such text.
+    """
     directory = config.output.directory
     if directory == "":
         raise InputError("output.directory", "a directory", "an empty text")
-    everything = json.dumps(config.model_dump(), ensure_ascii=False, default=str)  # TOML has no way to say None
-    for what, text in (("output.directory", directory or ""), ("experiment", everything)):
+    everything = json.dumps(config.model_dump(), ensure_ascii=False, default=str)
+    for name, text in (("output.directory", directory or ""), ("experiment", everything)):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InputError(what, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
+            raise InputError(name, "text in UTF-8", text[max(0, error.start - 40) : error.end + 40]) from None
 
 
 def points(table: Table) -> list[tuple[str, Table]]:
-    """Return the name and the table of each experiment of a sweep; without one the table itself, its name empty.
+    """Return the name and the table of each experiment of a sweep. Without a sweep, the name is empty.
 
-    Raises InputError where `sweep` is no table of lists, or has more than `MOST` combinations.
+    Raises InputError if `sweep` is not a table of lists, or has more than `MOST` combinations.
     """
     table = copy.deepcopy(table)
     grid = table.pop("sweep", {})
@@ -86,17 +89,19 @@ def points(table: Table) -> list[tuple[str, Table]]:
 
 
 def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
-    """Set keys in a table. A key that the table sweeps over is then no longer swept over.
+    """Set keys in a table. A key that is set is removed from the table's sweep.
 
     Args:
-        table: Is changed.
+        table: The table, changed in place.
         given: Dotted keys and their values; a key may begin with "sweep.".
 
     Raises:
-        InputError: A key is a part of what is swept over as a whole, or is given both with and without "sweep.".
+        InputError: A key is inside a table that the sweep varies as a whole, or is given both with and without
+            "sweep.".
     """
     swept = [(key, value) for key, value in given if key.partition(".")[0] == "sweep"]
     single = [one for one in given if one not in swept]
+    # A flag overrides the file's sweep, so its key leaves the sweep before the flags' own sweep is added.
     for key, value in single:
         _without(table, key)
         set_key(table, key, value)
@@ -109,10 +114,11 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
 
 
 def _without(table: Table, key: str) -> None:
-    """Take a key out of the sweep. Raises InputError where it is a part of what is swept over as a whole."""
+    """Remove a key from the sweep. Raises InputError if the key is inside a table that the sweep varies as a whole."""
     *sections, last = key.split(".")
     grid: Any = table.get("sweep", {})
     if isinstance(grid, dict):
+        # A TOML file can spell the same key in quotes, "strategy.name", or as nested tables. Remove both.
         grid.pop(key, None)
         whole = [name for name, values in _lists(grid, "") if key.startswith(f"{name}.")]
         if whole:
@@ -141,15 +147,15 @@ def _lists(grid: Mapping[str, Any], prefix: str) -> list[tuple[str, list[Any]]]:
 
 
 def _names(points: list[dict[str, Any]]) -> list[str]:
-    """Return what sets each experiment apart, fit for a directory: survivors=8,plasticity=0.1.
+    """Return a directory name for each experiment, made of its values: survivors=8,plasticity=0.1.
 
-    Tables are named by their values alone if that tells them apart. Raises InputError for two that are the same.
+    Tables are named by their values alone if these names differ. Raises InputError for two equal combinations.
     """
     for keyed in (False, True):
         names = [_name(chosen, keyed) for chosen in points]
         if len(set(names)) == len(names):
             return names
-    raise InputError("sweep", "every combination once", next(name for name in names if names.count(name) > 1))
+    raise InputError("sweep", "different combinations", next(name for name in names if names.count(name) > 1))
 
 
 def _name(chosen: Mapping[str, Any], keyed: bool) -> str:

@@ -112,7 +112,7 @@ WRONG = [
     (("--set", "episodes='5'"), "episodes (-r/--episodes): expected a whole number, got '5'"),
     (("pole.champion", "--resume"), "expected a TOML file, got pole.champion, by its name a champion file"),
     (("a b.h5",), "To continue it: python -m evolve.run --resume 'a b.h5'."),
-    (("missing.toml",), "EXPERIMENT.toml: expected a TOML file that can be read, got missing.toml"),
+    (("missing.toml",), "EXPERIMENT.toml: expected a readable TOML file, got missing.toml"),
     (
         ("-o", "taken"),
         "taken/seed-0.h5: expected a readable run file, got a truncated or foreign file",

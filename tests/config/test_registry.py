@@ -126,7 +126,7 @@ def test_what_a_kind_does_wrong_is_blamed_on_it():
         init()
     assert str(wrong.value) == (
         "network.name: expected a network that keeps its contract (evolve.networks.network), got leaky, whose init "
-        "goes wrong (ValueError: weights: expected [P, W] float32, got [1, 3] float64)."
+        "fails (ValueError: weights: expected [P, W] float32, got [1, 3] float64)."
     )
 
 
@@ -190,7 +190,7 @@ def test_an_added_strategy_evolves_and_verifies(call, command, added, tmp_path):
     [("wrong", "expected added:wrong to be a pair (options, kind)"), ("absent", "which cannot be loaded"),
      ("lauder", "Did you mean louder?"),
      ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no to_arrays and no from_arrays."),
-     ("stranger", "got stranger, whose Stranger is no subclass of Strategy.")],
+     ("stranger", "got stranger, whose Stranger is not a subclass of Strategy.")],
 )  # fmt: skip
 def test_what_is_no_strategy_is_refused(command, added, name, message, tmp_path):
     done = command("run", "--strategy", name, "-o", "out", **added)
@@ -219,7 +219,7 @@ def test_two_packages_that_add_the_same_name_are_refused(command, added, tmp_pat
     done = command("run", "--strategy", "louder", "-o", "out", **added)
     both = [f"{name}:louder of the package {name}" for name in ("added", "other")]
     got = "strategy.name (--strategy): expected a name that one package adds, got louder, which is"
-    said = [f"{got} {' and '.join(order)}. Uninstall the others." for order in (both, both[::-1])]
+    said = [f"{got} {' and '.join(order)}. Uninstall all but one." for order in (both, both[::-1])]
     assert (done.code, any(words in done.err for words in said), done.err.count("\n")) == (2, True, 1), done.err
 
 

@@ -53,7 +53,7 @@ def test_toml_round_trip_spells_out_every_default():
         ({"generations": "7"}, "generations"),
         ({"seeds": []}, "seeds"),
         ({"seeds": [-1]}, "seeds.0"),
-        ({"seeds": [5, 5]}, "expected every seed once, got [5, 5]"),
+        ({"seeds": [5, 5]}, "expected different seeds, got [5, 5]"),
         ({"populaton": 5}, "there is no setting populaton. Did you mean population or least_population?"),
         ({"env": {"kwarg": {}}}, "Did you mean kwargs"),
         ({"env": 5}, "env"),

@@ -44,7 +44,7 @@ def test_tables_that_look_alike_are_named_by_their_keys():
         "strategy=name-ga-survivors-2",
         "strategy=name-ga-parents-2",
     ]
-    with pytest.raises(InputError, match="sweep: expected every combination once"):
+    with pytest.raises(InputError, match="sweep: expected different combinations"):
         points({"sweep": {"episodes": [2, 2]}})
 
 
