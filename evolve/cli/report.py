@@ -1,6 +1,6 @@
-"""evolve report: all that is known of runs, on one page that needs nothing else to be read.
+"""evolve report: write one self-contained HTML page about runs.
 
-The champions of the runs are filmed for it, and evaluated again, over however many ranks there are.
+Unless `--quick` is given, the ranks evaluate champions of each run again, and rank 0 films a champion.
 """
 
 import sys
@@ -24,39 +24,39 @@ _QUICK = "No film was made (--quick)."
 def _parser() -> Parser:
     parser = Parser(
         "evolve.report",
-        "Make a page of run files, complete or not: curves, network, film, held-out evaluation, verification, load, "
-        "configuration. The page needs no network connection to be read.",
+        "Write a page about run files, complete or not: curves, network, film, held-out evaluation, verification, "
+        "load, configuration. The page can be read without a network connection.",
         "python -m evolve.report runs/CartPole-v1-hebbian-dag/seed-*.h5 -o report.html",
     )
     parser.add_argument(
         "files", nargs="+", type=file_argument, metavar="FILE", help="run files, complete or not, or directories"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="OUT", help="report.html")
-    quick = "play no episode: no film, no verification, only what the files hold"
+    quick = "play no episode: the page has no film and no verification, only the contents of the files"
     parser.add_argument("--quick", action="store_true", help=quick)
     add_workers_option(parser)
     return parser
 
 
 def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = False) -> bool:
-    """Make the page of run files; return whether there is a film on it.
+    """Write the page about run files; return whether it has a film.
 
     Args:
-        app: Whose ranks play the episodes.
+        app: The application on this rank; its coordinator plays the episodes.
         files: The run files.
-        output: The page.
-        quick: Whether no episode is played.
+        output: The file of the page.
+        quick: Whether to play no episodes.
 
     Raises:
-        InputError: A file cannot be read, or the page not be written.
-        RunError: No generation is complete in any of them.
-        Stopped: Somebody asked for it.
+        InputError: A file cannot be read, or the page cannot be written.
+        RunError: No run has a complete generation.
+        Stopped: A stop was requested.
     """
     runs, groups = read_groups(files)
     compared, left_out = deduplicate_seeds(groups)
     for note in filter(None, (left_out, uneven_lengths(compared))):
         print(f"evolve.report: {note}", file=sys.stderr)
-    begun = [run for group in groups for run in group.runs]
+    begun = [run for group in groups for run in group.runs]  # runs with at least one complete generation
     if quick:
         summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
     else:
@@ -86,6 +86,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
+    """Check the arguments; a report does not limit the number of workers."""
     _parser().parse_args(argv)
     return Work()
 

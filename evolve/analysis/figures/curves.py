@@ -53,7 +53,8 @@ class Facet:
     def x(self, group: RunGroup) -> Float64:
         """Return [G]: the x coordinate of each generation of a group.
 
-        It is the generation itself, or the steps, seconds or minutes from the beginning to its end: the median of runs.
+        It is the number of the generation; or the steps, seconds or minutes from the beginning of a run to the end of
+        the generation, as the median of the runs.
         """
         if self.axis == "generation":
             return np.arange(group.num_generations, dtype=np.float64)

@@ -21,8 +21,10 @@ from evolve.shapes import Float32
 from evolve.training import Experiment, prepare
 
 IMPORT_BUDGET, FIRST_STEP_BUDGET = 1.0, 2.0
-"""Seconds that `import evolve.cli.run`, and a run up to its first environment step, may take."""
+"""The seconds that `import evolve.cli.run` may take, and a run up to its first environment step."""
 
+# A program that runs `evolve run`, and prints the time at which the first rollout takes its first step. It replaces
+# `tick` of both kinds of rollouts by a function that prints, restores the original, and calls it.
 _RUN = """
 import sys, time
 from evolve.rollouts.exact_rollout import ExactRollout
@@ -41,10 +43,11 @@ sys.exit(main())
 """
 
 _EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""About how many each plays: the fast engines play more."""
+"""The number of episodes that each engine plays, approximately. Fast engines play more, to be measured as long."""
 
 
 def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
+    """Run Python with command-line arguments; return its seconds, the wall-clock time of its start, and its stderr."""
     begin, before = time.perf_counter(), time.time()
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -53,10 +56,14 @@ def _seconds(words: Sequence[str]) -> tuple[float, float, str]:
 
 
 def startup_seconds(words: Sequence[str], directory: str, rounds: int = 3) -> dict[str, Any]:
-    """Return the seconds of a bare interpreter, of `import evolve.cli.run` in one, and of a run to its first step.
+    """Return the seconds of three processes: bare Python, `import evolve.cli.run`, and a run up to its first step.
 
-    words: the run's arguments; directory: where its run file goes. Each is the least of some rounds.
+    Args:
+        words: The command-line arguments of the run.
+        directory: The directory for its run files.
+        rounds: The number of measurements. The smallest time of each process counts.
     """
+    # One generation of two candidates with one episode each: the shortest run that takes a step.
     small = [*words, "-g", "1", "-p", "2", "-r", "1", "--set", "held_out_episodes=0"]
     bare, imported, first = [], [], []
     for number in range(rounds):
@@ -76,6 +83,7 @@ def _initial(network: Network, slots: int) -> tuple[Genomes, Float32]:
 
 
 def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
+    """Return a function for each back end that steps a batch of `slots` networks once."""
     genomes, observations = _initial(network, slots)
     found: dict[str, Callable[[], object]] = {}
     names: list[native.Backend] = ["numpy", "native"] if native.available() else ["numpy"]
@@ -87,11 +95,15 @@ def _steppers(network: Network, slots: int) -> dict[str, Callable[[], object]]:
 
 
 def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 0.05) -> dict[str, Any]:
-    """Return the nanoseconds of one network step of each back end, the least of several rounds in turn."""
+    """Return the nanoseconds of one step of one network with each back end.
+
+    The back ends take turns, and the smallest time of all rounds counts. In each round a back end makes as many steps
+    as fit into about `seconds`.
+    """
     steppers = _steppers(network, slots)
     best = dict.fromkeys(steppers, float("inf"))
     ticks = dict.fromkeys(steppers, 1)
-    for _ in range(rounds + 1):
+    for _ in range(rounds + 1):  # one round more, which only finds the numbers of steps
         for name, step in steppers.items():
             begin = time.perf_counter()
             for _ in range(ticks[name]):
@@ -102,25 +114,27 @@ def network_row(network: Network, slots: int, rounds: int = 5, seconds: float = 
 
 
 def network_rows(network: Network, batches: tuple[int, ...] = (1, 16, 64, 256)) -> list[dict[str, Any]]:
-    """Return a row per batch size: each back end that was built."""
+    """Return a row for each batch size, with the time of each back end that was built."""
     return [network_row(network, slots) for slots in batches]
 
 
 def engine_rows(experiment: Experiment, genomes: Genomes, generation: int) -> list[dict[str, Any]]:
     """Return a row for each engine that has the environment: its name, steps, and microseconds of CPU time per step.
 
-    Each plays the outputs that the same networks had in its own episodes, so that no network is timed.
+    Networks first play episodes in the engine, and their outputs are recorded. Then the engine replays these outputs,
+    so the time of networks is not measured. An engine that lacks the environment has no row.
     """
     found = []
     config = experiment.config
     for engine in ENGINES:
-        if engine == "exact" and not native.available():  # array operations are for comparisons, not for speed
+        if engine == "exact" and not native.available():  # array operations are a reference, not a fast engine
             continue
         options = config.env.model_copy(update={"engine": engine})
         try:
             other = prepare(config.model_copy(update={"env": options}))
         except InputError:
             continue
+        # At least as many candidates as give `_EPISODES`: the division is rounded up.
         candidates = range(min(len(genomes), -(-_EPISODES[engine] // config.episodes)))
         steps, seconds = environments.replay(options, record(other, genomes, candidates, generation), time.process_time)
         found.append({"engine": engine, "steps": steps, "microseconds": seconds / steps * 1e6})

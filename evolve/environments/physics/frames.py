@@ -127,7 +127,8 @@ HINGE = np.dtype([
 ])  # fmt: skip
 """A revolute joint (b2RevoluteJoint). reference: the angle between the bodies that counts as 0; limits are from there.
 
-motor_mass: the inverse of the sum of the inverse moments of inertia. speed, torque: of the motor, at first.
+motor_mass: the inverse of the sum of the inverse moments of inertia. speed, torque: the initial speed of the motor and
+its largest torque.
 """
 
 MODEL = np.dtype(

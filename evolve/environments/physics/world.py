@@ -181,7 +181,7 @@ class _Impacts:
         for place in self._update_contacts([place for place in self._newest_first(body) if place != contact]):
             self._ground_times[self._ground_key(place)] = time
             island.append(place)
-            if len(island) > frames.MAX_TOUCHING:
+            if len(island) > frames.MAX_TOUCHING:  # the contact of the impact, and this many others
                 break
         self._solve_island(body, np.array(island), (_ONE - time) * frames.TIME_STEP)
         # The body moves differently now: forget its times of impact, and look for new contacts.
