@@ -1,5 +1,7 @@
-"""The errors that end a command early, each with its exit code, functions that put errors into words, and imports of
-optional libraries, each of which comes with an extra of this package (`pip install 'evolve-mpi[plot]'`)."""
+"""The errors that end a command early, with their exit codes; texts for error messages; imports of optional libraries.
+
+An extra of this package installs each optional library: `pip install 'evolve-mpi[plot]'`.
+"""
 
 import importlib
 import json
@@ -12,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 DISTRIBUTION = "evolve-mpi"
-"""The name by which pip knows this package."""
+"""The name of this package on PyPI."""
 SOURCE = Path(__file__).parents[1]
-"""A clone, or the folder of all installed packages."""
+"""The directory that contains this package: a clone, or the folder of all installed packages."""
 _LONGEST_TRACEBACK = 8000  # characters
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that an error message names, or advises to set. Each interface spells it in its own way.
+    """A setting that an error message names or advises. Each interface spells it in its own way.
 
-    As text it has the spelling of Python and TOML: `env.engine="exact"`.
+    `str` returns the spelling of Python and TOML: `env.engine="exact"`.
 
     Attributes:
         key: "env.engine"; for an argument of a Python function its name: "resume".
@@ -44,7 +46,7 @@ class EvolveError(Exception):
     """Base of all errors that are shown as one plain message instead of a traceback.
 
     Args:
-        parts: The message: text, settings, and errors whose message is a part of it.
+        parts: The parts of the message: text, settings, and other errors whose messages are included.
     """
 
     exit_code = 1
@@ -56,27 +58,27 @@ class EvolveError(Exception):
         super().__init__("".join(map(str, self._parts)))
 
     def worded(self, spell: Callable[[Setting], str]) -> str:
-        """Return the message with each setting in the words that `spell` returns for it."""
+        """Return the message with each setting as `spell` writes it."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self._parts)
 
 
 class InputError(EvolveError):
-    """The user's input is wrong.
+    """The user's input is invalid.
 
-    The message names the setting, the expected value, the value it got, and the cure. If another sentence reads better,
+    The message names the setting, the expected value, the given value, and the cure. If another sentence reads better,
     use `InputError.plainly`.
 
     Args:
-        argument: The setting, the option or the file that is wrong. Settings are spelled as in TOML: "env.id".
+        argument: The invalid setting, option or file. Settings are spelled as in TOML: "env.id".
         expected: The expected value, in words.
-        got: The value.
-        cure: What the user can do: text, and the settings that help.
-        where: A short text behind the setting: "resuming seed-0.h5".
+        got: The given value.
+        cure: Advice to the user: text, and settings that help.
+        where: A short text after the setting: "resuming seed-0.h5".
 
     Attributes:
         argument: As above.
         expected: As above; empty if the message is a plain sentence.
-        got: The value, as one line.
+        got: The given value, as one line.
         cure: As above.
     """
 
@@ -93,7 +95,7 @@ class InputError(EvolveError):
 
     @classmethod
     def plainly(cls, argument: str, *message: str | Setting) -> "InputError":
-        """Return an InputError that says `message`, one or more whole sentences, and nothing else."""
+        """Return an InputError whose message is exactly `message`: one or more whole sentences."""
         error = cls.__new__(cls)
         EvolveError.__init__(error, *_clean(message))
         error.argument, error.expected, error.got, error.cure = argument, "", "", ()
@@ -101,12 +103,12 @@ class InputError(EvolveError):
 
 
 def _clean(parts: Iterable[str | Setting]) -> tuple[str | Setting, ...]:
-    """Return the parts of a message without empty ones, each text as one line."""
+    """Return the non-empty parts of a message, with each text as one line."""
     return tuple(sanitize(part, 4000) if isinstance(part, str) else part for part in parts if part)
 
 
 class RunError(EvolveError):
-    """The run failed, or the answer to the question asked is "no"."""
+    """The run failed; or the command answers its question with "no", such as a failed verification."""
 
 
 class EpisodeError(RunError):
@@ -114,9 +116,9 @@ class EpisodeError(RunError):
 
     Attributes:
         which: The episode, in words.
-        message: What happened, and where.
-        key: Its (purpose, generation, candidate, episode), so that it can be played alone. A purpose is a number, see
-            `evolve.numerics.streams.Purpose`.
+        message: The step and the failure.
+        key: Its (purpose, generation, candidate, episode), from which it can be played alone. The purpose is a number
+            of `evolve.numerics.streams.Purpose`.
     """
 
     def __init__(self, which: str, message: str, key: tuple[int, int, int, int]) -> None:
@@ -126,38 +128,39 @@ class EpisodeError(RunError):
         super().__init__(f"{which} failed {message}")
 
 
-class EpisodeTimeout(BaseException):  # like KeyboardInterrupt: no environment is to catch it
-    """An environment has not answered for longer than an episode may take."""
+# Like KeyboardInterrupt, this is not an Exception, so that no `except Exception` in an environment catches it.
+class EpisodeTimeout(BaseException):
+    """An episode has exceeded its wall time, `env.max_episode_seconds`."""
 
 
 FAILURES = (Exception, SystemExit, EpisodeTimeout)
-"""Whatever code that is not ours may raise."""
+"""All exceptions that foreign code, such as an environment, may raise and this package handles."""
 
 
 class Stopped(EvolveError):  # noqa: N818 - not a failure: the run can be resumed
-    """The run was asked to stop early; all completed generations are on disk."""
+    """A signal or a limit stopped the command early. A run has all its complete generations on disk."""
 
     exit_code = 75
 
 
 class HostLost(Stopped):
-    """A host has fallen silent, and the others cannot go on without it."""
+    """A host has stopped responding, and the other hosts cannot continue without it."""
 
 
 def check_whole(argument: str, value: Any, least: int) -> int:
-    """Return a value as an int. Raises InputError unless it is a whole number of at least `least`; True is none."""
+    """Return a whole number of at least `least` as an int. Raises InputError for other values, including booleans."""
     try:
         whole = operator.index(value)
     except TypeError:
         whole = least - 1
     if isinstance(value, bool) or not least <= whole < 2**63:
-        below = " and below 2**63" if whole >= 2**63 else ""
+        below = " and less than 2**63" if whole >= 2**63 else ""
         raise InputError(argument, f"a whole number, at least {least}{below}", repr(value))
     return whole
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra of this package to this installation: a clone, or one from PyPI."""
+    """Return the command that adds an extra to this installation, which is a clone or a package from PyPI."""
     if not _is_clone(SOURCE):
         return f"pip install '{DISTRIBUTION}[{extra}]'"
     clone = "." if SOURCE.samefile(".") else str(SOURCE)
@@ -165,30 +168,31 @@ def install_command(extra: str) -> str:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the sentence that says how to install an optional library; an extra of this package brings it."""
+    """Return the advice to install the optional libraries of an extra, as one sentence."""
     return f"Install it: {install_command(extra)}."
 
 
 def import_extra(module: str, extra: str, argument: str, title: str = "") -> Any:
-    """Return a module of a library that comes with an extra.
+    """Import a module of an optional library.
 
     Args:
-        module: Its dotted name.
-        extra: The extra of this package that installs it.
-        argument: The setting or the feature that needs the library.
-        title: What to call the library, by default the module.
+        module: The dotted name of the module.
+        extra: The extra of this package that installs the library.
+        argument: The setting or feature that needs the library; errors name it.
+        title: The name of the library in errors, by default `module`.
 
     Raises:
-        InputError: The library is not installed, or cannot be imported; says how to install it.
+        InputError: The library is not installed, or its import fails. The message has the command to install it.
     """
     try:
         return importlib.import_module(module)
-    except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI, say
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
         raise InputError(argument, f"a working {title or module}", one_line(error), how_to_install(extra)) from None
 
 
 def _is_clone(folder: Path) -> bool:
-    """Return True if a folder holds the sources of this package; other packages may leave a pyproject.toml there."""
+    """Return True if a folder contains the sources of this package."""
+    # Other packages may install a pyproject.toml into the folder of all packages, so the file must name this package.
     try:
         return f'name = "{DISTRIBUTION}"' in (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -199,32 +203,33 @@ def sanitize(value: object, longest: int = 400) -> str:
     """Return a value as one line without control characters, cut in the middle at about `longest` characters."""
     try:
         text = value if isinstance(value, str) else repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, say
+    except (ValueError, RecursionError):  # for example an integer of thousands of digits
         text = f"a {type(value).__name__} too large to print"
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def pluralize(number: int, what: str) -> str:
-    """Return how many there are of something: "1 generation", "2 generations"."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural: "1 generation", "2 generations"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception in one line: its type and its message."""
+    """Return the type and the message of an exception as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception that somebody else's code raised, with its traceback but without our own first frame.
+    """Return the traceback of an exception from foreign code, without the frame of this package that called the code.
 
-    An error of this package is returned as its plain message.
+    For an error of this package, return its message alone.
     """
     if isinstance(error, EvolveError):
         return str(error)
-    theirs = error.__traceback__ and error.__traceback__.tb_next
-    text = "".join(traceback.format_exception(type(error), error, theirs or error.__traceback__))
+    # The first frame belongs to this package. It says nothing about the failure.
+    foreign = error.__traceback__ and error.__traceback__.tb_next
+    text = "".join(traceback.format_exception(type(error), error, foreign or error.__traceback__))
     if len(text) < _LONGEST_TRACEBACK:
         return text
     return f"{text[: _LONGEST_TRACEBACK // 2]}\n…\n{text[-_LONGEST_TRACEBACK // 2 :]}"

@@ -76,7 +76,7 @@ def test_other_values_than_whole_numbers_are_refused(value, got):
     with pytest.raises(InputError) as refused:
         check_whole("episodes", value, 1)
     assert refused.value.argument == "episodes"
-    assert f"at least 1{' and below 2**63' if value == 2**63 else ''}, got {got}." in str(refused.value)
+    assert f"at least 1{' and less than 2**63' if value == 2**63 else ''}, got {got}." in str(refused.value)
 
 
 def test_an_episode_error_knows_its_episode():
