@@ -16,8 +16,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.hosts import Host, Roster, read_hostfile
 from evolve.cli.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
 from evolve.cli.parser import Parser, command_line
-from evolve.cli.run import load
-from evolve.cli.run_all import Request
+from evolve.cli.run import Request, load
 from evolve.cli.workers import available_cores
 from evolve.cluster import check_mpi4py, started_by
 from evolve.cluster.start import CONNECT, connect_seconds, silence_seconds

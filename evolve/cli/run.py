@@ -1,20 +1,71 @@
 """evolve run: evolve an experiment, one seed after another, each into a run file of its own."""
 
+import math
+import os
 import shlex
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Sequence
+from contextlib import closing, redirect_stdout
+from functools import reduce
+from itertools import groupby
+from operator import add
 from pathlib import Path
+from typing import NamedTuple
 
+from evolve import environments, store
+from evolve.analysis import html, statistics
+from evolve.analysis.video.encoders import library
+from evolve.cli import report
 from evolve.cli.app import App, BestEffortStream, launch
-from evolve.cli.parser import Parser, one_run_file
-from evolve.cli.run_all import Request
-from evolve.cli.workers import Work, add_workers_option
-from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, sweep
-from evolve.environments import TASKS
-from evolve.errors import InputError
+from evolve.cli.mpirun import is_supervised
+from evolve.cli.parser import Parser, command_line, how_to_resume, one_run_file, replay_line, steps_after
+from evolve.cli.progress import ProgressReporter, RunsClock
+from evolve.cli.workers import Work, add_workers_option, crew
+from evolve.cluster import Coordinator
+from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, seconds, sweep
+from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize, sanitize
 from evolve.networks import NETWORKS
+from evolve.store.disk import check_writable
 from evolve.strategies import STRATEGIES
-from evolve.training.resume import check_same_names, check_same_run, experiment_table
+from evolve.training import Experiment, iterate, plan, prepare, resume, rollouts
+from evolve.training.experiment import PlannedRun
+from evolve.verification import spot_check
+
+_DOES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
+_HINT = (
+    "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
+    "(Under mpirun --with-ft ulfm it would outlive its workers.)"
+)
+
+
+class Request(NamedTuple):
+    """The experiments of a command line, and the options for their runs.
+
+    Attributes:
+        configs: The experiments, at least one.
+        file: The run file that the command line names to resume it, if any.
+        resume: Whether runs are resumed whose files exist.
+        overwrite: Whether runs are replaced whose files exist.
+        dry_run: Whether the runs are only described.
+        report: Whether a page about the runs is written when they have ended.
+        workers: The number of processes that play episodes, or "auto"; None if the launcher decides.
+    """
+
+    configs: list[Config]
+    file: Path | None
+    resume: bool
+    overwrite: bool = False
+    dry_run: bool = False
+    report: bool = False
+    workers: int | str | None = None
+
+    @property
+    def work(self) -> Work:
+        """The largest amount of work, as if no run file existed yet."""
+        at_once = max(config.population * config.episodes for config in self.configs)
+        sizes = (plan.size_of(config) for config in self.configs for _ in config.seeds)
+        quick = all(environments.is_quick(config.env) for config in self.configs)
+        return Work(at_once, reduce(add, sizes).steps if quick else None)
 
 
 def _parser() -> Parser:
@@ -57,13 +108,13 @@ def _parser() -> Parser:
     )
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
-    report = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
-    add("--report", action="store_true", help=report)
-    add("--settings", action="store_true", help="print all settings, what they mean and their values, as TOML")
-    add("--resume", action="store_true", help="continue from what the run files hold")
-    overwrite = "replace run files of the same experiment that are there, each with its first new generation"
+    film = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
+    add("--report", action="store_true", help=film)
+    add("--settings", action="store_true", help="print all settings, their meanings and their values, as TOML")
+    add("--resume", action="store_true", help="continue from the complete generations in the run files")
+    overwrite = "replace existing run files of the same experiment, each with its first new generation"
     add("--overwrite", action="store_true", help=overwrite)
-    dry = "say what would run, how large it is and where it would go; write nothing"
+    dry = "describe the runs, their size and their files; write nothing"
     add("--dry-run", action="store_true", help=dry)
     add("--set", action="append", default=[], dest="assignments", metavar="section.key=value", help="set any key")
     add_workers_option(parser)
@@ -71,7 +122,7 @@ def _parser() -> Parser:
 
 
 def load(argv: list[str]) -> Request:
-    """Return what a command line asks for; answers it where it asks for the settings. Raises InputError."""
+    """Return the request of a command line. If it asks for the settings, print them and exit. Raises InputError."""
     parser = _parser()
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
@@ -82,24 +133,24 @@ def load(argv: list[str]) -> Request:
         raise InputError("--overwrite", "no --resume with it: the one begins anew, the other continues", "both")
     path = Path(name or "sweep")
     if path.suffix == ".champion":
-        cure = "It has no search to go on with; evolve.evaluate and evolve.replay take it."
+        cure = "It holds no search to continue; evolve.evaluate and evolve.replay take it."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a champion file", cure)
     file = one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
     if file and not (flags["resume"] or shown):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)
-    table = experiment_table(file) if file else read_file(path) if name else {}
+    table = resume.experiment_table(file) if file else read_file(path) if name else {}
     stored = parse(Config, table) if file else None
     given = [(key, value) for key, value in arguments.items() if value is not None]
     sweep.override(table, given + [read_assignment(words) for words in assignments])
     try:
         configs = sweep.experiments(table, path.stem)
     except InputError:
-        if file and stored:  # the options are those of another network or strategy
-            check_same_names(table, stored, file)
+        if file and stored:  # a better message, if the options belong to another network or strategy
+            resume.check_same_names(table, stored, file)
         raise
     if file and stored:
-        check_same_run(configs[0], stored, file)
+        resume.check_same_run(configs[0], stored, file)
     if shown:
         _show(configs)
         parser.exit()
@@ -108,17 +159,228 @@ def load(argv: list[str]) -> Request:
 
 def _show(configs: list[Config]) -> None:
     if len(configs) > 1:
-        cure = "Give what it sweeps over one value each, by flags or --set."
+        cure = "Give each setting of the sweep one value, by flags or --set."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
     config = configs[0]
-    task = TASKS.get(config.env.id) if config.env.engine == "exact" else None
+    task = environments.TASKS.get(config.env.id) if config.env.engine == "exact" else None
     print(annotated_toml(config, task.settings if task else None), flush=True)
+
+
+def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
+    """Return the text of a dry run. processes: the processes that would do the work, in words."""
+    lines = ["Dry run: nothing is written."]
+    for _, runs in groupby(previews, key=lambda each: id(each.run.experiment)):
+        lines += ["", *_describe_experiment(list(runs))]
+    total = _quantity(reduce(add, (each.size for each in previews)))
+    return "\n".join([*lines, "", f"In all: {pluralize(len(previews), 'run')}, {total}, by {processes}."])
+
+
+def _describe_experiment(previews: list[plan.RunPreview]) -> list[str]:
+    experiment = previews[0].run.experiment
+    begun = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
+    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *begun]
+
+
+def _describe_size(experiment: Experiment) -> str:
+    config = experiment.config
+    names = sanitize(f"{config.env.id}, {config.network.name}, {config.strategy.name}")
+    parameters = f"{pluralize(experiment.network.num_weights, 'parameter')} per network"
+    episodes = pluralize(config.episodes, "episode")
+    generations = pluralize(config.generations, "generation")
+    return f"{names}: {parameters}, population of {config.population:,}, {episodes} each, {generations}"
+
+
+def _describe_run(run_preview: plan.RunPreview) -> str:
+    stored = run_preview.stored
+    there = ""
+    if stored is not None:
+        of = run_preview.run.experiment.config.generations
+        there = f", {stored.num_generations:,} of {pluralize(of, 'generation')} complete"
+        if run_preview.action == "replace":
+            there = f", {pluralize(stored.num_generations, 'generation')} would be lost"
+    left = "" if run_preview.action == "keep" else f"; {_quantity(run_preview.size)}"
+    return f"{_DOES[run_preview.action]}{there}{left}"
+
+
+def _quantity(size: plan.RunSize) -> str:
+    steps = "no limit of steps is known" if size.steps is None else f"at most {pluralize(size.steps, 'step')}"
+    return f"{pluralize(size.episodes, 'episode')}, {steps}"
+
+
+def page_of(runs: Sequence[PlannedRun]) -> Path:
+    """Return the path of the page about runs, in the directory that holds all their files."""
+    return Path(os.path.commonpath([run.path.parent for run in runs]) or ".") / "report.html"
+
+
+def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
+    """Raise InputError if the page about runs cannot be written, or if a library for it or its films is missing.
+
+    dry: whether no file may be written, not even to test whether the directory is writable.
+    """
+    html.check_libraries()
+    for name in ("PIL.ImageFont", "av", "imageio.v3"):
+        library(name)
+    page = page_of(runs)
+    if page.parent.exists() and not dry:
+        check_writable(page, html.FORMATS)
+    for env in {run.experiment.config.env.model_dump_json(): run.experiment.config.env for run in runs}.values():
+        environments.check_drawable(env)
+
+
+def write_report(app: App, runs: Sequence[PlannedRun]) -> str:
+    """Write the page about runs that have ended; return the line that names its path. Raises Stopped."""
+    page = page_of(runs)
+    files = [run.path for run in runs]
+    try:
+        has_film = report.write_page(app, files, page)
+    except Stopped as why:
+        later = command_line("report", *(files if len(files) == 1 else [page.parent]), "-o", page)
+        raise Stopped(f"stopped by {why}: the runs are complete, but not the report; make it with: {later}") from None
+    return sanitize(f"Report{' with film' if has_film else ''}: {page}", 4000)
+
+
+def run_all(app: App, request: Request) -> None:
+    """Carry out a request, and print its results. Raises EvolveError."""
+    limit = request.configs[0].compute.time_limit
+    if limit is not None:
+        app.stop.limit(seconds(limit))
+    if request.report:
+        environments.without_display()  # before an environment is made
+    experiments = [prepare(config) for config in request.configs]
+    if not request.dry_run:
+        experiments = [_with_backend(experiment) for experiment in experiments]
+    runs = plan.plan_runs(experiments, request.file)
+    # A strategy checks its settings when it is made, and the seed can matter: make each before a file is created.
+    for run in runs:
+        run.experiment.strategy(run.seed)
+    previews = []
+    if request.dry_run or request.overwrite:
+        previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
+    if request.report:
+        check_report(runs, request.dry_run)
+    if request.dry_run:
+        then = f"\nReport: {page_of(runs)}" if request.report else ""
+        print(describe(previews, _processes(app, request)) + then, flush=True)
+        return
+    new = resume.check_and_create_runs(
+        runs, request.resume, app.transport, app.stop.reason, spot_check, overwrite=request.overwrite
+    )
+    if request.resume and new:
+        more = f", and {len(new) - 1} more" if new[1:] else ""
+        _say(f"nothing to resume, a new run begins: {new[0].path}{more}")
+    replaced = [each for each in previews if each.action == "replace"]
+    for each in replaced:
+        _say(_loss(each))
+    if app.transport.could_tolerate and not is_supervised():
+        print(_HINT, file=sys.stderr, flush=True)
+    _evolve(app, runs, {each.run.path for each in replaced})
+    page = write_report(app, runs) if request.report else ""
+    print(steps_after([run.path for run in runs], page), flush=True)
+
+
+def _with_backend(experiment: Experiment) -> Experiment:
+    """Return an experiment with the back end that "auto" selects here, and print remarks about GPUs."""
+    chosen, trial = rollouts.choose_backend(experiment)
+    for words in (str(trial or ""), rollouts.host_fallback(chosen)):
+        if words:
+            _say(words)
+    return chosen
+
+
+def _processes(app: App, request: Request) -> str:
+    """Return the processes that would do the work, in words."""
+    if request.workers is not None:
+        return crew(request.workers, request.work).describe()
+    ranks = app.transport.size
+    return "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
+
+
+def _say(text: str) -> None:
+    print(f"evolve.run: {text}", file=sys.stderr, flush=True)
+
+
+def _loss(replaced: plan.RunPreview) -> str:
+    """Return the warning that a run file, and its generations, will be replaced."""
+    stored = replaced.stored
+    assert stored is not None
+    best = max(float(record.champion_fitness) for record in stored.records)
+    whole = "complete" if stored.complete else "not complete"
+    lost = f"{pluralize(stored.num_generations, 'generation')} ({whole}; best fitness {best:.2f})"
+    return f"{replaced.run.path} is replaced as soon as a new generation is complete; then {lost} will be lost"
+
+
+def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None:
+    coordinator = app.coordinator()
+    clock = RunsClock([_episodes_left(run, run.path in replaced) for run in runs])
+    for number, run in enumerate(runs, 1):
+        with closing(
+            resume.replace_run(run, app.transport) if run.path in replaced else resume.open_run(run)
+        ) as opened:
+            if opened.complete:
+                print(f"{run.path}: already complete")
+                continue
+            print(_title(run, number, runs), end="", flush=True)
+            clock.start(number - 1)
+            command = how_to_resume(runs, app.transport.size)
+            app.stop.last_words = (
+                f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
+            )
+            _run_one(coordinator, run, opened, command, clock)
+            app.stop.last_words = ""
+
+
+def _episodes_left(run: PlannedRun, replaced: bool) -> int:
+    """Return the number of episodes left, according to the run file; even a complete run may be extended."""
+    config = run.experiment.config
+    done, complete = (0, False) if replaced else store.read_progress(run.path)
+    return 0 if complete and done >= config.generations else plan.size_of(config, done).episodes
+
+
+def _title(run: PlannedRun, number: int, runs: Sequence[PlannedRun]) -> str:
+    """Return the heading of one of several runs. In a sweep the name of the directory names the experiment."""
+    if len(runs) == 1:
+        return ""
+    return f"run {number} of {len(runs)}: {run.path.parent.resolve().name}/{run.path.name}\n"
+
+
+def _run_one(coordinator: Coordinator, run: PlannedRun, file: store.RunFile, command: str, clock: RunsClock) -> None:
+    config = run.experiment.config
+    steps = config.early_stop.steps
+    left = math.inf if steps is None else steps - file.steps
+    try:
+        with ProgressReporter(run.seed, file.num_generations, config.generations, steps=left, clock=clock) as reporter:
+            coordinator.progress = reporter.update
+            for record in iterate(run.experiment, coordinator, file):
+                reporter(record)
+    except Stopped as why:
+        then = "" if file.replaces else f"; continue with --resume: {command}"
+        raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{then}") from None
+    except EpisodeError as error:
+        alone = f"Play it alone: {replay_line(run.path, error)}"
+        worst = "Let such episodes count as the worst: --set env.on_failure=worst (in a new run)"
+        raise RunError(error, f"\n{alone}\n{worst}\n{resume.generations_on_disk(file)}.") from None
+    except RunError as error:
+        raise RunError(error, f"\n{resume.generations_on_disk(file)}.") from None
+    print(_summary(file, config.generations), flush=True)
+
+
+def _summary(file: store.RunFile, generations: int) -> str:
+    last = file.last
+    assert last is not None
+    ever = "best of all {:.2f}, in generation {}".format(*file.best)
+    best = f"best of the last generation ({file.num_generations - 1}) {last.champion_fitness:.2f}"
+    lines = [f"{file.path}: {best}; {ever}; digest {last.digest.decode()}"]
+    if file.num_generations < generations:
+        of = f"{file.num_generations} of {pluralize(generations, 'generation')}"
+        lines.append(f"stopped early, after {of} and {file.steps:,} steps")
+    if file.held_out is not None:
+        episodes = pluralize(len(file.held_out.returns), "held-out episode")
+        lines.append(f"held-out champion, {episodes}: {statistics.summary(file.held_out.returns)}")
+    return "\n".join(lines)
 
 
 def _body(app: App, argv: list[str]) -> int:
     request = load(argv)
-    from evolve.cli.run_all import run_all  # noqa: PLC0415 - only rank 0 needs it, and only for good input
-
     with redirect_stdout(BestEffortStream(sys.stdout)):
         run_all(app, request)
     return 0

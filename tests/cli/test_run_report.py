@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evolve import environments
-from evolve.cli import run_all
+from evolve.cli import report
 from evolve.cli.parser import command_line
 from evolve.config import EnvOptions
 from evolve.errors import Stopped
@@ -37,7 +37,7 @@ def test_a_page_with_the_film_lies_beside_the_run_file(call, tmp_path, monkeypat
     assert verify.startswith("Verify it: ")
     assert "data:video/mp4;base64," in (tmp_path / "out" / "report.html").read_text()
     made = []
-    monkeypatch.setattr(run_all, "write_page", lambda _app, files, page: made.append((files, page)) or True)
+    monkeypatch.setattr(report, "write_page", lambda _app, files, page: made.append((files, page)) or True)
     again = call("run", *TINY, "--resume", "--report")  # nothing is left to do but the page
     assert (again.code, page in again.out.splitlines()) == (0, True)
     assert made == [([Path("out/seed-0.h5")], Path("out/report.html"))]
@@ -94,7 +94,7 @@ def test_a_report_that_is_stopped_can_be_made_later(call, monkeypatch):
     def stop(*_):
         raise Stopped("SIGTERM")
 
-    monkeypatch.setattr(run_all, "write_page", stop)
+    monkeypatch.setattr(report, "write_page", stop)
     done = call("run", *TINY, "--report")
     later = command_line("report", "out/seed-0.h5", "-o", "out/report.html")
     assert done.code == 75
