@@ -55,8 +55,8 @@ class Job:
 
     def evolving(self, times=1):
         """Wait until generations are complete after the job has started for the `times`-th time."""
-        wait_for(lambda: self.log().rpartition("on what is allocated")[2].count("best fitness") > 1
-                 and self.log().count("on what is allocated") >= times, self.log)  # fmt: skip
+        wait_for(lambda: self.log().rpartition("on the allocation")[2].count("best fitness") > 1
+                 and self.log().count("on the allocation") >= times, self.log)  # fmt: skip
 
     def complete(self, *seeds):
         paths = [store.path_of(self.folder / "out", seed) for seed in seeds]
@@ -81,7 +81,7 @@ def test_a_lost_node_costs_no_bit(slurm, expected, tmp_path):
     wait_for(lambda: slurm.command("sinfo", "-h", "-n", "node2", "-o", "%t").startswith("down"), job.log)
     slurm.boot(2)
     job.complete(0)
-    assert job.log().count("on what is allocated") > 1
+    assert job.log().count("on the allocation") > 1
     assert digests(tmp_path / "out", 0) == expected(0)
 
 
@@ -91,6 +91,6 @@ def test_a_task_of_an_array_is_requeued_alone(slurm, expected, tmp_path):
     wait_for(lambda: all(log.exists() and "best fitness" in log.read_text() for log in logs), job.log)
     slurm.command("scancel", "--batch", "--signal=USR1", f"{job.number}_2")
     job.complete(1, 2)
-    assert [log.read_text().count("on what is allocated") for log in logs] == [1, 2]
+    assert [log.read_text().count("on the allocation") for log in logs] == [1, 2]
     for seed in (1, 2):
         assert digests(tmp_path / "out", seed) == expected(seed)

@@ -1,7 +1,7 @@
-"""The commands, and all that only a terminal needs: options, progress, signals, exit codes.
+"""The commands, and the parts that only a terminal needs: options, progress, signals, exit codes.
 
-A leaf: nothing imports this package, and whatever a command does can be done from Python. `python -m evolve.run …` and
-`evolve run …` are the same command. `app` is what all commands share; there is one module for each.
+No other package imports this one, and Python code can do everything that a command does. `python -m evolve.run …` and
+`evolve run …` are the same command. Each command has a module of its own; `app` holds their common frame.
 """
 
 import gc
@@ -16,7 +16,7 @@ from evolve import __version__
 COMMANDS = {
     "run": "evolve an experiment, one run file per seed; --resume continues it",
     "launch": "start the ranks of a run on several hosts, and again after a death, until it is complete",
-    "info": "what a run file or a champion file holds, in a few lines",
+    "info": "the contents of a run file or a champion file, in a few lines",
     "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
     "replay": "play episodes of a run again, equal to the log; as a film, or in a window",
     "evaluate": "a run's champion on held-out episodes, with a 95 % interval",
@@ -34,12 +34,12 @@ def start(command: str, argv: list[str] | None = None) -> None:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: `-e module:Env-v0` may lie here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted during its imports, it just ends
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
     sys.exit(_imported(command).main(argv))
 
 
 def _imported(command: str) -> Any:
-    """Return the module of a command, imported without the garbage collector: what imports make stays to the end."""
+    """Return the module of a command, imported without the garbage collector, as imported objects stay alive."""
     gc.disable()
     module = importlib.import_module(f"evolve.cli.{command}")
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What every command shares: ranks, signals, broken output, one plain message for each error, the exit code."""
+"""The frame of every command: ranks, signals, broken output, one plain message for each error, the exit code."""
 
 import errno
 import faulthandler
@@ -45,7 +45,7 @@ class BestEffortStream:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is held back, or drop it."""
+        """Write the buffered text, or drop it."""
         try:
             self._stream.flush()
         except OSError:
@@ -106,15 +106,14 @@ class StopFlag:
         """Return the reason to stop, or None."""
         if self.signal is not None:
             if is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
-                return "a signal"  # which one, the supervisor has said
+                return "a signal"  # the supervisor has printed its name
             return signal.Signals(self.signal).name
         return "the time limit" if time.monotonic() > self._deadline else None
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
-        """Remember a signal. It has its usual effect from now on, also where native code hangs.
-
-        The others' handlers stay for a while: Python complains where one that has come already has none now.
-        """
+        """Remember the first signal, and restore its usual effect, which also ends native code that hangs."""
+        # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
+        # pending whose handler has just been removed.
         if self._first is not None:
             self._catch_no_more()
             signal.raise_signal(number)
@@ -152,18 +151,18 @@ Body = Callable[[App, list[str]], int]
 def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], Work] | None = None) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
-    Errors are printed once, by rank 0, as one plain message. The workers are always dismissed; whatever else
-    happens on a rank ends the job, so that none waits for another in vain.
+    Rank 0 prints an error once, as one plain message, and always dismisses the workers. Any other failure of a rank
+    ends the job, so that no rank waits forever.
 
     Args:
-        name: The command.
-        body: What it does.
-        argv: Its arguments, by default those of this process.
-        work: How much there is to do, from the arguments; given for commands that have the option `--workers`.
+        name: The name of the command.
+        body: The function that carries out the command on rank 0.
+        argv: The arguments of the command, by default the arguments of this process.
+        work: Returns the amount of work for the arguments; given for commands with the option `--workers`.
     """
     argv = sys.argv[1:] if argv is None else argv
     for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # it was closed before we began
+        if getattr(sys, stream) is None:  # closed before this process began
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if work is not None:
         try:
@@ -178,23 +177,23 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
 def _launch_here(name: str, body: Body, argv: list[str]) -> int:
     """Run a command on this rank, or serve it; return the exit code."""
     stop = StopFlag()
-    stop.install()  # before MPI starts: an interrupt in there would leave the other ranks waiting
+    stop.install()  # before MPI starts: an interrupt during its start would leave the other ranks waiting
     try:
         transport = connect()
     except InputError as error:
         return _refuse(name, error)
-    faulthandler.enable()  # after MPI, which has such a handler too, but knows nothing of Python
+    faulthandler.enable()  # after MPI, whose own handler prints no Python stack
     try:
         if transport.rank != 0:
             serve(transport, _ROLLOUTS, lambda: stop.signal, StrategyReplica())
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv)
-    except EvolveError as error:  # rank 0 has died: one of those that are left says so
+    except EvolveError as error:  # rank 0 has died: the lowest rank left prints the message
         if transport.rank == min(set(range(transport.size)) - transport.gone):
             _print_error(name, error)
         else:
-            transport.leave(1)  # the launcher that is asked twice to abort may stay, or forget why
+            transport.leave(1)  # a launcher that is asked twice to abort may hang, or lose the exit code
         transport.abort(1)
         return 1
     except BaseException:
@@ -216,10 +215,10 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     say_begun()
     code = _guarded(name, lambda: body(app, argv))
     code = hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
-    everybody_left = dismiss(transport)
-    if not everybody_left or transport.abandoned:
+    all_left = dismiss(transport)
+    if not all_left or transport.abandoned:
         sys.stdout.flush()
-        transport.abort(code)  # whatever they do, the work is done, or has failed
+        transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves
     transport.leave(code)
     return code
 
@@ -232,7 +231,7 @@ def _guarded(name: str, body: Callable[[], int]) -> int:
     except EvolveError as error:
         _print_error(name, error)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has left: say nothing more, not even at exit
+    except BrokenPipeError:  # the reader of stdout has gone: stay silent, even at exit
         discard(sys.stdout)
         return 1
     except BaseException as error:
@@ -257,7 +256,7 @@ def _print_error(name: str, error: EvolveError) -> None:
 
 
 def ready_rollout(text: str) -> AnyRollout:
-    """Return the rollout of an experiment (TOML text), in a process that will do nothing else from now on."""
+    """Return the rollout of an experiment (TOML text). From now on the process is used for rollouts only."""
     rollout = make_rollout(text)
     spare_collector()
     return rollout

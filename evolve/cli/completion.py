@@ -1,7 +1,7 @@
 """evolve completion: a script by which a shell completes the commands, options and names of `evolve` at Tab.
 
-The script is made once and asks nobody at Tab. (A library that runs the command at each Tab would import NumPy and
-Gymnasium every time.)
+The script is generated once and starts no process at Tab. (A library that runs the command at each Tab would import
+NumPy and Gymnasium every time.)
 """
 
 import argparse
@@ -24,7 +24,7 @@ _NAMES = {
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     "workers": ("auto", "2", "4", "8"),
 }
-"""What is offered for an option, by where its value goes."""
+"""The completions of an option, by the destination of its value."""
 _ENVIRONMENTS = {"env", "env.id"}
 _DIRECTORIES = {"output.directory"}
 _FILES = {"file", "files", "experiment", "output", "video", "compare"}
@@ -33,7 +33,7 @@ _FILES = {"file", "files", "experiment", "output", "video", "compare"}
 def _parser() -> Parser:
     parser = Parser(
         "evolve.completion",
-        "Print a script that lets a shell complete commands, options and names at Tab. Make it anew after an update.",
+        "Print a script that lets a shell complete commands, options and names at Tab. Repeat it after an update.",
         "evolve completion bash > ~/.local/share/bash-completion/completions/evolve",
         'evolve completion zsh > "${fpath[1]}/_evolve"',
         "evolve completion fish > ~/.config/fish/completions/evolve.fish",
@@ -43,14 +43,14 @@ def _parser() -> Parser:
 
 
 def script(shell: str) -> str:
-    """Return the script for a shell. Raises InputError where the library that makes it is not installed."""
+    """Return the script for a shell. Raises InputError if the library that generates it is not installed."""
     shtab = import_extra("shtab", "completion", "completion", "shtab")
     text: str = shtab.complete(_all_commands(shtab), shell)
     return text
 
 
 def _all_commands(shtab: Any) -> argparse.ArgumentParser:
-    """Return one parser of all commands, which knows what may be offered."""
+    """Return one parser of all commands, with the completions of each option."""
     everything = argparse.ArgumentParser("evolve", description="neuroevolution over MPI")
     everything.add_argument("--version", action="store_true", help="print the version")
     commands = everything.add_subparsers(dest="command", parser_class=argparse.ArgumentParser)
@@ -68,7 +68,7 @@ def parser_of(command: str) -> Parser:
 
 
 def _offer(action: argparse.Action, shtab: Any) -> None:
-    """Let an option or an argument know what may be offered for it."""
+    """Attach the completions to an option or an argument."""
     if action.dest in _NAMES:
         action.type = None
         action.choices = _NAMES[action.dest]

@@ -1,4 +1,4 @@
-"""The output that rich lays out: tables, and a progress bar with the last complete generation below it."""
+"""The output by the library rich: tables, and a progress bar with the last complete generation below it."""
 
 from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
@@ -12,7 +12,7 @@ _UNLIMITED = 10_000  # characters of a line that no terminal cuts
 
 
 class Display(Progress):
-    """The progress bar. Its tasks have the fields now and left; those of a run also fitness, work and rest."""
+    """The progress bar. Its tasks have the fields now and left; the tasks of a run also fitness, work and rest."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the bars, and a line each for the fitness and the work of a generation."""
@@ -25,7 +25,7 @@ class Display(Progress):
 
 
 def make_display(unit: str = "generations") -> Display:
-    """Return a display that is not shown yet. unit: what it counts."""
+    """Return a display that is not shown yet. unit: the name of the counted items."""
     return Display(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),

@@ -1,7 +1,8 @@
 """evolve evaluate: how good is a run's champion on episodes that training never met?
 
 Episodes come from keyed streams of their own, so asking for more of them later adds to the same ones. The returns are
-kept in the run file, in the place of fewer. Those in another environment than the champion was evolved in are not.
+kept in the run file, in place of a smaller evaluation. Returns in another environment than the champion's own, or with
+other settings of its network, are not kept.
 """
 
 import argparse
@@ -47,9 +48,12 @@ def _parser() -> Parser:
 
 @dataclass(frozen=True)
 class _Changes:
-    """How a champion is to be evaluated otherwise: in another environment, or with other settings of its network.
+    """Changes for an evaluation: another environment, or other settings of the network.
 
-    engine: another one for the champion's own environment; it need not have its own engine here then.
+    Attributes:
+        env: The environment, if it is not the champion's own.
+        network: The changed settings of the network.
+        engine: Another engine for the champion's own environment, whose own engine need not be installed then.
     """
 
     env: EnvOptions | None
@@ -60,7 +64,7 @@ class _Changes:
         return self.env is not None or bool(self.network)
 
     def describe(self) -> str:
-        """Return them in words."""
+        """Return the changes in words."""
         where = f" in another environment, {self.env.id}" if self.env else ""
         where += f" (engine {self.engine})" if self.engine else ""
         settings = ", ".join(f"network.{key}={value}" for key, value in self.network.items())
@@ -68,14 +72,14 @@ class _Changes:
 
 
 def _changes(options: argparse.Namespace, own: EnvOptions) -> _Changes:
-    """Return what is asked for that differs from the champion's own. Raises InputError."""
+    """Return the changes that the options ask for. own: the environment of the champion. Raises InputError."""
     given: list[tuple[str, object]] = [("env.id", options.env), ("env.engine", options.engine)]
     given = [(key, value) for key, value in given if value is not None]
     given += map(read_assignment, options.assignments)
     table: Table = {"env": own.model_dump(mode="json", exclude_none=True), "network": {}}
     for key, value in given:
         if not key.startswith(("env.", "network.")):
-            cure = "The rest of the experiment is what the champion is."
+            cure = "The rest of the experiment belongs to the champion."
             raise InputError("--set", "a key of env or of network", key, cure)
         set_key(table, key, value)
     elsewhere = any(key.startswith("env.") for key, _ in given)
@@ -85,7 +89,7 @@ def _changes(options: argparse.Namespace, own: EnvOptions) -> _Changes:
 
 
 def _evaluate(app: App, run: Stored, episodes: int, changes: _Changes) -> HeldOut:
-    """Evaluate the champion; keep its returns in the run file, unless they are those of changes. Raises InputError."""
+    """Evaluate the champion; keep its returns in the run file if nothing was changed. Raises InputError."""
     if changes or isinstance(run, StoredChampion):
         experiment = reload(run, changes.env, changes.network, changes.engine)
         return evaluate_champion(run, experiment, app.coordinator(), episodes)

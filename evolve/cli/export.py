@@ -33,7 +33,7 @@ def _parser() -> Parser:
 
 
 def _output(options: argparse.Namespace) -> Path:
-    """Return where to write. Raises InputError where that cannot be, before any work."""
+    """Return the output path. Raises InputError if it cannot be written, before any work."""
     file: Path = options.file
     given: Path | None = options.output
     if options.tensorboard:

@@ -1,4 +1,4 @@
-"""The hosts of a hostfile: which of them answer, and which take part."""
+"""The hosts of a hostfile: asking them by ssh, and choosing the hosts that take part in a run."""
 
 import os
 import re
@@ -17,27 +17,27 @@ from evolve.errors import InputError
 
 _LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
-"""So that ssh neither asks anything, nor waits for minutes for a host that is lost."""
+"""ssh asks for no password, and does not wait minutes for a lost host."""
 PATIENCE = 30.0
-"""Seconds until a host is taken for lost whose kernel answers; the shell of one that is busy may take long."""
-_MISSING = 1  # what `test` returns
+"""Seconds until a host counts as lost although its kernel answers; the shell of a busy host may be slow."""
+_MISSING = 1  # exit code of `test` for a missing file
 
 
-_ASK_EVERY = 30.0  # seconds between questions to hosts that are left out
-_SURE = 2  # answers in a row after which a host is taken back
-_LEAST = 60.0  # seconds that a run is left alone
+_INQUIRY_INTERVAL = 30.0  # seconds between questions to hosts that are left out
+_ANSWERS_NEEDED = 2  # answers in a row after which a host is taken back
+_LEAST_UNDISTURBED = 60.0  # seconds that a run is left alone
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host, and how many ranks it is to run."""
+    """A host, and the number of ranks that it may run."""
 
     name: str
     slots: int
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the one that this process runs on."""
+        """Whether this process runs on the host."""
         ours = socket.gethostname()
         if self.name in ("localhost", ours, ours.split(".")[0]):
             return True
@@ -78,11 +78,11 @@ def write_hostfile(path: Path, hosts: Sequence[Host], colon: bool) -> None:
 
 
 class Inquiry:
-    """Asks hosts whether they can run ranks: whether ssh reaches them, and the interpreter is where it is here.
+    """Asks hosts whether they can run ranks: ssh must reach them, and find this interpreter at the same path.
 
     Args:
-        hosts: Which.
-        ssh: The words of the command that reaches them.
+        hosts: The hosts.
+        ssh: The words of the ssh command.
     """
 
     def __init__(self, hosts: Sequence[Host], ssh: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ class Inquiry:
             )
 
     def finished(self) -> bool:
-        """Return whether all have answered, or had their time."""
+        """Return whether each host has answered, or has exceeded its time."""
         late = time.monotonic() - self._begun > PATIENCE
         for host, process in list(self._asked.items()):
             if process.poll() is None and not late:
@@ -122,13 +122,13 @@ class Inquiry:
         return not self._asked
 
     def complaints(self) -> dict[Host, str]:
-        """Wait for the answers; return what is wrong with each host, "" for nothing."""
+        """Wait for the answers; return the complaint about each host, "" if it can run ranks."""
         while not self.finished():
             time.sleep(0.05)
         return self._complaints
 
     def cancel(self) -> None:
-        """Wait for no more answers."""
+        """Stop waiting for answers."""
         for process in self._asked.values():
             process.kill()
             process.communicate()
@@ -136,17 +136,17 @@ class Inquiry:
 
 
 class Roster:
-    """The hosts of a run.
+    """The hosts of a run, of which some may be left out for a time.
 
     Args:
-        hosts: All of them.
-        ssh: The words of the command that reaches them.
-        say: Tells the user something.
-        every: How many seconds to wait between questions to hosts that are left out.
+        hosts: All hosts.
+        ssh: The words of the ssh command.
+        say: Prints a message for the user.
+        every: The seconds between two inquiries to the hosts that are left out.
     """
 
     def __init__(
-        self, hosts: Sequence[Host], ssh: Sequence[str], say: Callable[[str], None], every: float = _ASK_EVERY
+        self, hosts: Sequence[Host], ssh: Sequence[str], say: Callable[[str], None], every: float = _INQUIRY_INTERVAL
     ) -> None:
         self._hosts = hosts
         self._ssh = ssh
@@ -158,7 +158,7 @@ class Roster:
         self._asked = self._begun = 0.0
 
     def choose(self) -> list[Host]:
-        """Ask all hosts; return those that can run ranks, and say which cannot, or can again."""
+        """Ask all hosts; return the hosts that can run ranks, and report each change."""
         if self._inquiry is not None:
             self._inquiry.cancel()
             self._inquiry = None
@@ -174,7 +174,7 @@ class Roster:
         return [host for host in self._hosts if host not in self._out]
 
     def look(self) -> bool:
-        """Return whether a host that was left out can be taken back. Called often, it asks now and then."""
+        """Return whether a host that was left out can be taken back. Cheap to call often: it asks at intervals."""
         now = time.monotonic()
         if self._inquiry is not None:
             if not self._inquiry.finished():
@@ -182,8 +182,8 @@ class Roster:
             for host, complaint in self._inquiry.complaints().items():
                 self._answers[host] = 0 if complaint else self._answers[host] + 1
             self._inquiry = None
-        back = [host.name for host, answers in self._answers.items() if answers >= _SURE]
-        if back and now - self._begun > min(_LEAST, 2 * self._every):
+        back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
+        if back and now - self._begun > min(_LEAST_UNDISTURBED, 2 * self._every):
             self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")
             self._answers = {}
             return True

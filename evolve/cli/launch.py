@@ -27,23 +27,23 @@ _LONGEST_PAUSE = 10.0
 
 
 _REFUSED = ("--overwrite", "--dry-run", "--workers", "--settings")
-_LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end when rank 0 has
-_STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to come together
+_LINGER, _LINGER_PER_RANK = 20.0, 0.15  # seconds that mpirun may take to end after rank 0
+_STARTED_WITHIN = 60.0  # seconds that mpirun may take until the ranks begin to connect
 _HERE = "localhost"
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """What an attempt needs.
+    """The functions that an attempt to run an experiment needs.
 
     Attributes:
-        start: Starts the run and waits for its end; takes how many attempts in a row were in vain, and returns None
-            where nobody can run it now.
-        progress: Returns how many generations are complete.
-        stopping: Returns whether the user wants no more.
-        returning: Returns whether the last attempt was stopped for a host that is taken back.
-        pause: Waits so many seconds, or until the user wants no more.
-        say: Tells the user something.
+        start: Starts the run and waits for its end. Takes the number of preceding attempts in a row without progress;
+            returns None if no host can run ranks now.
+        progress: Returns the number of complete generations.
+        stopping: Returns whether the user has asked to stop.
+        returning: Returns whether the last attempt was stopped to take a host back.
+        pause: Waits for a number of seconds, or until the user asks to stop.
+        say: Prints a message for the user.
     """
 
     start: Callable[[int], Outcome | None]
@@ -57,8 +57,8 @@ class Attempts:
 def persevere(attempts: Attempts) -> int:
     """Start a run until it ends by itself; return its exit code.
 
-    It is started again after a death, after a host was lost, and for a host that is taken back. After three attempts in
-    a row without a new generation it is given up.
+    The run is started again after the death of a rank, after the loss of a host, and to take a host back. After three
+    attempts in a row without a new generation, the run is given up.
     """
     before, futile, first = attempts.progress(), 0, True
     while True:
@@ -83,12 +83,10 @@ def persevere(attempts: Attempts) -> int:
 
 
 def _is_final(outcome: Outcome, first: bool, returning: bool) -> bool:
-    """Return whether rank 0 has said the last word.
-
-    The input that a first attempt took is not wrong later: then ranks that were left behind still write the file.
-    """
+    """Return whether the run has ended for good by its own exit code."""
     if not outcome.is_own or outcome.again:
         return False
+    # The first attempt has checked the input. If a later one refuses it, ranks left behind still write the file.
     if outcome.code == InputError.exit_code:
         return first
     return not (returning and outcome.code == Stopped.exit_code)
@@ -101,7 +99,7 @@ def _how(outcome: Outcome) -> str:
 def _parser() -> Parser:
     parser = Parser(
         "evolve.launch",
-        "Run an experiment with mpirun: here, on the hosts of a hostfile, or on those of an allocation. After a death "
+        "Run an experiment with mpirun: here, on the hosts of a hostfile, or on an allocation. After a death "
         "or the loss of a host it is resumed, until it has ended. All other arguments are those of evolve run.",
         "evolve launch --hostfile hostfiles/two-nodes experiments/walker.toml -s 1 -o runs/walker",
     )
@@ -110,19 +108,24 @@ def _parser() -> Parser:
     add("-n", "--ranks", type=int, metavar="R", help="how many ranks (the slots of all hosts; here: a worker per core)")
     how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
     add("--launcher", metavar="COMMAND", help=how)
-    add("--ssh", default="ssh", metavar="COMMAND", help="what reaches the other hosts, without a password (ssh)")
+    add(
+        "--ssh",
+        default="ssh",
+        metavar="COMMAND",
+        help="the command that reaches the other hosts without a password (ssh)",
+    )
     return parser
 
 
 class Launch:
-    """A run that is started as often as it takes.
+    """A run that is started again until it has ended.
 
     Args:
         argv: All arguments.
-        options: Those of this command.
-        words: The arguments of `evolve run` among these.
-        request: What they ask for.
-        folder: For files of its own.
+        options: The options of `evolve launch`.
+        words: The arguments of `evolve run`.
+        request: The request of these words.
+        folder: A directory for temporary files.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class Launch:
         )
 
     def _wait_for_writers(self) -> None:
-        """Wait for ranks that an earlier attempt has left behind: they end when they find themselves cut off."""
+        """Wait until ranks that an earlier attempt left behind have noticed that they are cut off, and have ended."""
         deadline, said = time.monotonic() + 3 * silence_seconds(), False
         while time.monotonic() < deadline and not self._supervisor.stopping:
             try:
@@ -166,26 +169,27 @@ class Launch:
                     store.check_unlocked(path)
             except InputError as error:
                 if not said:
-                    _say(f"{error} It is waited for")
+                    _say(f"{error} Waiting for it")
                 said = True
                 self._pause(2.0)
             else:
                 return
 
     def start(self, futile: int) -> Outcome | None:
-        """Start the ranks, with twice the time to come together after each attempt in vain: the machine may be slow."""
+        """Start the ranks, and wait for their end. futile: the number of preceding attempts without progress."""
         self._returning = False
         hosts = [] if self._allocated else self._roster.choose()
         if not hosts and not self._allocated:
             return None
         ranks = self._ranks(hosts)
-        where = "what is allocated" if self._allocated else ", ".join(host.name for host in hosts)
+        where = "the allocation" if self._allocated else ", ".join(host.name for host in hosts)
         _say(f"{pluralize(ranks, 'rank') if ranks else 'ranks'} on {where}")
         elsewhere = [] if all(host.is_here for host in hosts) else hosts
         words = self._launcher.words(ranks, elsewhere, self._folder)
         command = [*words, sys.executable, "-m", "evolve.run", *self._words]
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
+        # The machine may be slow: each attempt in vain doubles the time that the ranks may take to connect.
         limit = 2**futile * connect_seconds(ranks)
         if ranks:
             environment[CONNECT] = f"{limit:g}"
@@ -195,7 +199,7 @@ class Launch:
         return self._supervisor.run(command, environment, self._look, linger, begin, here)
 
     def _ranks(self, hosts: Sequence[Host]) -> int:
-        """Return how many ranks to start: fewer where hosts are left out."""
+        """Return the number of ranks to start, reduced in proportion if hosts are left out."""
         if self._allocated:
             return self._asked or int(os.environ.get("SLURM_NTASKS", "0"))
         slots, all_slots = (sum(host.slots for host in some) for some in (hosts, self._all))
@@ -221,7 +225,7 @@ def _run_files(request: Request) -> list[Path]:
 
 
 def _generations(path: Path) -> int:
-    """Return how many generations a run file holds, and one for its end; none where it cannot be read."""
+    """Return the number of complete generations in a run file, plus one if the run has ended; 0 if unreadable."""
     try:
         generations, complete = store.read_progress(path)
     except InputError:
@@ -236,7 +240,7 @@ def _body(_: App, argv: list[str]) -> int:
     if words[:1] == ["run"]:
         raise InputError(
             "evolve launch",
-            "what evolve run takes",
+            "the arguments of evolve run",
             "run before it",
             f"Leave it out: evolve launch {shlex.join(words[1:])}",
         )

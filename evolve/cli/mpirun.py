@@ -1,4 +1,4 @@
-"""The MPI launcher of this machine, and the supervision of a command whose ranks it has started."""
+"""The MPI launcher of this machine, and the supervision of the ranks that it starts."""
 
 import ctypes
 import math
@@ -23,21 +23,21 @@ from evolve.errors import InputError, how_to_install
 _ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPI4PY_LIBMPI", "PYTHONUNBUFFERED")
 _PASSED_GROUPS = ("EVOLVE_", "OMP_", "OPENBLAS_", "MKL_")
-"""Environment variables that ranks on other hosts are to have too."""
+"""Environment variables that are passed to ranks on other hosts."""
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 EXIT_CODE = "EVOLVE_EXIT_CODE"
 """The variable that names the file for the exit code of rank 0."""
 COMMAND = "EVOLVE_COMMAND"
-"""The variable with the command line that the user gave, where that is another one."""
+"""The variable with the command line of the user, if it is not the command line of this process."""
 _WORKERS = "EVOLVE_WORKERS"
 _SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
-"""Where Open MPI's launcher has a folder named by its process number. One that was killed leaves it behind, and a later
-one of the same number, which containers have again and again, ends at once with code 213."""
+"""The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
+folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 LOOK_EVERY = 1.0
-"""Seconds between two looks at whether mpirun has ended."""
+"""Seconds between two checks whether mpirun has ended."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -47,9 +47,9 @@ class Launcher:
     """An MPI launcher.
 
     Attributes:
-        path: Where it is.
-        is_open_mpi: Whether it is Open MPI's, else MPICH's or one that takes the same options.
-        tolerant: Whether it can keep a job going that has lost ranks.
+        path: The path of the executable.
+        is_open_mpi: Whether it belongs to Open MPI; else to MPICH, or to a library with the same options.
+        tolerant: Whether it can continue a job that has lost ranks.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Launcher:
 
     @classmethod
     def find(cls, ranks: int | str = "R") -> "Launcher":
-        """Return that of the library which mpi4py loads, the wheel's or the system's. Raises InputError without one."""
+        """Return the first launcher of `find_launchers`. Raises InputError if there is no launcher."""
         found = next(find_launchers(), None)
         if found is None:
             cure = how_to_install("mpi")
@@ -69,12 +69,12 @@ class Launcher:
         return cls(found, "Open MPI" in said, "(Open MPI) 5" in said)
 
     def words(self, ranks: int, hosts: Sequence[Host] = (), folder: Path | None = None) -> list[str]:
-        """Return the words that start so many ranks, however few cores there are, and go on without those that die.
+        """Return the words that start ranks, even more than cores, in a job that continues without ranks that die.
 
         Args:
-            ranks: How many; 0 for as many as are allocated.
-            hosts: Where; none for this machine, or the allocation that it belongs to.
-            folder: For the list of hosts.
+            ranks: The number of ranks; 0 for the size of the allocation.
+            hosts: The hosts of the ranks; empty for this machine, or for its allocation.
+            folder: A directory for the hostfile.
         """
         words = [self.path, *self.more_ranks_than_cores()]
         if self.tolerant:
@@ -117,7 +117,7 @@ class GivenLauncher:
     command: str
 
     def words(self, ranks: int, _hosts: Sequence[Host] = (), _folder: Path | None = None) -> list[str]:
-        """Return its words. ranks: how many; 0 for as many as are allocated."""
+        """Return the words that start ranks. ranks: their number; 0 for the size of the allocation."""
         return [*shlex.split(self.command), *(["-n", str(ranks)] if ranks else [])]
 
     def environment(self, _ssh: Sequence[str] = (), _folder: Path | None = None) -> dict[str, str]:
@@ -126,9 +126,9 @@ class GivenLauncher:
 
 
 def mpirun_words(ranks: int) -> list[str]:
-    """Return the words that start so many ranks on this machine, however few cores it has.
+    """Return the words that start ranks on this machine, even more than it has cores.
 
-    Raises InputError where there is no mpirun.
+    Raises InputError if there is no mpirun.
     """
     launcher = Launcher.find(ranks)
     return [launcher.path, *launcher.more_ranks_than_cores(), "-n", str(ranks)]
@@ -141,7 +141,7 @@ def mpirun_environment() -> dict[str, str]:
 
 
 def find_launchers() -> Iterator[str]:
-    """Yield launchers: that of the library which mpi4py is set to load, the wheel's, the system's."""
+    """Yield launchers: of the library set by MPI4PY_LIBMPI, of a wheel beside this Python, of the system."""
     library = os.environ.get("MPI4PY_LIBMPI")
     places = [Path(library).resolve().parent.parent / "bin"] if library else []
     for path in [*places, Path(sys.executable).parent]:
@@ -154,11 +154,11 @@ def find_launchers() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command that starts ranks has ended.
+    """The end of a command that starts ranks.
 
     Attributes:
         code: The exit code.
-        is_own: Whether it is that of rank 0, which came to its end; else it is what the launcher made of a death.
+        is_own: Whether rank 0 ended normally and chose the code; else the launcher derived it from a death.
         again: Whether rank 0 asks to be started again.
     """
 
@@ -168,9 +168,9 @@ class Outcome:
 
 
 class Supervisor:
-    """Runs commands that start ranks, one after another; what asks this process to stop asks the ranks to.
+    """Runs commands that start ranks, one after another, and forwards signals to the ranks.
 
-    say: Tells the user something.
+    say: Prints a message for the user.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -193,14 +193,14 @@ class Supervisor:
         begin: float = math.inf,
         here: bool = True,
     ) -> Outcome:
-        """Run a command; return how it ended.
+        """Run a command; return its outcome.
 
         Args:
             words: The command.
             environment: Its environment variables.
             look: Called every second; returns whether to ask the ranks to stop.
-            linger: How many seconds the launcher may take to end when rank 0 has.
-            begin: After how many seconds it is killed if rank 0 has not begun, which runs on this host then.
+            linger: The seconds that the launcher may take to end after rank 0 has ended.
+            begin: The seconds until the launcher is killed if rank 0 has not begun; finite only if rank 0 runs here.
             here: Whether rank 0 runs on this host.
         """
         with tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True) as folder:
@@ -218,7 +218,7 @@ class Supervisor:
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_own=True, again=len(said) > 1)
-            return Outcome(128 - code if code < 0 else code or 1)  # rank 0 did not come to its end
+            return Outcome(128 - code if code < 0 else code or 1)  # rank 0 wrote no exit code
 
     def _wait(
         self,
@@ -236,7 +236,7 @@ class Supervisor:
             if ended is None and _is_written(exit_code_file):
                 ended = now
             if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
-                process.kill()  # it waits for a host that was lost
+                process.kill()  # the launcher waits for a lost host
             if self._held and self._begun():
                 self._held = False
                 process.send_signal(signal.SIGUSR1)
@@ -268,7 +268,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
     Args:
         words: The command.
         environment: Its environment variables.
-        workers: How many of the ranks work.
+        workers: The number of workers among the ranks.
         say: Tells the user something.
     """
     return Supervisor(say).run(words, environment | {_WORKERS: str(workers)}).code
@@ -279,7 +279,7 @@ def _end_with(parent: int) -> Callable[[], None]:
 
     def in_the_child() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it has ended already
+        if os.getppid() != parent:  # the parent has ended already
             os._exit(1)
 
     return in_the_child
@@ -292,7 +292,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _end_orphans() -> None:
-    """Kill the processes that a killed launcher left behind; Linux makes them children of this one, see `prctl(2)`."""
+    """Kill processes that a killed launcher left behind. Linux makes them children of this process, see `prctl(2)`."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     with suppress(OSError):
         while left := children.read_text().split():
@@ -302,13 +302,13 @@ def _end_orphans() -> None:
 
 
 def supervised_workers() -> int | None:
-    """Return how many workers the process that supervises this one has started; None where there is none."""
+    """Return the number of workers that the supervising process has started; None if no process supervises this one."""
     workers = os.environ.get(_WORKERS, "")
     return int(workers) if workers.isdecimal() else None
 
 
 def is_supervised() -> bool:
-    """Return whether a process of ours has started this one, and waits for its exit code."""
+    """Return whether a `Supervisor` has started this process, and waits for its exit code."""
     return EXIT_CODE in os.environ
 
 
@@ -319,12 +319,12 @@ def _is_written(file: Path) -> bool:
 def say_begun() -> None:
     """Tell the supervising process, if there is one, that all ranks have connected."""
     if EXIT_CODE in os.environ:
-        with suppress(OSError):  # it is on another host
+        with suppress(OSError):  # the supervisor is on another host
             Path(os.environ[EXIT_CODE]).touch()
 
 
 def hand_over(code: int, again: bool = False) -> int:
-    """Hand an exit code to the process that supervises this one, if any; return with which code this one is to end.
+    """Hand an exit code to the supervising process, if any; return the exit code that this process must use.
 
     again: whether the command is to be started again.
     """

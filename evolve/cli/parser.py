@@ -1,4 +1,4 @@
-"""Command lines: how they are parsed, how errors in them are worded, and which command to suggest next."""
+"""Command lines: parsing, wording of errors, and suggestions for the next command."""
 
 import argparse
 import importlib.util
@@ -37,16 +37,16 @@ FLAGS = {
         "network.hidden": "-d/--hidden",
     },
 }  # fmt: skip
-"""The options of each command for settings, and for what is asked of a run; other settings are reached by --set."""
+"""The options of each command for settings, and for parts of a run; --set reaches the other settings."""
 
 _WHOLE = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
     Setting("mode", "rgb_array"): "--video OUT",
 }
-"""The options that stand for a setting with its value."""
+"""The options that replace a setting together with its value."""
 HIDDEN = argparse.SUPPRESS
-"""The help of an option that is not for people."""
+"""The help of an option that users do not need."""
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid float value: '(.*)'": "a number",
@@ -54,9 +54,9 @@ _MISTAKES = {
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
     r"the following arguments are required: (.+)()": "a value",
 }
-"""What argparse complains of, naming the option and what came; and what was expected."""
+"""The messages of argparse, with groups for the option and its value; and the expected value."""
 _SHOWN = 3
-"""How many names an error lists."""
+"""The largest number of names in an error."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
@@ -79,9 +79,9 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser that raises InputError instead of printing the usage and exiting.
 
     Args:
-        name: The command, `evolve.…`.
-        description: What it does.
-        examples: Command lines that the help ends with.
+        name: The name of the command, `evolve.…`.
+        description: A description of the command.
+        examples: Command lines at the end of the help.
         add_help: Whether it has --help and --version.
     """
 
@@ -121,7 +121,7 @@ class Answered(EvolveError):  # noqa: N818 - nothing went wrong
 
 
 def file_argument(text: str) -> Path:
-    """Return the path that an argument names. Raises InputError for an empty one, which a shell makes of nothing."""
+    """Return the path that an argument names. Raises InputError for "", which shells make of an unset variable."""
     if not text:
         cure = "This directory is named by a dot."
         raise InputError("FILE", "the name of a file or a directory", "an empty text", cure)
@@ -129,9 +129,9 @@ def file_argument(text: str) -> Path:
 
 
 def run_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the run files that arguments name; a directory stands for those in it and below it, in order of seeds.
+    """Return the run files that arguments name; a directory stands for all run files in or below it, by seed.
 
-    Raises InputError for a directory without any.
+    Raises InputError for a directory without run files.
     """
     found: list[Path] = []
     for path in paths:
@@ -151,7 +151,7 @@ def one_run_file(path: Path) -> Path:
 
 
 def run_files_in(path: Path) -> list[Path] | None:
-    """Return the run files in a directory and below it; None where `path` is none. Raises InputError without any."""
+    """Return the run files in a directory and below it; None if `path` is no directory. Raises InputError for none."""
     if not path.is_dir():
         return None
     found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_order)
@@ -166,7 +166,7 @@ def _order(path: Path) -> tuple[Path, int, str]:
 
 
 def command_line(command: str, *words: str | Path) -> str:
-    """Return a line that runs a command: by `evolve`, where the shell finds that of this installation."""
+    """Return a line that runs a command; by `evolve`, if the shell finds the script of this installation."""
     ours = Path(sys.executable).with_name("evolve")
     found = shutil.which("evolve")
     by_name = found is not None and Path(found) == ours
@@ -177,7 +177,7 @@ def command_line(command: str, *words: str | Path) -> str:
 
 
 def how_to_resume(runs: Sequence[PlannedRun], ranks: int) -> str:
-    """Return the command line that goes on with runs that were stopped, by as many processes."""
+    """Return the command line that resumes stopped runs with the same number of processes."""
     if COMMAND in os.environ:
         return sanitize(os.environ[COMMAND], 4000)
     if len(runs) > 1:
@@ -200,11 +200,11 @@ def replay_line(path: Path, error: EpisodeError) -> str:
 
 
 def steps_after(paths: Sequence[Path], report: str = "") -> str:
-    """Return at most three lines: where the run files are, how to film a champion, how to verify a run.
+    """Return three lines: the place of the run files, and the commands to film a champion and to verify a run.
 
     Args:
         paths: The run files, at least one.
-        report: Said in place of how to film.
+        report: A line that replaces the command to film, if not empty.
     """
     first = paths[0]
     if len(paths) == 1:

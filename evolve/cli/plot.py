@@ -94,7 +94,7 @@ def _table(rows: Sequence[Comparison]) -> str:
 
 
 def _deduplicated(groups: list[RunGroup], say: bool = True) -> list[RunGroup]:
-    """Return groups with one run for each seed. say: whether it is said what is left out, and what is uneven."""
+    """Return groups with one run for each seed. say: whether to print notes on omitted runs and uneven lengths."""
     kept, left_out = deduplicate_seeds(groups)
     for note in filter(None, (left_out, uneven_lengths(kept)) if say else ()):
         print(f"evolve.plot: {note}", file=sys.stderr)
@@ -119,7 +119,7 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
 
 
 def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFlag) -> None:
-    """Draw run files, which may be those of directories, whenever one changes, until all are complete."""
+    """Draw run files, or all run files in directories, whenever one changes, until all are complete."""
     seen: list[int] = []
     waiting = False
     while stop.reason() is None:
@@ -140,7 +140,7 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    """Return the arguments, completed. Raises InputError for those that do not go together, or a bad output."""
+    """Return the completed arguments. Raises InputError for a forbidden combination, or a bad output."""
     found = _parser().parse_args(argv)
     for name, given in (("--generation", found.generation is not None), ("--traces", found.traces)):
         if given and not found.network:

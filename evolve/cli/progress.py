@@ -25,7 +25,7 @@ _WHAT = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
 def on_terminal() -> bool:
-    """Whether stdout is a terminal. Open MPI gives every rank a pseudo-terminal, so its mpirun's own output counts."""
+    """Return whether stdout is a terminal. Under Open MPI, which gives every rank a pseudo-terminal, ask mpirun's."""
     if not sys.stdout.isatty():
         return False
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
@@ -46,7 +46,7 @@ def width() -> int | None:
 
 
 def work_shares(record: Record) -> tuple[float, float]:
-    """Return the share of the work that was spent in environments, and how many workers were idle, averaged over time.
+    """Return the share of the work that was spent in environments, and the mean number of idle workers.
 
     Rank 0 works only if there are no workers; lost ranks are not counted.
     """
@@ -59,9 +59,9 @@ def work_shares(record: Record) -> tuple[float, float]:
 
 
 class RunsClock:
-    """Estimates when all of several runs will have ended, from how long their episodes have taken so far.
+    """Estimates the time until all of several runs have ended, from the mean time of their episodes so far.
 
-    episodes: how many each run has to play.
+    episodes: The number of episodes that each run has to play.
     """
 
     def __init__(self, episodes: Sequence[int]) -> None:
@@ -70,15 +70,15 @@ class RunsClock:
         self._current = 0
 
     def start(self, number: int) -> None:
-        """Begin a run; those before it have ended. number: from 0 on."""
+        """Begin a run; the runs before it have ended. number: from 0 on."""
         self._current = number
 
     def left(self, share: float, eta: float) -> str:
-        """Return what to show of all runs; nothing of a single one.
+        """Return the remaining time of all runs as a text; "" for a single run.
 
         Args:
-            share: How much of the current run is done, in (0, 1].
-            eta: The seconds that are left of it.
+            share: The completed share of the current run, in (0, 1].
+            eta: The remaining seconds of the current run.
         """
         if len(self._episodes) < 2:
             return ""
@@ -94,12 +94,12 @@ class ProgressReporter:
     Generations are numbered from 0, as in the run file.
 
     Args:
-        seed: Of the run.
-        completed: How many generations are complete already.
-        generations: How many there are to be.
-        quiet: Whether nothing is shown.
-        steps: Environment steps until `early_stop.steps` ends the run; infinite if it does not.
-        clock: Of all the runs that this is one of.
+        seed: The seed of the run.
+        completed: The number of generations that are complete already.
+        generations: The number of generations of the whole run.
+        quiet: Whether to print no progress.
+        steps: Environment steps until `early_stop.steps` ends the run; infinite without that limit.
+        clock: The clock of all runs of the command.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class ProgressReporter:
             )
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
-        """Show what is being evaluated, how far it is, and how many workers wait; may be called often."""
+        """Show the current evaluation, its progress, and the number of idle workers; may be called often."""
         if self.display is None or time.monotonic() - self._refreshed_at < MIN_REFRESH:
             return
         self._refreshed_at = time.monotonic()
@@ -177,17 +177,17 @@ class ProgressReporter:
         self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
 
     def _left(self, completed: float) -> tuple[str, str]:
-        """Return how long it will take when so many generations are done: this run, and all."""
+        """Return the remaining times, of this run and of all runs, after a number of completed generations."""
         eta = self._eta(completed)
         share = (completed - self._first) / (self._expected - self._first)
         return f"ETA {_clock(eta)}", self._clock.left(share, eta)
 
     def _eta(self, completed: float) -> float:
-        """Return the seconds that are left when so many generations are done, as far as the past tells."""
+        """Return the estimated remaining seconds of this run after a number of completed generations."""
         return (time.monotonic() - self._begin) / (completed - self._first) * (self._expected - completed)
 
     def _estimate_generations(self) -> int:
-        """Return how many generations there will be, as far as the past tells."""
+        """Return the expected number of generations, from the steps of the past ones."""
         steps_per_generation = self._steps_taken / (self._completed - self._first)
         if math.isinf(self._steps) or not steps_per_generation:
             return self._generations
@@ -208,7 +208,7 @@ def describe_fitness(record: Record) -> str:
 
 
 def describe_work(record: Record) -> str:
-    """Return how fast a generation was, and what its workers did, as one text."""
+    """Return the throughput of a generation, and the load of its workers, as one text."""
     rate = record.steps / record.seconds
     environments, idle = work_shares(record)
     waiting = f", {idle:.1f} of {len(record.busy_seconds) - 1} workers idle" if len(record.busy_seconds) > 1 else ""
@@ -218,7 +218,8 @@ def describe_work(record: Record) -> str:
 
 
 def _make_display(*unit: str) -> "Display":
-    """Return a display; its library takes a tenth of a second to import, which no other rank and no log needs."""
+    """Return a display."""
+    # The import of its library takes a tenth of a second, which other ranks and logs need not spend.
     from evolve.cli.display import make_display  # noqa: PLC0415
 
     return make_display(*unit)
@@ -230,7 +231,7 @@ def _clock(seconds: float) -> str:
 
 
 class ReportProgress:
-    """Shows how far a report is; a context manager. runs: how many are summed up."""
+    """Shows the progress of a report; a context manager. runs: the number of runs on it."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -253,7 +254,7 @@ class ReportProgress:
             self.display.stop()
 
     def start(self, path: Path) -> None:
-        """Show that the next run is looked at."""
+        """Show that work on the next run begins."""
         self._done += 1
         self._name = sanitize(f"{path.resolve().parent.name}/{path.name}")
         if self.display is not None:
@@ -262,7 +263,7 @@ class ReportProgress:
             print(f"evolve.report: run {self._done + 1} of {self._runs}: {self._name}", file=sys.stderr, flush=True)
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
-        """Show which episodes of the run are played again, and how many are done; may be called often."""
+        """Show the kind of the episodes that are played again, and their progress; may be called often."""
         if self.display is None or (time.monotonic() - self._refreshed_at < MIN_REFRESH and done < episodes):
             return
         self._refreshed_at = time.monotonic()

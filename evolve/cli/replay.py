@@ -1,6 +1,6 @@
 """evolve replay: play episodes of a run again, in this process alone, and compare them with the log.
 
-They can be filmed, or watched in a window, while they are played; that does not change them.
+The episodes can be filmed, or watched in a window; that does not change them.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from evolve.verification.playing import environment_seed
 def _parser() -> Parser:
     parser = Parser(
         "evolve.replay",
-        "Play episodes of a run again. Exit 0: the returns are those of the log, to the bit, if they are in it.",
+        "Play episodes of a run again. Exit 0: the returns equal the log to the bit, if they are in it.",
         "python -m evolve.replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "python -m evolve.replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
         "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
@@ -43,9 +43,9 @@ def _parser() -> Parser:
         "--candidate",
         type=int,
         metavar="P",
-        help="whose (the champion); needs stored genomes, or generation 0 or the next",
+        help="the candidate (the champion); needs stored genomes, or generation 0 or the next",
     )
-    add("--episode", type=int, default=0, metavar="E", help="which of its episodes (0)")
+    add("--episode", type=int, default=0, metavar="E", help="the number of the episode (0)")
     final = parser.add_mutually_exclusive_group()
     for purpose in (Purpose.HELD_OUT, Purpose.VALIDATION):
         words = f"a {purpose.title} episode of the final champion"
@@ -54,12 +54,12 @@ def _parser() -> Parser:
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
     add("--engine", metavar="NAME", help="play it by another environment engine")
-    add("--seconds", type=float, metavar="S", help="with --video: film so many seconds of each episode (all of it)")
+    add("--seconds", type=float, metavar="S", help="with --video: film the first S seconds of each episode (all of it)")
     return parser
 
 
 def _check(options: argparse.Namespace) -> Mode | None:
-    """Return how environments are to draw themselves. Raises InputError for what can be refused before all else."""
+    """Return the drawing mode of environments. Raises InputError for options that cannot be fulfilled."""
     if options.generations is not None and (options.purpose is not None or options.candidate is not None):
         raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
     if options.purpose is not None and (options.generation is not None or options.candidate is not None):
@@ -87,7 +87,7 @@ def _chosen(options: argparse.Namespace, run: Stored, experiment: Experiment) ->
 
 
 def interruptible(stop: StopFlag) -> EachStep:
-    """Return what is called at each step; it raises Stopped when the user has asked to stop."""
+    """Return a callback for each step, which raises Stopped when the user has asked to stop."""
 
     def each_step(step: int, returned: float) -> None:
         if (reason := stop.reason()) is not None:
@@ -97,7 +97,7 @@ def interruptible(stop: StopFlag) -> EachStep:
 
 
 def _unlogged(run: Stored, chosen: Episode) -> str:
-    """Return why the log has nothing that an episode could be compared with."""
+    """Return the reason why the log holds no return to compare an episode with."""
     if chosen.purpose is not Purpose.EPISODE:
         return f"no such {chosen.purpose.title} episode is in the log"
     if chosen.generation < run.num_generations:
@@ -109,7 +109,7 @@ def _unlogged(run: Stored, chosen: Episode) -> str:
 def _compare(
     run: Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, instead: str = ""
 ) -> str | None:
-    """Print the return of an episode; return how it differs from the log, None for not."""
+    """Print the return of an episode; return its difference from the log in words, None if there is none."""
     returned = float(results.returns[0])
     seed = environment_seed(run, experiment, chosen)
     here, kept = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine

@@ -1,10 +1,10 @@
 """evolve verify: are two runs equal, or, with one file, does this machine repeat it?
 
-Two files are compared in all that they hold. One file, which may have been made anywhere, is checked by evaluating the
-champion of each of its generations again, on the very episodes it was selected by, over however many ranks there are;
-or, with --full, by running all of it again. With --engine another environment engine plays it. With --published each
-file is compared with the published digest of its experiment and seed, and nothing is played. The first difference and
-its cause are named: see `evolve.verification`.
+Two files are compared in all their contents. One file, which any machine may have written, is checked by evaluating the
+champion of each generation again, on the episodes by which it was selected. All ranks take part. With --full the whole
+run is repeated. With --engine another environment engine plays the episodes. With --published each file is compared
+with the published digest of its experiment and seed, and no episode is played. The verdict names the first difference
+and its cause: see `evolve.verification`.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def _parser() -> Parser:
         "python -m evolve.verify runs/here/seed-13.h5 runs/there/seed-13.h5",
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
-        "python -m evolve.verify their.h5 --engine exact   # are its episodes those of another engine?",
+        "python -m evolve.verify their.h5 --engine exact   # does another engine play equal episodes?",
         "python -m evolve.verify runs/cartpole/seed-1.h5 --published   # has it the published digest?",
     )
     add = parser.add_argument
@@ -64,7 +64,7 @@ def _parser() -> Parser:
 
 
 def _check(app: App, run: Stored, arguments: argparse.Namespace) -> Verdict:
-    """Evaluate a run, or a champion, again on this machine. Raises InputError where the engine cannot play it."""
+    """Evaluate a run, or a champion, again on this machine. Raises InputError if the engine cannot play it."""
     experiment = with_failures_allowed(reload(run, engine=arguments.engine))
     return name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
 

@@ -1,4 +1,4 @@
-"""`--workers N|auto`: a command that starts its own ranks with mpirun, and says what that is worth."""
+"""`--workers N|auto`: a command that starts its own ranks with mpirun, and says if more workers help."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from evolve.cluster import check_mpi4py, started_by
 from evolve.errors import InputError, pluralize
 
 _FEW_STEPS = 100_000
-"""One process takes a second or two for so many steps of a quick environment, and so does MPI to start."""
+"""One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
 _MOST, _MOST_PER_CORE = 256, 16
 """Workers on one machine."""
 _ANSWERED_AT_ONCE = {"-h", "--help", "--version", "--settings", "--dry-run"}
@@ -24,8 +24,8 @@ class Work:
     """The largest amount of work, as far as it is known.
 
     Attributes:
-        episodes_at_once: How many episodes are played at a time.
-        quick_steps: How many environment steps there are in all, where the environments are known to be quick.
+        episodes_at_once: The number of episodes that are played at a time.
+        quick_steps: The number of all environment steps, if the environments are known to be quick.
     """
 
     episodes_at_once: int | None = None
@@ -34,20 +34,20 @@ class Work:
 
 @dataclass(frozen=True)
 class Crew:
-    """How many processes play episodes, on how many cores; and why not more, or why it is no use."""
+    """The number of workers and of cores, with a remark on why no more are used, or why more do not help."""
 
     workers: int
     cores: int
     remark: str = ""
 
     def describe(self) -> str:
-        """Return what is said of it at the start."""
+        """Return the sentence that is printed at the start."""
         on = f"on {min(self.workers, self.cores)} of {pluralize(self.cores, 'core')}"
         if self.workers == 1:
-            who = f"one process {on}, without MPI"
+            processes = f"one process {on}, without MPI"
         else:
-            who = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
-        return f"{who}{f': {self.remark}' if self.remark else ''}"
+            processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
+        return f"{processes}{f': {self.remark}' if self.remark else ''}"
 
 
 def add_workers_option(parser: argparse.ArgumentParser) -> None:
@@ -65,15 +65,15 @@ def _number(text: str) -> int | str:
 
 
 def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work]) -> int | None:
-    """Run a command in ranks of its own where `--workers` asks for them; return the exit code, None for no ranks.
+    """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
 
     Args:
-        command: "run".
-        argv: Its arguments.
-        work: From the arguments without `--workers`; may raise InputError for them.
+        command: The name of the command, such as "run".
+        argv: The arguments of the command.
+        work: Returns the amount of work for the arguments without `--workers`; may raise InputError.
 
     Raises:
-        InputError: It runs under mpirun already, or mpirun or mpi4py is missing, or `work` refuses.
+        InputError: A launcher has started this process, or mpirun or mpi4py is missing, or `work` raised it.
     """
     asked, rest = _split(argv)
     if asked is None or _ANSWERED_AT_ONCE & set(argv):
@@ -93,7 +93,7 @@ def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work
 
 
 def _check_number(asked: int | str) -> None:
-    """Raise InputError for so many workers that it is a slip: they would keep a machine busy for minutes to start."""
+    """Raise InputError for a mistaken number of workers, whose start would keep the machine busy for minutes."""
     most = max(_MOST, _MOST_PER_CORE * available_cores())
     if asked != "auto" and int(asked) > most:
         cure = "More than cores are no faster; evolve launch starts ranks on several machines."
@@ -105,7 +105,7 @@ def _say(command: str, text: str) -> None:
 
 
 def _split(argv: list[str]) -> tuple[int | str | None, list[str]]:
-    """Return what `--workers` asks for, if it is given, and the other arguments."""
+    """Return the value of `--workers`, None if it is not given, and the other arguments."""
     parser = Parser("evolve", "", add_help=False)
     add_workers_option(parser)
     found, rest = parser.parse_known_args(argv)
@@ -113,7 +113,7 @@ def _split(argv: list[str]) -> tuple[int | str | None, list[str]]:
 
 
 def crew(asked: int | str, work: Work) -> Crew:
-    """Return how many workers there are to be. asked: how many, or "auto"."""
+    """Return the workers to start. asked: their number, or "auto"."""
     cores = available_cores()
     few = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
     too_few = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if few else ""
@@ -132,7 +132,7 @@ def crew(asked: int | str, work: Work) -> Crew:
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use: by its affinity, and by the quota of its control group."""
+    """Return the number of cores that this process may use, by its affinity and the quota of its control group."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
@@ -140,5 +140,5 @@ def available_cores() -> int:
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return max(1, min(cores, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # none, or "max"
+    except (OSError, ValueError):  # no such file, or "max"
         return cores

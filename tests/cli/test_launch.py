@@ -233,10 +233,9 @@ def test_wrong_input_is_refused_before_anything_starts(call, words, said):
 
 def test_the_command_that_it_repeats_is_not_named_again(call):
     done = call("launch", "run", "pole.toml", "-g", 3)
-    expected = (
-        "evolve launch: expected what evolve run takes, got run before it. Leave it out: evolve launch pole.toml -g 3"
-    )
-    assert (done.code, expected in done.err) == (2, True)
+    said = "evolve launch: expected the arguments of evolve run, got run before it."
+    cure = "Leave it out: evolve launch pole.toml -g 3"
+    assert (done.code, f"{said} {cure}" in done.err) == (2, True)
 
 
 def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_path, brake):
