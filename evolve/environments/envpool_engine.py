@@ -126,7 +126,7 @@ class EnvPoolEngine:
         """Return [O]: one observation of one environment, as networks see it.
 
         Raises:
-            ValueError: The observation has not the shape of this environment's observations.
+            ValueError: The observation does not have the shape of this environment's observations.
         """
         check_observation(self._observation_space, observation)
         row = np.zeros(self.observation_size, np.float32)

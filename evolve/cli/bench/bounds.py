@@ -43,7 +43,7 @@ sys.exit(main())
 """
 
 _EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""The number of episodes that each engine plays, approximately. Fast engines play more, to be measured as long."""
+"""The number of episodes that each engine plays, approximately. Fast engines play more, to run long enough."""
 
 
 def _seconds(words: Sequence[str]) -> tuple[float, float, str]:

@@ -105,7 +105,8 @@ WORLD = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-"""The state of one episode. `generator`, `shaping`, `running`, `wind` and `turbulence` belong to the task.
+"""The state of one episode. `generator`, `shaping`, `wind` and `turbulence` belong to the task; `running` and `unused`
+have no use any more.
 
 `fresh`: 1 before the first step. `crashed`: 1 once body 0 has touched the ground. `contact`: oldest first, whereas
 Box2D's lists begin with the newest. Pieces of ground are numbered in the order in which Gymnasium creates them: blocks,
