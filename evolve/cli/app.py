@@ -15,13 +15,10 @@ from functools import cache
 from types import FrameType
 from typing import Any, TextIO
 
-from evolve.cli.mpirun import hand_over, is_supervised, say_begun
+from evolve import cluster, rollouts, training
+from evolve.cli import mpirun, workers
 from evolve.cli.parser import Answered, spelled
-from evolve.cli.workers import Work, run_in_ranks
-from evolve.cluster import Coordinator, KeptRollouts, Transport, connect, dismiss, launched, serve
 from evolve.errors import EvolveError, InputError, Stopped
-from evolve.rollouts import AnyRollout
-from evolve.training import StrategyReplica, make_rollout
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -105,7 +102,7 @@ class StopFlag:
     def reason(self) -> str | None:
         """Return the reason to stop, or None."""
         if self.signal is not None:
-            if is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
+            if mpirun.is_supervised() and self.signal == getattr(signal, "SIGUSR1", None):
                 return "a signal"  # the supervisor has printed its name
             return signal.Signals(self.signal).name
         return "the time limit" if time.monotonic() > self._deadline else None
@@ -136,19 +133,21 @@ def _let_have_its_effect(number: int) -> None:
 class App:
     """The transport to the workers, and the stop flag, of a command on rank 0."""
 
-    transport: Transport
+    transport: cluster.Transport
     stop: StopFlag
 
-    def coordinator(self) -> Coordinator:
+    def coordinator(self) -> cluster.Coordinator:
         """Return a coordinator of the workers."""
-        return Coordinator(self.transport, _ROLLOUTS, self.stop.reason)
+        return cluster.Coordinator(self.transport, _ROLLOUTS, self.stop.reason)
 
 
 Body = Callable[[App, list[str]], int]
 """A command: takes its arguments, returns its exit code."""
 
 
-def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], Work] | None = None) -> int:
+def launch(
+    name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], workers.Work] | None = None
+) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
     Rank 0 prints an error once, as one plain message, and always dismisses the workers. Any other failure of a rank
@@ -166,7 +165,7 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if work is not None:
         try:
-            code = run_in_ranks(name, argv, work)
+            code = workers.run_in_ranks(name, argv, work)
         except EvolveError as error:
             return _refuse(name, error)
         if code is not None:
@@ -179,13 +178,13 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
     stop = StopFlag()
     stop.install()  # before MPI starts: an interrupt during its start would leave the other ranks waiting
     try:
-        transport = connect()
+        transport = cluster.connect()
     except InputError as error:
         return _refuse(name, error)
     faulthandler.enable()  # after MPI, whose own handler prints no Python stack
     try:
         if transport.rank != 0:
-            serve(transport, _ROLLOUTS, lambda: stop.signal, StrategyReplica())
+            cluster.serve(transport, _ROLLOUTS, lambda: stop.signal, training.StrategyReplica())
             transport.leave(0)
             return 0
         return _coordinate(name, body, App(transport, stop), argv)
@@ -204,18 +203,18 @@ def _launch_here(name: str, body: Body, argv: list[str]) -> int:
 
 def _refuse(name: str, error: EvolveError) -> int:
     """Print an error before there is a transport, on rank 0; return the exit code."""
-    if launched()[1] != 0:
+    if cluster.launched()[1] != 0:
         return 0  # a launcher ends the job at the first failure: rank 0's message has to come before it
     _print_error(name, error)
-    return hand_over(error.exit_code)
+    return mpirun.hand_over(error.exit_code)
 
 
 def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     transport = app.transport
-    say_begun()
+    mpirun.say_begun()
     code = _guarded(name, lambda: body(app, argv))
-    code = hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
-    all_left = dismiss(transport)
+    code = mpirun.hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
+    all_left = cluster.dismiss(transport)
     if not all_left or transport.abandoned:
         sys.stdout.flush()
         transport.abort(code)  # the result is settled, so remaining ranks need not end by themselves
@@ -255,9 +254,9 @@ def _print_error(name: str, error: EvolveError) -> None:
     print(message.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 
-def ready_rollout(text: str) -> AnyRollout:
+def ready_rollout(text: str) -> rollouts.AnyRollout:
     """Return the rollout of an experiment (TOML text). From now on the process is used for rollouts only."""
-    rollout = make_rollout(text)
+    rollout = training.make_rollout(text)
     spare_collector()
     return rollout
 
@@ -273,5 +272,5 @@ def spare_collector() -> None:
     gc.set_threshold(10_000, 5, 5)
 
 
-_ROLLOUTS = KeptRollouts(ready_rollout)
+_ROLLOUTS = cluster.KeptRollouts(ready_rollout)
 """The rollouts of this process."""

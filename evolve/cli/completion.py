@@ -8,18 +8,15 @@ import argparse
 import importlib
 from typing import Any
 
-from evolve import cli
+from evolve import cli, environments, networks, strategies
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser
-from evolve.environments import registered_ids
 from evolve.errors import import_extra
-from evolve.networks import NETWORKS
-from evolve.strategies import STRATEGIES
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NAMES = {
-    "network.name": tuple(NETWORKS),
-    "strategy.name": tuple(STRATEGIES),
+    "network.name": tuple(networks.NETWORKS),
+    "strategy.name": tuple(strategies.STRATEGIES),
     **dict.fromkeys(("engine", "env.engine"), ("gymnasium", "envpool", "exact")),
     "compute.backend": ("auto", "numpy", "native", "cupy"),
     "workers": ("auto", "2", "4", "8"),
@@ -73,7 +70,7 @@ def _offer(action: argparse.Action, shtab: Any) -> None:
         action.type = None
         action.choices = _NAMES[action.dest]
     elif action.dest in _ENVIRONMENTS:
-        action.choices = registered_ids()
+        action.choices = environments.registered_ids()
     elif action.dest in _DIRECTORIES:
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     elif action.dest in _FILES:

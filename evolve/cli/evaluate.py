@@ -13,16 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evolve import store
-from evolve.analysis.statistics import interval, mean, summary
+from evolve import store, training
+from evolve.analysis import statistics
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.cli.workers import Work, add_workers_option
 from evolve.config import EnvOptions, Table, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float64
-from evolve.store import HeldOut, Stored, StoredChampion
-from evolve.training import evaluate_champion, load_config, reload
 
 
 def _parser() -> Parser:
@@ -88,20 +86,20 @@ def _changes(options: argparse.Namespace, own: EnvOptions) -> _Changes:
     return _Changes(env, table["network"], env.engine if env is not None and other else None)
 
 
-def _evaluate(app: App, run: Stored, episodes: int, changes: _Changes) -> HeldOut:
+def _evaluate(app: App, run: store.Stored, episodes: int, changes: _Changes) -> store.HeldOut:
     """Evaluate the champion; keep its returns in the run file if nothing was changed. Raises InputError."""
-    if changes or isinstance(run, StoredChampion):
-        experiment = reload(run, changes.env, changes.network, changes.engine)
-        return evaluate_champion(run, experiment, app.coordinator(), episodes)
+    if changes or isinstance(run, store.StoredChampion):
+        experiment = training.reload(run, changes.env, changes.network, changes.engine)
+        return training.evaluate_champion(run, experiment, app.coordinator(), episodes)
     with closing(store.reopen(run.path)) as file:
-        evaluated = evaluate_champion(run, reload(run), app.coordinator(), episodes)
+        evaluated = training.evaluate_champion(run, training.reload(run), app.coordinator(), episodes)
         if run.held_out is None or len(run.held_out.returns) <= episodes:
             file.held_out = evaluated
             file.flush()
         return evaluated
 
 
-def _as_json(run: Stored, env: EnvOptions, network: Table, returns: Float64) -> str:
+def _as_json(run: store.Stored, env: EnvOptions, network: Table, returns: Float64) -> str:
     numbers = [value if math.isfinite(value) else None for value in returns.tolist()]
     known = returns[np.isfinite(returns)]
     about = {
@@ -110,7 +108,7 @@ def _as_json(run: Stored, env: EnvOptions, network: Table, returns: Float64) -> 
         "env": env.model_dump(mode="json", exclude_none=True),
         "network": network,
     }
-    found = {"mean": mean(known), "interval": interval(known)} if len(known) else {}
+    found = {"mean": statistics.mean(known), "interval": statistics.interval(known)} if len(known) else {}
     return json.dumps(about | found | {"failed": len(numbers) - len(known), "returns": numbers})
 
 
@@ -121,19 +119,19 @@ def _body(app: App, argv: list[str]) -> int:
     run = store.read_any(one_run_file(options.file))
     if not run.num_generations:
         raise RunError(f"{run.path}: no generation is complete yet, so there is no champion")
-    config = load_config(run.header.config, str(run.path)).in_evaluation()
+    config = training.load_config(run.header.config, str(run.path)).in_evaluation()
     changes = _changes(options, config.env)
     returns = _evaluate(app, run, options.episodes, changes).returns
     if options.json:
         print(_as_json(run, changes.env or config.env, config.network.table() | changes.network, returns))
         return 0
     where = f"{changes.describe()}: not kept" if changes else ""
-    if isinstance(run, StoredChampion):
+    if isinstance(run, store.StoredChampion):
         where = where.removesuffix(": not kept")
     print(
         f"{run.path}: champion after generation {run.num_generations - 1}, {options.episodes} held-out episodes{where}"
     )
-    print(summary(returns))
+    print(statistics.summary(returns))
     return 0
 
 

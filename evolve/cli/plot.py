@@ -7,17 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from evolve import store
-from evolve.analysis import figures
+from evolve import store, training
+from evolve.analysis import comparison, figures
 from evolve.analysis.champion import champion_of, mean_traces
-from evolve.analysis.comparison import (
-    Comparison,
-    RunGroup,
-    compare_groups,
-    deduplicate_seeds,
-    read_groups,
-    uneven_lengths,
-)
 from evolve.analysis.formatting import between, number
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.display import table
@@ -25,7 +17,6 @@ from evolve.cli.parser import Parser, file_argument, one_run_file, run_files
 from evolve.cli.progress import width
 from evolve.errors import InputError, RunError
 from evolve.store.disk import check_writable
-from evolve.training import reload
 
 _LOOK_EVERY = 1.0  # seconds
 
@@ -60,14 +51,14 @@ def _parser() -> Parser:
 
 def _draw_curves(files: list[Path], output: Path, over: str, load: bool, say: bool = True) -> bool:
     """Draw run files; return whether all of them are complete. Raises InputError, and RunError when all are empty."""
-    runs, groups = read_groups(files)
+    runs, groups = comparison.read_groups(files)
     figures.save(figures.draw_curves(_deduplicated(groups, say), over, load=load), output)
     return all(run.complete for run in runs)
 
 
 def _draw_comparison(files: list[Path], output: Path) -> None:
     """Draw and print how experiments compare. Raises InputError, and RunError when all files are empty."""
-    found = compare_groups(_deduplicated(read_groups(files)[1]))
+    found = comparison.compare_groups(_deduplicated(comparison.read_groups(files)[1]))
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
     if any(row.interval for row in found.rows):
@@ -78,7 +69,7 @@ def _draw_comparison(files: list[Path], output: Path) -> None:
         print(note)
 
 
-def _table(rows: Sequence[Comparison]) -> str:
+def _table(rows: Sequence[comparison.Comparison]) -> str:
     """Return the groups as lines, with their numbers under a header."""
     tested = any(row.against_best for row in rows)
     lines = [("experiment", "seeds", "mean", "95 % interval", "against the best" if tested else "")]
@@ -93,10 +84,10 @@ def _table(rows: Sequence[Comparison]) -> str:
     return table(lines, width())
 
 
-def _deduplicated(groups: list[RunGroup], say: bool = True) -> list[RunGroup]:
+def _deduplicated(groups: list[comparison.RunGroup], say: bool = True) -> list[comparison.RunGroup]:
     """Return groups with one run for each seed. say: whether to print notes on omitted runs and uneven lengths."""
-    kept, left_out = deduplicate_seeds(groups)
-    for note in filter(None, (left_out, uneven_lengths(kept)) if say else ()):
+    kept, left_out = comparison.deduplicate_seeds(groups)
+    for note in filter(None, (left_out, comparison.uneven_lengths(kept)) if say else ()):
         print(f"evolve.plot: {note}", file=sys.stderr)
     return kept
 
@@ -110,7 +101,7 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
         raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to draw")
     if generation is not None and not 0 <= generation < run.num_generations:
         raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
-    experiment = reload(run)
+    experiment = training.reload(run)
     champion = champion_of(run, generation)
     if traces and not experiment.network.num_traces:
         raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network.name)

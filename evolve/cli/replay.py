@@ -15,11 +15,9 @@ from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
-from evolve.environments import Mode
 from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
-from evolve.store import Stored, StoredChampion
 from evolve.training import Experiment, load_config, reload
 from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
 from evolve.verification.playing import environment_seed
@@ -58,7 +56,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _check(options: argparse.Namespace) -> Mode | None:
+def _check(options: argparse.Namespace) -> environments.Mode | None:
     """Return the drawing mode of environments. Raises InputError for options that cannot be fulfilled."""
     if options.generations is not None and (options.purpose is not None or options.candidate is not None):
         raise InputError("--generations", "no --candidate, --held-out or --validation with it", options.generations)
@@ -77,9 +75,9 @@ def _check(options: argparse.Namespace) -> Mode | None:
     return "human" if options.window else None
 
 
-def _chosen(options: argparse.Namespace, run: Stored, experiment: Experiment) -> list[Episode]:
+def _chosen(options: argparse.Namespace, run: store.Stored, experiment: Experiment) -> list[Episode]:
     if options.generations is not None:
-        if isinstance(run, StoredChampion):
+        if isinstance(run, store.StoredChampion):
             raise InputError("--generations", "a run file with it", f"{run.path}, a champion file")
         return champion_episodes(run, experiment, options.generations, options.episode)
     one = options.generation, options.candidate, options.episode, options.purpose or Purpose.EPISODE
@@ -96,7 +94,7 @@ def interruptible(stop: StopFlag) -> EachStep:
     return each_step
 
 
-def _unlogged(run: Stored, chosen: Episode) -> str:
+def _unlogged(run: store.Stored, chosen: Episode) -> str:
     """Return the reason why the log holds no return to compare an episode with."""
     if chosen.purpose is not Purpose.EPISODE:
         return f"no such {chosen.purpose.title} episode is in the log"
@@ -107,7 +105,7 @@ def _unlogged(run: Stored, chosen: Episode) -> str:
 
 
 def _compare(
-    run: Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, instead: str = ""
+    run: store.Stored, experiment: Experiment, chosen: Episode, results: EpisodeResults, instead: str = ""
 ) -> str | None:
     """Print the return of an episode; return its difference from the log in words, None if there is none."""
     returned = float(results.returns[0])
@@ -129,7 +127,11 @@ def _compare(
 
 
 def _play_all(
-    run: Stored, experiment: Experiment, episodes: list[Episode], mode: Mode | None, options: argparse.Namespace
+    run: store.Stored,
+    experiment: Experiment,
+    episodes: list[Episode],
+    mode: environments.Mode | None,
+    options: argparse.Namespace,
 ) -> Iterator[EpisodeResults]:
     """Play episodes one after another, and show them as asked; yield their results."""
     check = interruptible(options.stop) if mode is not None else None

@@ -12,21 +12,18 @@ from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
-from evolve import environments, store
+from evolve import environments, networks, store, strategies
 from evolve.analysis import html, statistics
 from evolve.analysis.video.encoders import library
-from evolve.cli import report
+from evolve.cli import mpirun, report
 from evolve.cli.app import App, BestEffortStream, launch
-from evolve.cli.mpirun import is_supervised
 from evolve.cli.parser import Parser, command_line, how_to_resume, one_run_file, replay_line, steps_after
 from evolve.cli.progress import ProgressReporter, RunsClock
 from evolve.cli.workers import Work, add_workers_option, crew
 from evolve.cluster import Coordinator
 from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, seconds, sweep
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize, sanitize
-from evolve.networks import NETWORKS
 from evolve.store.disk import check_writable
-from evolve.strategies import STRATEGIES
 from evolve.training import Experiment, iterate, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
@@ -83,8 +80,14 @@ def _parser() -> Parser:
         help="the experiment; or, to --resume it, a run file or its directory",
     )
     add("-e", "--env", dest="env.id", metavar="ID", help="Gymnasium environment, or module:Env-v0")
-    add("-a", "--agent", dest="network.name", metavar="NAME", help=f"network (hebbian-dag): {', '.join(NETWORKS)}")
-    known = f"strategy (prune): {', '.join(STRATEGIES)}"
+    add(
+        "-a",
+        "--agent",
+        dest="network.name",
+        metavar="NAME",
+        help=f"network (hebbian-dag): {', '.join(networks.NETWORKS)}",
+    )
+    known = f"strategy (prune): {', '.join(strategies.STRATEGIES)}"
     add("--strategy", dest="strategy.name", metavar="NAME", help=known)
     add("-p", "--population", type=int, metavar="P", help=f"candidates per generation ({usual.population})")
     add("-g", "--generations", type=int, metavar="G", help=f"generations ({usual.generations})")
@@ -271,7 +274,7 @@ def run_all(app: App, request: Request) -> None:
     replaced = [each for each in previews if each.action == "replace"]
     for each in replaced:
         _say(_loss(each))
-    if app.transport.could_tolerate and not is_supervised():
+    if app.transport.could_tolerate and not mpirun.is_supervised():
         print(_HINT, file=sys.stderr, flush=True)
     _evolve(app, runs, {each.run.path for each in replaced})
     page = write_report(app, runs) if request.report else ""

@@ -11,27 +11,13 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from evolve import store
+from evolve import store, training, verification
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.cli.progress import ProgressReporter, width
 from evolve.cli.workers import Work, add_workers_option
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
-from evolve.store import Stored, StoredChampion, StoredRun
-from evolve.training import Experiment, is_portable, manifest, reload
-from evolve.verification import (
-    Verdict,
-    compare,
-    compare_with_published,
-    name_engines,
-    read_published,
-    reevaluate,
-    reevaluate_champion,
-    rerun,
-    rerun_champion,
-    with_failures_allowed,
-)
 
 
 def _parser() -> Parser:
@@ -63,28 +49,32 @@ def _parser() -> Parser:
     return parser
 
 
-def _check(app: App, run: Stored, arguments: argparse.Namespace) -> Verdict:
+def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
     """Evaluate a run, or a champion, again on this machine. Raises InputError if the engine cannot play it."""
-    experiment = with_failures_allowed(reload(run, engine=arguments.engine))
-    return name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
+    experiment = verification.with_failures_allowed(training.reload(run, engine=arguments.engine))
+    return verification.name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
 
 
-def _play(app: App, run: Stored, experiment: Experiment, full: bool, quiet: bool) -> Verdict:
+def _play(
+    app: App, run: store.Stored, experiment: training.Experiment, full: bool, quiet: bool
+) -> verification.Verdict:
     config = experiment.config
-    here = manifest(app.transport, backend(config.compute.backend), is_portable(config))
+    here = training.manifest(app.transport, backend(config.compute.backend), training.is_portable(config))
     coordinator = app.coordinator()
-    if not full and isinstance(run, StoredRun):
-        return reevaluate(run, experiment, coordinator, here)
-    if not full and isinstance(run, StoredChampion):
-        return reevaluate_champion(run, experiment, coordinator, here)
+    if not full and isinstance(run, store.StoredRun):
+        return verification.reevaluate(run, experiment, coordinator, here)
+    if not full and isinstance(run, store.StoredChampion):
+        return verification.reevaluate_champion(run, experiment, coordinator, here)
     with ProgressReporter(run.header.seed, 0, run.num_generations, quiet) as reporter:
         coordinator.progress = reporter.update
-        if isinstance(run, StoredChampion):
-            return rerun_champion(run, experiment, coordinator, here, reporter)
-        return rerun(run, experiment, coordinator, here, reporter)
+        if isinstance(run, store.StoredChampion):
+            return verification.rerun_champion(run, experiment, coordinator, here, reporter)
+        return verification.rerun(run, experiment, coordinator, here, reporter)
 
 
-def _verify_each(files: Sequence[Stored], verdict_on: Callable[[Stored], Verdict], as_json: bool) -> int:
+def _verify_each(
+    files: Sequence[store.Stored], verdict_on: Callable[[store.Stored], verification.Verdict], as_json: bool
+) -> int:
     """Print the verdict on each file; return 0 if all are equal."""
     verdicts = {}
     for file in files:
@@ -96,15 +86,15 @@ def _verify_each(files: Sequence[Stored], verdict_on: Callable[[Stored], Verdict
     return 0 if all(verdict.equal for verdict in verdicts.values()) else 1
 
 
-def _compare_with_published(files: Sequence[Stored], arguments: argparse.Namespace) -> int:
+def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.Namespace) -> int:
     if arguments.full or arguments.engine is not None:
         other = "--full" if arguments.full else "--engine"
         raise InputError("--published", "no option that plays episodes with it", other)
     for file in files:
         if not file.num_generations:
             raise RunError(f"{file.path}: no generation is complete yet, so there is nothing to compare")
-    published = read_published()
-    return _verify_each(files, lambda file: compare_with_published(file, published), arguments.json)
+    published = verification.read_published()
+    return _verify_each(files, lambda file: verification.compare_with_published(file, published), arguments.json)
 
 
 def _body(app: App, argv: list[str]) -> int:
@@ -112,7 +102,7 @@ def _body(app: App, argv: list[str]) -> int:
     files = [store.read_any(one_run_file(path)) for path in arguments.files]
     if arguments.published:
         return _compare_with_published(files, arguments)
-    champions = [file for file in files if isinstance(file, StoredChampion)]
+    champions = [file for file in files if isinstance(file, store.StoredChampion)]
     if len(champions) == len(files):
         return _verify_each(champions, lambda champion: _check(app, champion, arguments), arguments.json)
     if champions:
@@ -122,12 +112,12 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("FILE", expected, f"{len(arguments.files)} of them")
     if len(arguments.files) > 1 and arguments.engine is not None:
         raise InputError("--engine", "one run file, or champion files, with it", f"{len(arguments.files)} run files")
-    run, *others = (file for file in files if isinstance(file, StoredRun))
+    run, *others = (file for file in files if isinstance(file, store.StoredRun))
     other = others[0] if others else None
     if not run.records and (other is None or not other.records):
         what = "verify" if other is None else "compare"
         raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to {what}")
-    found = compare(run, other) if other is not None else _check(app, run, arguments)
+    found = verification.compare(run, other) if other is not None else _check(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1
 
