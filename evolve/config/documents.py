@@ -7,8 +7,8 @@ from pathlib import Path
 from evolve.config.options import Table
 from evolve.errors import InputError
 
-_LONGEST = 1_000_000  # characters of an experiment
-_DEEPEST = 32  # levels of nested tables and arrays
+_MAX_CHARACTERS = 1_000_000
+_MAX_DEPTH = 32  # levels of nested tables and arrays
 
 
 def read_table(text: str, source: str) -> Table:
@@ -21,8 +21,8 @@ def read_table(text: str, source: str) -> Table:
     Raises:
         InputError: The document is malformed or too long, or has values that are nested too deep or too large.
     """
-    if len(text) > _LONGEST:
-        raise InputError(source, f"TOML of at most {_LONGEST:,} characters", f"{len(text):,}")
+    if len(text) > _MAX_CHARACTERS:
+        raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", f"{len(text):,}")
     try:
         table = tomllib.loads(text)
     except RecursionError:
@@ -35,7 +35,7 @@ def read_table(text: str, source: str) -> Table:
 
 def _check(value: object, source: str, depth: int = 0) -> None:
     """Raise InputError for values that are nested too deep, and for integers of more than 64 bits."""
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _too_deep(source)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InputError(source, "integers of at most 64 bits", value)
@@ -44,14 +44,14 @@ def _check(value: object, source: str, depth: int = 0) -> None:
 
 
 def _too_deep(source: str) -> InputError:
-    return InputError(source, f"values nested at most {_DEEPEST} deep", "deeper nesting")
+    return InputError(source, f"values nested at most {_MAX_DEPTH} deep", "deeper nesting")
 
 
 def read_file(path: Path) -> Table:
     """Return the table of a TOML file. Raises InputError if the file cannot be read, and as `read_table` does."""
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST + 1)
+            text = file.read(_MAX_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
     return read_table(text, str(path))

@@ -109,7 +109,7 @@ class Options(BaseModel):
         return {names.get(key, key): value for key, value in table.items()}
 
     @classmethod
-    def keys_called(cls, name: str, table: Mapping[str, Any]) -> list[str]:
+    def keys_named(cls, name: str, table: Mapping[str, Any]) -> list[str]:
         """Return the dotted keys of all settings called `name`, to propose them for an unknown key.
 
         Args:
@@ -174,7 +174,7 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
         error = unknown
     # Only the model of the whole table can find the same name in other sections.
     if isinstance(error, UnknownKeyError):
-        error = UnknownKeyError(error.argument, error.known, model.keys_called(error.name, table))
+        error = UnknownKeyError(error.argument, error.known, model.keys_named(error.name, table))
     raise error
 
 

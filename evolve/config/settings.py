@@ -170,7 +170,7 @@ class Config(Options):
     output: OutputOptions = OutputOptions()
 
     @classmethod
-    def keys_called(cls, name: str, table: Mapping[str, Any]) -> list[str]:
+    def keys_named(cls, name: str, table: Mapping[str, Any]) -> list[str]:
         """Return the settings called `name` in all sections, including the chosen network and strategy."""
         keys = [name] if name in cls.model_fields else []
         for section, field in cls.model_fields.items():

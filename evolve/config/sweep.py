@@ -24,7 +24,7 @@ from evolve.config.options import Table, parse
 from evolve.config.settings import Config
 from evolve.errors import InputError
 
-MOST = 1000
+MAX_EXPERIMENTS = 1000
 """The largest number of experiments in a sweep."""
 
 
@@ -43,6 +43,7 @@ def experiments(table: Table, title: str) -> list[Config]:
     for name, point in points(table):
         config = parse(Config, point)
         _check_text(config)
+        # Each experiment of a sweep has its own directory, so that two run files never have the same path.
         if name:
             directory = str(Path(config.output.directory or f"runs/{title}") / name)
             config = config.model_copy(update={"output": config.output.model_copy(update={"directory": directory})})
@@ -69,15 +70,15 @@ def _check_text(config: Config) -> None:
 def points(table: Table) -> list[tuple[str, Table]]:
     """Return the name and the table of each experiment of a sweep. Without a sweep, the name is empty.
 
-    Raises InputError if `sweep` is not a table of lists, or has more than `MOST` combinations.
+    Raises InputError if `sweep` is not a table of lists, or has more than `MAX_EXPERIMENTS` combinations.
     """
     table = copy.deepcopy(table)
     grid = table.pop("sweep", {})
     if not isinstance(grid, dict):
         raise InputError("sweep", "a table of lists", grid)
     lists = _lists(grid, "")
-    if math.prod(len(values) for _, values in lists) > MOST:
-        raise InputError("sweep", f"at most {MOST} combinations", " × ".join(str(len(v)) for _, v in lists))
+    if math.prod(len(values) for _, values in lists) > MAX_EXPERIMENTS:
+        raise InputError("sweep", f"at most {MAX_EXPERIMENTS} combinations", " × ".join(str(len(v)) for _, v in lists))
     found = []
     for values in itertools.product(*(values for _, values in lists)):
         chosen = dict(zip((key for key, _ in lists), values, strict=True))
@@ -103,7 +104,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
     single = [one for one in given if one not in swept]
     # A flag overrides the file's sweep, so its key leaves the sweep before the flags' own sweep is added.
     for key, value in single:
-        _without(table, key)
+        _remove_from_sweep(table, key)
         set_key(table, key, value)
     for key, value in swept:
         set_key(table, key, value)
@@ -113,7 +114,7 @@ def override(table: Table, given: Sequence[tuple[str, object]]) -> None:
             raise InputError.plainly(key, f"{key} is given twice: as {value!r}, and as sweep.{name}.")
 
 
-def _without(table: Table, key: str) -> None:
+def _remove_from_sweep(table: Table, key: str) -> None:
     """Remove a key from the sweep. Raises InputError if the key is inside a table that the sweep varies as a whole."""
     *sections, last = key.split(".")
     grid: Any = table.get("sweep", {})

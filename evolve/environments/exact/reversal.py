@@ -29,12 +29,12 @@ class TrialOptions(Options):
     """The number of times that the best answer changes in an episode."""
 
     @model_validator(mode="after")
-    def _room(self) -> "TrialOptions":
+    def _check_trials(self) -> "TrialOptions":
         # Each switch is drawn from five trials. With shorter parts, two switches could change places, and one could
         # fall outside the episode.
         least = 5 * (self.switches + 1)
         if self.trials < least:
-            raise ValueError(f"at least {least} trials for {self.switches} switches")
+            raise ValueError(f"at least {least} trials with switches={self.switches}")
         return self
 
     def switch_trials(self, draws: Draws) -> Float64:
