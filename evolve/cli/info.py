@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from evolve import store
+from evolve import environments, store
 from evolve.analysis import formatting, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import mask_unit
@@ -116,7 +116,8 @@ def _body(_: App, argv: list[str]) -> int:
     for count, file in enumerate(files):
         stored = store.read_any(file)
         if options.settings:
-            print(annotated_toml(load_config(stored.header.config, str(file))), end="")
+            config = load_config(stored.header.config, str(file))
+            print(annotated_toml(config, environments.kwargs_model(config.env)), end="")
             continue
         print("\n" * (count > 0) + str(file))
         description = {name: sanitize(text) for name, text in describe_file(stored).items()}

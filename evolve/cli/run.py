@@ -165,8 +165,7 @@ def _show(configs: list[Config]) -> None:
         cure = "Give each setting of the sweep one value, by flags or --set."
         raise InputError("--settings", "one experiment", f"a sweep of {len(configs)}", cure)
     config = configs[0]
-    task = environments.TASKS.get(config.env.id) if config.env.engine == "exact" else None
-    print(annotated_toml(config, task.settings if task else None), flush=True)
+    print(annotated_toml(config, environments.kwargs_model(config.env)), flush=True)
 
 
 def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from evolve.config import EnvOptions
 from evolve.environments.engine import Engine, check
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
-from evolve.environments.exact import TASKS, AnyTask, exact_task
+from evolve.environments.exact import TASKS, AnyTask, exact_task, kwargs_model
 from evolve.environments.exact_engine import (
     CompiledSlots,
     ExactEngine,
@@ -41,6 +41,7 @@ __all__ = [
     "exact_task",
     "has_display",
     "is_quick",
+    "kwargs_model",
     "make",
     "max_episode_steps",
     "register_task",

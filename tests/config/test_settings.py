@@ -17,7 +17,7 @@ from evolve.config import (
     seconds,
     set_key,
 )
-from evolve.environments import TASKS
+from evolve.environments import kwargs_model
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.strategies import STRATEGIES
@@ -209,11 +209,12 @@ def test_settings_that_are_shown_read_back_as_the_same(network, strategy, kwargs
 
 def test_arguments_of_a_known_environment_are_shown_with_defaults_and_limits():
     config = parse(Config, {"env": {"id": "Bandit-v0", "engine": "exact", "kwargs": {"arms": 7}}})
-    text = annotated_toml(config, TASKS["Bandit-v0"].settings)
+    text = annotated_toml(config, kwargs_model(config.env))
     lines = text.partition("[env.kwargs]\n")[2].splitlines()
     assert "arms = 7  # 2 to 61" in lines
     assert "# pulls = 100  # 1 to 100,000" in lines
     assert parse(Config, read_table(text, "it")) == config
+    assert kwargs_model(Config().env) is None
 
 
 def test_settings_are_shown_with_what_they_mean():

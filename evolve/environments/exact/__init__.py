@@ -5,7 +5,7 @@
 Gymnasium's formulas, but not its bits, which depend on libm.
 """
 
-from evolve.config import EnvOptions, nearest, parse
+from evolve.config import EnvOptions, Options, nearest, parse
 from evolve.environments.exact.bandit import Bandit
 from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
 from evolve.environments.exact.classic_control import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
@@ -16,7 +16,7 @@ from evolve.environments.exact.t_maze import TMaze
 from evolve.environments.exact.task import AnyTask, Draws, Moved
 from evolve.errors import InputError, Setting
 
-__all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task"]
+__all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task", "kwargs_model"]
 
 TASKS: dict[str, type[AnyTask]] = {
     "Acrobot-v1": Acrobot,
@@ -48,3 +48,9 @@ def exact_task(options: EnvOptions) -> AnyTask:
         raise InputError.plainly("env.wrappers", *message)
     settings = parse(kind.settings, options.kwargs, "env.kwargs")
     return kind(settings, options.action_scale, options.max_episode_steps)
+
+
+def kwargs_model(options: EnvOptions) -> type[Options] | None:
+    """Return the model of `env.kwargs` for an exact task; None for other environments."""
+    kind = TASKS.get(options.id) if options.engine == "exact" else None
+    return kind.settings if kind is not None else None
