@@ -21,7 +21,7 @@ from evolve.cli.parser import Answered, spelled
 from evolve.errors import EvolveError, InputError, Stopped
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BestEffortStream:
@@ -67,9 +67,9 @@ def write_past_mpirun(text: str) -> None:
 
 def discard(stream: TextIO) -> None:
     """Redirect an unwritable stream to /dev/null so that shutdown stays silent."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 class StopFlag:
@@ -78,8 +78,8 @@ class StopFlag:
     def __init__(self) -> None:
         self._first: int | None = None
         self._caught: tuple[int, ...] = ()
-        self.last_words = ""
-        """A message that is printed at once on a signal after which the launcher drops all later output."""
+        self.stop_message = ""
+        """The message that is printed at once on SIGINT or SIGTERM, as the launcher drops later output."""
         self._deadline = float("inf")
 
     def install(self) -> None:
@@ -92,7 +92,7 @@ class StopFlag:
     def signal(self) -> int | None:
         """The first signal, or None. Once it has been read, all signals have their usual effect."""
         if self._first is not None:
-            self._catch_no_more()
+            self._stop_catching()
         return self._first
 
     def limit(self, seconds: float) -> None:
@@ -112,20 +112,20 @@ class StopFlag:
         # The handlers of the other signals stay until the first signal is read. Python reports an error if a signal is
         # pending whose handler has just been removed.
         if self._first is not None:
-            self._catch_no_more()
+            self._stop_catching()
             signal.raise_signal(number)
         self._first = number
-        _let_have_its_effect(number)
-        if self.last_words and number in (signal.SIGINT, signal.SIGTERM):
-            write_past_mpirun(f"{self.last_words}\n")
+        _restore_usual_effect(number)
+        if self.stop_message and number in (signal.SIGINT, signal.SIGTERM):
+            write_past_mpirun(f"{self.stop_message}\n")
 
-    def _catch_no_more(self) -> None:
+    def _stop_catching(self) -> None:
         for number in self._caught:
-            _let_have_its_effect(number)
+            _restore_usual_effect(number)
         self._caught = ()
 
 
-def _let_have_its_effect(number: int) -> None:
+def _restore_usual_effect(number: int) -> None:
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
@@ -234,7 +234,7 @@ def _guarded(name: str, body: Callable[[], int]) -> int:
         discard(sys.stdout)
         return 1
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
             discard(sys.stdout)
             print(f"evolve.{name}: the output cannot be written ({error}).", file=sys.stderr)
         else:

@@ -31,8 +31,8 @@ from evolve.numerics.device import in_sight
 from evolve.store.disk import check_writable
 
 JOB = "--job"
-"""The hidden option with which the contest starts itself; its value is the file for what was found."""
-_TOGETHER = {  # what an option of a measurement goes without
+"""The hidden option with which the contest starts itself; its value is the file for the measured row."""
+_EXCLUDED = {  # the options that cannot accompany an option
     "compare": ("size", "workers", "backend", "price", "name", "validate", "unverified"),
     "validate": ("workers", "price", "name", "output", "unverified"),
 }
@@ -56,12 +56,12 @@ def _parser() -> Parser:
     add("--size", choices=tuple(work.SIZES), help=f"how long a repeat takes on two cores (small). {sizes}")
     workers = "how many play, one after another (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
-    kernels = "by which kernels (native, and cupy where there is a GPU)"
+    kernels = "by which kernels (native, and cupy if there is a GPU)"
     add("--backend", choices=("native", "numpy", "cupy"), help=kernels)
-    add("--price", metavar="P/h", help='what an hour of this machine costs, as in "1.28/h" or "$1.28/h"')
-    add("--name", metavar="NAME", help="what to call this machine (its processor)")
+    add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
+    add("--name", metavar="NAME", help="the name of this machine (its processor)")
     add("-o", "--output", type=Path, metavar="OUT", help="the file (contest-SIZE.json); with --compare a figure")
-    add("--validate", action="store_true", help="only play the short run whose digest is known, and time nothing")
+    add("--validate", action="store_true", help="only play the short run whose digest is known, without timing")
     add("--unverified", action="store_true", help="leave that run out; the result is called unverified")
     compare = "compare files of several machines, all against the first one"
     add("--compare", type=Path, nargs="+", metavar="FILE", help=compare)
@@ -71,9 +71,9 @@ def _parser() -> Parser:
 
 
 def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
-    """Return the options, completed. Raises InputError for those that do not go together, before any work is done."""
+    """Return the completed options. Raises InputError for a forbidden combination, before any work."""
     found = _parser().parse_args(argv)
-    for option, others in _TOGETHER.items():
+    for option, others in _EXCLUDED.items():
         for other in others:
             if getattr(found, option) and getattr(found, other):
                 raise InputError(f"--{other}", f"not both --{option} and --{other}", "both")
@@ -120,7 +120,7 @@ def line(found: ContestFile) -> str:
 
 
 def table(ranked: Sequence[RankedRow], several: bool, markdown: bool = False) -> str:
-    """Return rows as lines under a header. several: whether they are of several machines."""
+    """Return rows as lines under a header. several: whether the rows belong to several machines."""
     lines = [_HEAD, *(_cells(row) for row in ranked)]
     shown = [n for n in range(len(_HEAD)) if any(cells[n] for cells in lines[1:]) and (several or n not in (0, 5, 6))]
     cells = [[text[n] for n in shown] for text in lines]
@@ -165,7 +165,7 @@ def summary(found: ContestFile) -> str:
 
 
 def comparison(compared: ContestRanking, markdown: bool) -> str:
-    """Return machines side by side, and what the columns mean."""
+    """Return the table of several machines, and a note on the meaning of its columns."""
     first = compared.machines[0]
     cost = "; cost: of one pass" if any(row.cost is not None for row in compared.rows) else ""
     notes = (
@@ -178,12 +178,12 @@ def comparison(compared: ContestRanking, markdown: bool) -> str:
 
 
 def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
-    """Return how many workers play by which back end, in their order.
+    """Return the numbers of workers and the back ends of the measurements, in order.
 
     Args:
-        workers: What was asked for; None for 1, 2, 4, … and all cores.
-        chosen: The back end that was asked for; None for all that can be used.
-        cores: How many may be used.
+        workers: The requested numbers of workers; None for 1, 2, 4, … and all cores.
+        chosen: The requested back end; None for all back ends that work here.
+        cores: The number of cores that may be used.
 
     Raises:
         InputError: A back end, mpirun or mpi4py is missing.
@@ -192,7 +192,7 @@ def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> li
     counts = sorted({*(workers or ([1] if chosen == "cupy" else powers))})
     if counts[-1] > 1:
         check_mpi4py("--workers")
-        mpirun_words(counts[-1])  # raises where there is none
+        mpirun_words(counts[-1])  # raises InputError if there is no mpirun
     found: list[tuple[int, str]] = [(count, backend(chosen or "auto")) for count in counts]
     if chosen is None and workers is None and in_sight():
         found.append((1, "cupy"))
@@ -200,7 +200,7 @@ def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> li
 
 
 def run_job(supervisor: Supervisor, size: ContestSize, workers: int, chosen: str, unverified: bool) -> ContestRow | int:
-    """Measure a row in ranks of its own, which say how it goes; return it, or the exit code of a job that failed."""
+    """Measure a row in new ranks, which print their progress; return it, or the exit code of a failed job."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
         words = [sys.executable, "-m", "evolve", "contest", JOB, str(file), "--size", size.name, "--backend", chosen]
@@ -216,7 +216,7 @@ def _say(text: str) -> None:
 
 
 def _measure_here(app: App, options: argparse.Namespace) -> ContestRow:
-    """Return the row of the ranks that this process has."""
+    """Return the row that this process and its ranks measure."""
     chosen = backend(options.backend or "auto")
     try:
         return session.measure(app.coordinator(), app.transport, options.size, chosen, not options.unverified, _say)
@@ -235,7 +235,7 @@ def _validate(app: App, options: argparse.Namespace) -> int:
 
 
 def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
-    """Return all rows, or the exit code of a job that failed. Raises DifferentWorkError."""
+    """Return all rows, or the exit code of a failed job. Raises DifferentWorkError."""
     if app.transport.size > 1:
         return [_measure_here(app, options)]
     planned = layouts(options.workers, options.backend, available_cores())

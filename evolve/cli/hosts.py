@@ -109,6 +109,7 @@ class Inquiry:
         for host, process in list(self._asked.items()):
             if process.poll() is None and not late:
                 continue
+            # A process that still runs is killed here. Its negative exit code counts as no answer.
             process.kill()
             said = process.communicate()[1].strip().splitlines()
             code = process.returncode
@@ -176,12 +177,14 @@ class Roster:
     def look(self) -> bool:
         """Return whether a host that was left out can be taken back. Cheap to call often: it asks at intervals."""
         now = time.monotonic()
+        # The inquiry runs beside the ranks, so this method never waits for it.
         if self._inquiry is not None:
             if not self._inquiry.finished():
                 return False
             for host, complaint in self._inquiry.complaints().items():
                 self._answers[host] = 0 if complaint else self._answers[host] + 1
             self._inquiry = None
+        # Stopping a run costs time: take a host back only if it answers steadily, and the run had time for progress.
         back = [host.name for host, answers in self._answers.items() if answers >= _ANSWERS_NEEDED]
         if back and now - self._begun > min(_LEAST_UNDISTURBED, 2 * self._every):
             self._say(f"{', '.join(back)} answers again: the run is stopped, and resumed with it")

@@ -22,7 +22,7 @@ from evolve.cluster import check_mpi4py, started_by
 from evolve.cluster.start import CONNECT, connect_seconds, silence_seconds
 from evolve.errors import InputError, Stopped, pluralize
 
-_MOST_FUTILE = 3  # attempts in a row without any progress
+_MAX_FUTILE = 3  # attempts in a row without any progress
 _LONGEST_PAUSE = 10.0
 
 
@@ -69,13 +69,13 @@ def persevere(attempts: Attempts) -> int:
             return outcome.code
         now = attempts.progress()
         futile = futile + 1 if now <= before and not attempts.returning() else 0
-        how = "no host answers" if outcome is None else _how(outcome)
+        cause = "no host answers" if outcome is None else _cause(outcome)
         done = f"{pluralize(now, 'generation')} complete"
-        if futile >= _MOST_FUTILE:
-            attempts.say(f"{how}; {done}; {_MOST_FUTILE} attempts without any progress: given up")
+        if futile >= _MAX_FUTILE:
+            attempts.say(f"{cause}; {done}; {_MAX_FUTILE} attempts without any progress: given up")
             return 1 if outcome is None else outcome.code or 1
         if not attempts.returning():
-            attempts.say(f"{how}; {done}; the run is resumed")
+            attempts.say(f"{cause}; {done}; the run is resumed")
             attempts.pause(min(2.0**futile, _LONGEST_PAUSE))
         if attempts.stopping():
             return Stopped.exit_code
@@ -92,7 +92,7 @@ def _is_final(outcome: Outcome, first: bool, returning: bool) -> bool:
     return not (returning and outcome.code == Stopped.exit_code)
 
 
-def _how(outcome: Outcome) -> str:
+def _cause(outcome: Outcome) -> str:
     return "a host was lost" if outcome.again else f"the ranks ended with code {outcome.code}"
 
 

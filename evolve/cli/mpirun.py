@@ -178,7 +178,7 @@ class Supervisor:
         self._process: subprocess.Popen[bytes] | None = None
         self._begun: Callable[[], bool] = lambda: True
         self._signals = 0
-        self._held = False
+        self._stop_is_postponed = False
         self.stopping = False
         """Whether this process was asked to stop."""
         for number in _STOPPING:
@@ -212,7 +212,7 @@ class Supervisor:
                 env={_SESSION_FOLDER: folder} | environment | {EXIT_CODE: str(exit_code_file)},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
-                preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - this process has started no thread
+                preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
             code = self._wait(self._process, exit_code_file, look, linger, begin)
             _end_orphans()
@@ -235,10 +235,11 @@ class Supervisor:
             now = time.monotonic()
             if ended is None and _is_written(exit_code_file):
                 ended = now
+            # The launcher can wait forever for a lost host, at the end or at the start.
             if (ended is not None and now - ended > linger) or (now - started > begin and not exit_code_file.exists()):
-                process.kill()  # the launcher waits for a lost host
-            if self._held and self._begun():
-                self._held = False
+                process.kill()
+            if self._stop_is_postponed and self._begun():
+                self._stop_is_postponed = False
                 process.send_signal(signal.SIGUSR1)
             if ended is None and not asked and look():
                 asked = True
@@ -250,13 +251,14 @@ class Supervisor:
         self._signals += 1
         if self._process is None or self._process.returncode is not None:
             return
+        # A rank that has not begun may not catch signals yet, so the first signal waits until rank 0 has begun.
         begun = self._begun()
         if self._signals == 1:
             when = "" if begun else " as soon as they have started"
             text = f"the ranks are asked to stop{when}; a second signal ends them at once"
             self._say(f"{signal.Signals(number).name}: {text}")
-            self._held = not begun
-            if self._held:
+            self._stop_is_postponed = not begun
+            if self._stop_is_postponed:
                 return
         way = {1: signal.SIGUSR1, 2: signal.SIGTERM}.get(self._signals, signal.SIGKILL)
         self._process.send_signal(way if begun else signal.SIGKILL)
@@ -274,7 +276,7 @@ def supervise(words: list[str], environment: dict[str, str], workers: int, say: 
     return Supervisor(say).run(words, environment | {_WORKERS: str(workers)}).code
 
 
-def _end_with(parent: int) -> Callable[[], None]:
+def _end_with_parent(parent: int) -> Callable[[], None]:
     """Return a preexec function that ends the child when its parent dies, even by SIGKILL (Linux)."""
 
     def in_the_child() -> None:

@@ -39,7 +39,7 @@ FLAGS = {
 }  # fmt: skip
 """The options of each command for settings, and for parts of a run; --set reaches the other settings."""
 
-_WHOLE = {
+_WHOLE_SETTINGS = {
     Setting("resume", True): "--resume",
     Setting("overwrite", True): "--overwrite",
     Setting("mode", "rgb_array"): "--video OUT",
@@ -55,7 +55,7 @@ _MISTAKES = {
     r"the following arguments are required: (.+)()": "a value",
 }
 """The messages of argparse, with groups for the option and its value; and the expected value."""
-_SHOWN = 3
+_MAX_NAMES = 3
 """The largest number of names in an error."""
 
 
@@ -68,8 +68,8 @@ def spelled(setting: Setting, command: str = "run") -> str:
     if setting.value is None:
         flag = FLAGS.get(command, {}).get(re.sub(r"\.\d+$", "", setting.key))  # seeds.0 is one of the seeds
         return f"{setting} ({flag})" if flag else str(setting)
-    if setting in _WHOLE:
-        return _WHOLE[setting]
+    if setting in _WHOLE_SETTINGS:
+        return _WHOLE_SETTINGS[setting]
     value = setting.value if isinstance(setting.value, str) else json.dumps(setting.value)
     flag = FLAGS["run"].get(setting.key)
     return sanitize(f"{flag.rpartition('/')[2]} {value}" if flag else f"--set {setting.key}={value}")
@@ -144,7 +144,7 @@ def one_run_file(path: Path) -> Path:
     """Return the run file that an argument names, which may be the only one in a directory. Raises InputError."""
     inside = run_files_in(path) or [path]
     if len(inside) > 1:
-        shown = ", ".join(map(str, inside[:_SHOWN])) + (", …" if len(inside) > _SHOWN else "")
+        shown = ", ".join(map(str, inside[:_MAX_NAMES])) + (", …" if len(inside) > _MAX_NAMES else "")
         cure = f"Name one of them: {shown}."
         raise InputError(str(path), "one run file, or a directory that holds one", f"{len(inside)} of them", cure)
     return inside[0]
@@ -154,13 +154,13 @@ def run_files_in(path: Path) -> list[Path] | None:
     """Return the run files in a directory and below it; None if `path` is no directory. Raises InputError for none."""
     if not path.is_dir():
         return None
-    found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_order)
+    found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
     if not found:
         raise InputError(str(path), "a directory that holds run files (seed-S.h5)", "none in it or below it")
     return found
 
 
-def _order(path: Path) -> tuple[Path, int, str]:
+def _by_seed(path: Path) -> tuple[Path, int, str]:
     seed = path.stem.removeprefix("seed-")
     return path.parent, int(seed) if seed.isdecimal() else -1, seed
 

@@ -62,7 +62,7 @@ def _draw_comparison(files: list[Path], output: Path) -> None:
     figures.save(figures.draw_comparison(found), output)
     print(f"{found.score}:\n\n{_table(found.rows)}\n")
     if any(row.interval for row in found.rows):
-        print("95 % interval: of the mean over seeds (Student's t), cut where no return has ever been")
+        print("95 % interval: of the mean over seeds (Student's t), cut to the range of all returns")
     if any(row.p is not None for row in found.rows):
         print("p: two-sided Mann-Whitney test against the best of the environment, with Holm's correction")
     for note in found.notes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MIN_REFRESH = 0.2
 """Seconds between two changes of the display, at least."""
-_WHAT = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
+_TITLES = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
 def on_terminal() -> bool:
@@ -170,9 +170,9 @@ class ProgressReporter:
             return
         self._refreshed_at = time.monotonic()
         waiting = f", {idle} idle" if idle else ""
-        completed = self._completed + (0 if purpose in _WHAT else done / episodes)
+        completed = self._completed + (0 if purpose in _TITLES else done / episodes)
         left, rest = self._left(completed) if self._first < completed < self._expected else ("", "")
-        what = _WHAT.get(purpose, f"generation {self._completed}")
+        what = _TITLES.get(purpose, f"generation {self._completed}")
         now = f"{what}: {done / episodes:.0%}{waiting}"
         self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
 

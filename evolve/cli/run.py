@@ -28,8 +28,8 @@ from evolve.training import Experiment, iterate, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
-_DOES = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
-_HINT = (
+_ACTIONS = {"begin": "new", "resume": "resumed", "replace": "replaced", "keep": "complete already"}
+_HINT_ON_LOSSES = (
     "evolve.run: the loss of a worker ends this run; complete generations are kept, --resume continues it. "
     "(Under mpirun --with-ft ulfm it would outlive its workers.)"
 )
@@ -201,7 +201,7 @@ def _describe_run(run_preview: plan.RunPreview) -> str:
         if run_preview.action == "replace":
             there = f", {pluralize(stored.num_generations, 'generation')} would be lost"
     left = "" if run_preview.action == "keep" else f"; {_quantity(run_preview.size)}"
-    return f"{_DOES[run_preview.action]}{there}{left}"
+    return f"{_ACTIONS[run_preview.action]}{there}{left}"
 
 
 def _quantity(size: plan.RunSize) -> str:
@@ -272,9 +272,9 @@ def run_all(app: App, request: Request) -> None:
         _say(f"nothing to resume, a new run begins: {new[0].path}{more}")
     replaced = [each for each in previews if each.action == "replace"]
     for each in replaced:
-        _say(_loss(each))
+        _say(_replacement_warning(each))
     if app.transport.could_tolerate and not mpirun.is_supervised():
-        print(_HINT, file=sys.stderr, flush=True)
+        print(_HINT_ON_LOSSES, file=sys.stderr, flush=True)
     _evolve(app, runs, {each.run.path for each in replaced})
     page = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], page), flush=True)
@@ -301,7 +301,7 @@ def _say(text: str) -> None:
     print(f"evolve.run: {text}", file=sys.stderr, flush=True)
 
 
-def _loss(replaced: plan.RunPreview) -> str:
+def _replacement_warning(replaced: plan.RunPreview) -> str:
     """Return the warning that a run file, and its generations, will be replaced."""
     stored = replaced.stored
     assert stored is not None
@@ -324,11 +324,11 @@ def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None
             print(_title(run, number, runs), end="", flush=True)
             clock.start(number - 1)
             command = how_to_resume(runs, app.transport.size)
-            app.stop.last_words = (
+            app.stop.stop_message = (
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
             _run_one(coordinator, run, opened, command, clock)
-            app.stop.last_words = ""
+            app.stop.stop_message = ""
 
 
 def _episodes_left(run: PlannedRun, replaced: bool) -> int:

@@ -14,9 +14,10 @@ from evolve.errors import InputError, pluralize
 
 _FEW_STEPS = 100_000
 """One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
-_MOST, _MOST_PER_CORE = 256, 16
-"""Workers on one machine."""
-_ANSWERED_AT_ONCE = {"-h", "--help", "--version", "--settings", "--dry-run"}
+_MAX_WORKERS, _MAX_PER_CORE = 256, 16
+"""The largest numbers of workers on one machine: always allowed, and allowed per core."""
+_NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
+"""Options with which a command plays no episode, so that it needs no workers."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work
         InputError: A launcher has started this process, or mpirun or mpi4py is missing, or `work` raised it.
     """
     asked, rest = _split(argv)
-    if asked is None or _ANSWERED_AT_ONCE & set(argv):
+    if asked is None or _NO_WORK & set(argv):
         return None
     launcher = started_by()
     if launcher is not None:
@@ -94,7 +95,7 @@ def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work
 
 def _check_number(asked: int | str) -> None:
     """Raise InputError for a mistaken number of workers, whose start would keep the machine busy for minutes."""
-    most = max(_MOST, _MOST_PER_CORE * available_cores())
+    most = max(_MAX_WORKERS, _MAX_PER_CORE * available_cores())
     if asked != "auto" and int(asked) > most:
         cure = "More than cores are no faster; evolve launch starts ranks on several machines."
         raise InputError("--workers", f"at most {most:,} on this machine", f"{asked:,}", cure)
