@@ -15,24 +15,24 @@ from evolve import __version__
 
 COMMANDS = {
     "run": "evolve an experiment, one run file per seed; --resume continues it",
-    "launch": "start the ranks of a run on several hosts, and again after a death, until it is complete",
+    "launch": "start the ranks of a run on several hosts, and restart them after a death until the run is complete",
     "info": "the contents of a run file or a champion file, in a few lines",
     "verify": "are two runs equal; does this machine repeat one; the first difference, and its cause",
-    "replay": "play episodes of a run again, equal to the log; as a film, or in a window",
+    "replay": "play episodes of a run again, and compare them with the log; as a film, or in a window",
     "evaluate": "a run's champion on held-out episodes, with a 95 % interval",
     "plot": "curves of runs, or the network of a champion, as PNG, SVG or PDF",
     "report": "everything about runs on one HTML page",
-    "export": "take a run's champion along in a small file; or its numbers as CSV, or for TensorBoard",
-    "bench": "speed, as a ratio to bare environments",
+    "export": "a run's champion as a small file or as C; or its numbers as CSV, or for TensorBoard",
+    "bench": "the speed, as a ratio to bare environments",
     "contest": "machine against machine, on work that digests prove to be equal",
-    "completion": "a script that completes all this at Tab, for bash, zsh, fish or tcsh",
+    "completion": "a script that completes commands and options at Tab, for bash, zsh, fish or tcsh",
 }
 
 
 def start(command: str, argv: list[str] | None = None) -> None:
     """Run a command in a process of its own, and exit with its code. argv: its arguments, by default `sys.argv[1:]`."""
     if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does: `-e module:Env-v0` may lie here
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of `-e module:Env-v0` may be here
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt during the imports ends the process
     sys.exit(_imported(command).main(argv))
@@ -48,7 +48,7 @@ def _imported(command: str) -> Any:
 
 
 def main() -> None:
-    """Run `evolve COMMAND …`; without a command, print which there are. Exits with 2 for an unknown one."""
+    """Run `evolve COMMAND …`; without a command, list the commands. Exits with 2 for an unknown command."""
     command, *argv = sys.argv[1:] or ["--help"]
     if command in COMMANDS:
         start(command, argv)
@@ -62,7 +62,7 @@ def main() -> None:
     print("evolve: neuroevolution over MPI, the same bits on any number of ranks\n")
     for name, what in COMMANDS.items():
         print(f"  evolve {name:10} {what}")
-    print("\nEach says more with --help; `python -m evolve.run` is `evolve run`.")
+    print("\nEach command explains its options with --help; `python -m evolve.run` is `evolve run`.")
     print("run, verify, evaluate and report use many processes with --workers N, or mpirun -n RANKS in front.")
     print("\nexample: evolve run -e BipedalWalker-v3 -p 64 -g 50 --workers auto")
 

@@ -1,4 +1,4 @@
-"""evolve evaluate: how good is a run's champion on episodes that training never met?
+"""evolve evaluate: the returns of a run's champion on held-out episodes, which training never used.
 
 Episodes come from keyed streams of their own, so asking for more of them later adds to the same ones. The returns are
 kept in the run file, in place of a smaller evaluation. Returns in another environment than the champion's own, or with
@@ -28,13 +28,13 @@ def _parser() -> Parser:
         "evolve.evaluate",
         "Evaluate the champion of a run on held-out episodes, and keep the returns in the run file.",
         "mpirun -n 8 python -m evolve.evaluate runs/CartPole-v1-hebbian-dag/seed-0.h5 --episodes 1000",
-        "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # elsewhere; not kept",
+        "python -m evolve.evaluate seed-0.h5 --set env.kwargs.gravity=-3.7   # another environment; not kept",
         "python -m evolve.evaluate seed-0.h5 --set network.plasticity=0   # as if it could not learn; not kept",
     )
     add = parser.add_argument
-    what = "a run file that no run is writing, or its directory; or a champion file, which stays as it is"
+    what = "a run file that no run is writing, or its directory; or a champion file, which is not changed"
     add("file", type=file_argument, metavar="FILE", help=what)
-    add("--episodes", type=int, default=100, metavar="N", help="how many (100)")
+    add("--episodes", type=int, default=100, metavar="N", help="the number of episodes (100)")
     add("-e", "--env", metavar="ID", help="in another environment")
     add("--engine", metavar="NAME", help="by another environment engine")
     more = "with another setting of the environment (env.key) or of the network (network.key)"

@@ -26,7 +26,7 @@ def _parser() -> Parser:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--c", action="store_true", help="the champion's network as one C file without dependencies")
     kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
-    kinds.add_argument("--tensorboard", action="store_true", help="the same as an event file, in a directory")
+    kinds.add_argument("--tensorboard", action="store_true", help="the same columns as an event file, in a directory")
     out = f"by default the name of FILE with {champion.SUFFIX}, .c or .csv, or -tensorboard, beside it"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
     return parser

@@ -18,8 +18,7 @@ from evolve.cli.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervi
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cli.workers import available_cores
-from evolve.cluster import check_mpi4py, started_by
-from evolve.cluster.start import CONNECT, connect_seconds, silence_seconds
+from evolve.cluster import check_mpi4py, start, started_by
 from evolve.errors import InputError, Stopped, pluralize
 
 _MAX_FUTILE = 3  # attempts in a row without any progress
@@ -105,7 +104,13 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--hostfile", type=Path, metavar="FILE", help="the hosts, one on each line: node1 slots=32")
-    add("-n", "--ranks", type=int, metavar="R", help="how many ranks (the slots of all hosts; here: a worker per core)")
+    add(
+        "-n",
+        "--ranks",
+        type=int,
+        metavar="R",
+        help="number of ranks (the slots of all hosts; here: a worker per core)",
+    )
     how = "start the ranks by this command in place of mpirun, such as srun --mpi=pmix in a SLURM job"
     add("--launcher", metavar="COMMAND", help=how)
     add(
@@ -162,7 +167,7 @@ class Launch:
 
     def _wait_for_writers(self) -> None:
         """Wait until ranks that an earlier attempt left behind have noticed that they are cut off, and have ended."""
-        deadline, said = time.monotonic() + 3 * silence_seconds(), False
+        deadline, said = time.monotonic() + 3 * start.silence_seconds(), False
         while time.monotonic() < deadline and not self._supervisor.stopping:
             try:
                 for path in self._paths:
@@ -190,9 +195,9 @@ class Launch:
         environment = self._launcher.environment(self._ssh, self._folder)
         environment[COMMAND] = self._command
         # The machine may be slow: each attempt in vain doubles the time that the ranks may take to connect.
-        limit = 2**futile * connect_seconds(ranks)
+        limit = 2**futile * start.connect_seconds(ranks)
         if ranks:
-            environment[CONNECT] = f"{limit:g}"
+            environment[start.CONNECT] = f"{limit:g}"
         here = bool(hosts) and hosts[0].is_here
         begin = limit + 2**futile * _STARTED_WITHIN if here else math.inf
         linger = _LINGER + _LINGER_PER_RANK * ranks

@@ -24,7 +24,7 @@ _LOOK_EVERY = 1.0  # seconds
 def _parser() -> Parser:
     parser = Parser(
         "evolve.plot",
-        "Draw fitness and connections of run files over generations. Files of one experiment are summed up.",
+        "Draw fitness and connections of run files over generations. Files of one experiment are summarized.",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-*.h5 -o curves.svg",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --live",
         "python -m evolve.plot runs/CartPole-v1-hebbian-dag/seed-0.h5 --network -o network.svg",
@@ -42,8 +42,8 @@ def _parser() -> Parser:
     kinds.add_argument("--final", action="store_true", help=final)
     network = "draw the network of a champion instead"
     kinds.add_argument("--network", action="store_true", help=network)
-    whose = "with --network: the best of this generation (by default the held-out champion)"
-    add("--generation", type=int, metavar="G", help=whose)
+    chosen = "with --network: the best candidate of this generation (by default the held-out champion)"
+    add("--generation", type=int, metavar="G", help=chosen)
     traces = "with --network: its mean Hebbian traces over its episodes, instead of the weights"
     add("--traces", action="store_true", help=traces)
     return parser

@@ -29,7 +29,7 @@ def _parser() -> Parser:
         "mpirun -n 8 python -m evolve.verify their.h5",
         "mpirun -n 8 python -m evolve.verify their.h5 --full --json",
         "python -m evolve.verify their.h5 --engine exact   # does another engine play equal episodes?",
-        "python -m evolve.verify runs/cartpole/seed-1.h5 --published   # has it the published digest?",
+        "python -m evolve.verify runs/cartpole/seed-1.h5 --published   # does it have the published digest?",
     )
     add = parser.add_argument
     files = (
@@ -42,7 +42,7 @@ def _parser() -> Parser:
     add(
         "--engine", metavar="NAME", help="with one run file, or champion files: play them by another environment engine"
     )
-    published = "compare each file with the published digest of its experiment and seed; nothing is played"
+    published = "compare each file with the published digest of its experiment and seed; play no episode"
     add("--published", action="store_true", help=published)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
     add_workers_option(parser)

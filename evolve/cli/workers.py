@@ -53,7 +53,7 @@ class Crew:
 
 def add_workers_option(parser: argparse.ArgumentParser) -> None:
     """Add `--workers` to the options of a command."""
-    words = "start N workers and a coordinator with mpirun; auto: a worker for each core of this machine"
+    words = "start N workers and a coordinator with mpirun; auto: one worker per core of this machine"
     parser.add_argument("--workers", type=_number, metavar="N", help=words)
 
 
