@@ -105,7 +105,7 @@ def test_as_a_library_we_leave_signals_alone(tmp_path, words):
 
 @pytest.fixture
 def launched(capfd):
-    """Launch a command whose body is a function; return its exit code, and what was written to stdout and stderr."""
+    """Launch a command whose body is a function; return its exit code, stdout and stderr."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
 
     def run(body):

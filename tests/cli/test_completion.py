@@ -18,7 +18,7 @@ while read -r -a words; do
     echo "${COMPREPLY[*]}"
 done
 """
-"""Reads command lines, and prints what is offered at the end of each; a word `_` is an empty one."""
+"""Reads command lines, and prints the completions at the end of each. A word `_` stands for an empty word."""
 
 
 def test_a_shell_completes_commands_options_and_names(call, tmp_path):

@@ -1,4 +1,4 @@
-"""evolve contest: rows by workers, a file that nobody has edited, and a comparison of files."""
+"""evolve contest: rows by workers, a file that cannot be edited unnoticed, and a comparison of files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The dry run: what would run is said, and nothing is written."""
+"""The dry run: it describes the runs, and writes no file."""
 
 import os
 

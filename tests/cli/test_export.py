@@ -1,4 +1,4 @@
-"""The export command, and what takes the champion files that it writes."""
+"""The export command, and the commands that accept its champion files."""
 
 import csv
 import json

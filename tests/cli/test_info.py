@@ -1,4 +1,4 @@
-"""What files hold, in a few lines; and their experiments, to be run again."""
+"""The info command: descriptions of files, and experiments that can be run again."""
 
 import shutil
 from contextlib import closing
@@ -18,7 +18,7 @@ QUICK = ("-p", 6, "-r", 2, "-d", 3, "--set", "env.max_episode_steps=60")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A complete run, and one without held-out episodes that has not come to its end."""
+    """A complete run, and an incomplete run without held-out episodes."""
     where = tmp_path_factory.mktemp("info")
     make_runs(where, *QUICK, "-g", 3, "-s", 1, "--set", "held_out_episodes=5", "-o", "whole")
     make_runs(where, *QUICK, "-g", 2, "-s", 2, "--set", "held_out_episodes=0", "-a", "plastic-mlp", "-o", "part")
@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
 
 
 def fields(text):
-    """Return what is said of one file, by name."""
+    """Return the description of one file, by name."""
     found = (line.strip().split("  ", 1) for line in text.splitlines()[1:])
     return {name: value.strip() for name, value in found}
 
@@ -50,7 +50,7 @@ def test_a_complete_run(call, runs):
     assert said["written by"].startswith("evolve 0.")
 
 
-def test_what_is_not_complete_and_counts_coefficients(call, runs):
+def test_an_incomplete_run_whose_masks_count_coefficients(call, runs):
     said = fields(call("info", runs / "part").out)
     assert said["generations"] == "2 of 2, not complete"
     assert said["held out"] == "not evaluated"
@@ -88,7 +88,7 @@ def test_a_digest_is_on_one_line_however_narrow_the_terminal_is(width):
         assert all(line.startswith(" " * 24) for line in lines[1:-1])
 
 
-def test_what_a_foreign_file_says_cannot_move_the_cursor(call, runs, tmp_path):
+def test_text_of_a_foreign_file_cannot_move_the_cursor(call, runs, tmp_path):
     shutil.copy(runs / "whole" / "seed-1.h5", tmp_path / "evil.h5")
     with h5py.File(tmp_path / "evil.h5", "r+") as file:
         file.attrs["config"] = file.attrs["config"].replace('"CartPole-v1"', '"Bad\\u001b[31mRED\\nrun"')

@@ -107,7 +107,7 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
 
 
 def test_a_file_that_others_still_write_is_waited_for():
-    """The input was right before, so what is wrong with it is over soon."""
+    """The first attempt accepted the input, so the cause of a later refusal will pass."""
     made, _ = attempts([DIED, Outcome(2, is_own=True), Outcome(0, is_own=True)], [3, 3])
     assert persevere(made) == 0
 

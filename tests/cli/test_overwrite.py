@@ -1,4 +1,4 @@
-"""Replacing run files: only those of the same experiment, only when the new run has something to show."""
+"""Replacing run files: only those of the same experiment, only when the new run has a complete generation."""
 
 import errno
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The plot command: what is in the picture, whatever the files; with matplotlib and without."""
+"""The plot command: the contents of its pictures for all kinds of files, with matplotlib and without."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The replay command: what is played, what is refused, and films of it read back."""
+"""The replay command: episodes that it plays, options that it refuses, and films, which are read back."""
 
 import shutil
 import signal
@@ -28,7 +28,7 @@ HEADLESS = {"DISPLAY": None, "WAYLAND_DISPLAY": None, "SDL_VIDEODRIVER": None, "
 
 
 def read(path):
-    """Return the pictures of a film, [N, H, W, 3], and what its file says of itself."""
+    """Return the pictures of a film, [N, H, W, 3], and the metadata of its file."""
     import imageio.v3 as iio
 
     how = {"plugin": "pyav"} if path.suffix == ".mp4" else {"plugin": "pillow", "mode": "RGB"}
@@ -47,7 +47,7 @@ def check_title(picture):
 
 
 def check_strip(pictures, high):
-    """The strip has dark letters on light paper, and what it says changes."""
+    """The strip has dark letters on a light ground, and its text changes."""
     strip = pictures[:, : high - 2].astype(int)
     assert ((strip.max(axis=3) < 90).sum(axis=(1, 2)) > 50).all()
     assert (strip.min(axis=3) > 230).mean() > 0.7

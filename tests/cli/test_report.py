@@ -1,4 +1,4 @@
-"""The report command: what is on the page, whatever the files; that it is whole, safe and self-contained."""
+"""The report command: a complete, safe and self-contained page for all kinds of files."""
 
 import re
 import shutil
@@ -28,7 +28,7 @@ VOID = {"meta", "link", "br", "wbr"}
 
 
 class Page(HTMLParser):
-    """A page as read: its sections, its visible texts, the addresses it would ask for, and what is wrong with it."""
+    """A page as read: its sections, its visible texts, the addresses that it would load, and its errors."""
 
     def __init__(self, path):
         super().__init__()
@@ -324,7 +324,7 @@ CHROMIUM = shutil.which("chromium")
 
 
 def browse(page, width, *options):
-    """Open a page in Chromium; return what it prints. Fails when the console has anything to say."""
+    """Open a page in Chromium; return its output. Fails if the console prints a message."""
     words = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
              "--hide-scrollbars", "--v=0", "--enable-logging=stderr", f"--user-data-dir={page.parent / 'profile'}",
              f"--window-size={width},900", *options, page.as_uri()]  # fmt: skip

@@ -150,7 +150,7 @@ WRONG = [
 
 @pytest.fixture
 def traps(tmp_path):
-    """Lay out a malformed experiment, what is in the place of a run file, and a foreign one."""
+    """Write a malformed experiment, a file of another kind in the place of a run file, and a truncated HDF5 file."""
     (tmp_path / "malformed.toml").write_text("population = = 3")
     for name in ("taken", "foreign"):
         (tmp_path / name).mkdir()

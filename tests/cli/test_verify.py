@@ -1,4 +1,4 @@
-"""The verify command: exit codes, what it prints for people and for machines, and what it refuses."""
+"""The verify command: exit codes, text and JSON output, and refused options."""
 
 import json
 import shutil
