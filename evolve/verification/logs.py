@@ -246,7 +246,7 @@ _WHY: dict[Cause, dict[str, str]] = {
         "late": "they differ after step {step}, the last one whose hashes are kept",
         "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
-        "held-out": "held-out episodes have other returns, or their log was changed",
+        "held-out": "held-out episodes have different returns, or their log was changed",
         "digest": "the run was another one; its run file, if it was kept, shows the first difference",
     },
     "network": {

@@ -97,7 +97,7 @@ def test_many_champions_are_verified_by_one_command(here, call):
         file["evaluation/returns"][2] += 1.0
     done = call("verify", *files)
     assert done.code == 1
-    assert "different: 1 of 4 held-out episodes have other returns, the first is episode 2" in done.out
+    assert "different: 1 of 4 held-out episodes have different returns, first episode 2" in done.out
     assert done.out.count(": equal: ") == 1
     assert call("verify", files[0], next((here / "plain").glob("*.h5"))).code == 2
 
