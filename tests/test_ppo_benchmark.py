@@ -176,7 +176,9 @@ def test_an_evolution_ends_where_its_experiment_does(parts, monkeypatch, tmp_pat
 def test_a_record_does_not_tell_after_which_point_an_evolution_came_to_its_end(parts, tmp_path):
     from ppo_parts import evolution, tasks
 
-    (tmp_path / "short.toml").write_text("generations = 3\npopulation = 4\nepisodes = 1\nenv.id = 'CartPole-v1'\n")
+    # The slots are given, because a trial of the environment's speed would choose them anew for each run.
+    settings = "generations = 3\npopulation = 4\nepisodes = 1\nenv.id = 'CartPole-v1'\ncompute.slots = 8\n"
+    (tmp_path / "short.toml").write_text(settings)
     task = replace(tasks.TASKS["cartpole"], experiment=tmp_path / "short.toml")
     made = [evolution.evolve_task(task, 1, tmp_path / str(n), 1, [n, 10**6], None, 2) for n in (10, 30)]
     assert made[0].settings == made[1].settings
