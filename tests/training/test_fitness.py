@@ -108,7 +108,7 @@ def test_the_best_of_those_who_stay_lead(P, E, cuts, keep, data):
 
 @pytest.mark.parametrize("rounds", [(2, 1), (1, 1), (0,)])
 def test_rounds_have_to_rise(rounds):
-    with pytest.raises(ValueError, match="increasing|greater"):
+    with pytest.raises(ValueError, match=r"increasing|greater"):
         RacingOptions(rounds=rounds)
 
 
