@@ -26,7 +26,7 @@ DOORS = {
     "cmaes": {"strategies/cma.py"},
     "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"analysis/html/__init__.py"},
-    "rich": {"cli/display.py"},
+    "rich": {"analysis/display.py"},
     "shtab": {"cli/completion.py"},
     "cupy": {"numerics/cupy_device.py"},
 }

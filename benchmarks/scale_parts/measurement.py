@@ -7,7 +7,7 @@ from typing import Any
 from device_parts.steps import Budget, cores
 
 from evolve.analysis import figures
-from evolve.cli.mpirun import mpirun_words
+from evolve.cluster.mpirun import mpirun_words
 from evolve.errors import InputError, RunError
 from scale_parts import tables
 from scale_parts.cell import measured

@@ -16,11 +16,14 @@ from types import FrameType
 from typing import Any, TextIO
 
 from evolve import cluster, rollouts, training
-from evolve.cli import mpirun, workers
-from evolve.cli.parser import Answered, spelled
+from evolve.cli.parser import Answered, Parser, add_workers_option, spelled
+from evolve.cluster import mpirun
+from evolve.cluster.crew import Work, crew_to_start
 from evolve.errors import EvolveError, InputError, Stopped
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+_NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
+"""Options with which a command plays no episode, so that it needs no workers."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -145,9 +148,7 @@ Body = Callable[[App, list[str]], int]
 """A command: takes its arguments, returns its exit code."""
 
 
-def launch(
-    name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], workers.Work] | None = None
-) -> int:
+def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[str]], Work] | None = None) -> int:
     """Run a command on every rank and return its exit code: rank 0 runs `body`, the others serve it.
 
     Rank 0 prints an error once, as one plain message, and always dismisses the workers. Any other failure of a rank
@@ -165,12 +166,35 @@ def launch(
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if work is not None:
         try:
-            code = workers.run_in_ranks(name, argv, work)
+            code = _run_in_ranks(name, argv, work)
         except EvolveError as error:
             return _refuse(name, error)
         if code is not None:
             return code
     return _launch_here(name, body, argv)
+
+
+def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work]) -> int | None:
+    """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
+
+    Raises InputError as `crew_to_start` does, and without mpi4py or mpirun.
+    """
+    parser = Parser("evolve", "", add_help=False)
+    add_workers_option(parser)
+    found, rest = parser.parse_known_args(argv)
+    if found.workers is None or _NO_WORK & set(argv):
+        return None
+    crew = crew_to_start(found.workers, lambda: work(rest), "--workers", "a command")
+    _say(command, crew.describe())
+    if crew.workers == 1:
+        return None
+    cluster.check_mpi4py("--workers")
+    words = [*mpirun.mpirun_words(crew.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
+    return mpirun.supervise(words, mpirun.mpirun_environment(), crew.workers, lambda text: _say(command, text))
+
+
+def _say(command: str, text: str) -> None:
+    print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
 
 
 def _launch_here(name: str, body: Body, argv: list[str]) -> int:

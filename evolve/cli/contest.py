@@ -12,19 +12,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evolve.analysis import figures
+from evolve.analysis import display, figures
 from evolve.analysis.contest import machine, ranking, results, session, work
 from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.contest.work import ContestSize
 from evolve.analysis.formatting import duration
-from evolve.cli import display
+from evolve.analysis.progress import width
 from evolve.cli.app import App, launch
-from evolve.cli.mpirun import Supervisor, mpirun_environment, mpirun_words
 from evolve.cli.parser import HIDDEN, Parser
-from evolve.cli.progress import width
-from evolve.cli.workers import available_cores
 from evolve.cluster import Transport, check_mpi4py
+from evolve.cluster.crew import available_cores
+from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
 from evolve.errors import InputError, Stopped, sanitize
 from evolve.numerics import backend
 from evolve.numerics.device import in_sight

@@ -16,8 +16,8 @@ import numpy as np
 from evolve import store, training
 from evolve.analysis import statistics
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, file_argument, one_run_file
-from evolve.cli.workers import Work, add_workers_option
+from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
+from evolve.cluster.crew import Work
 from evolve.config import EnvOptions, Table, parse, read_assignment, set_key
 from evolve.errors import InputError, RunError
 from evolve.shapes import Float64

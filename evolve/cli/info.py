@@ -6,10 +6,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from evolve import environments, store
-from evolve.analysis import formatting, statistics
+from evolve.analysis import formatting, progress, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import mask_unit
-from evolve.cli import progress
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, run_files
 from evolve.config import Config, annotated_toml

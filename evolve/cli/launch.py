@@ -13,12 +13,12 @@ from pathlib import Path
 
 from evolve import store
 from evolve.cli.app import App, launch
-from evolve.cli.hosts import Host, Roster, read_hostfile
-from evolve.cli.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
-from evolve.cli.workers import available_cores
 from evolve.cluster import check_mpi4py, start, started_by
+from evolve.cluster.crew import available_cores
+from evolve.cluster.hosts import Host, Roster, read_hostfile
+from evolve.cluster.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
 from evolve.errors import InputError, Stopped, pluralize
 
 _MAX_FUTILE = 3  # attempts in a row without any progress

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from evolve import __version__
-from evolve.cli.mpirun import COMMAND, supervised_workers
+from evolve.cluster.mpirun import COMMAND, supervised_workers
 from evolve.config import nearest
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
 from evolve.numerics.streams import Purpose
@@ -112,6 +112,20 @@ class Parser(argparse.ArgumentParser):
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Leave by an exception that no environment can raise."""
         raise Answered(message or "")
+
+
+def add_workers_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--workers` to the options of a command."""
+    words = "start N workers and a coordinator with mpirun; auto: one worker per core of this machine"
+    parser.add_argument("--workers", type=_number_of_workers, metavar="N", help=words)
+
+
+def _number_of_workers(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if not text.isdecimal() or not 1 <= int(text) < 2**20:
+        raise argparse.ArgumentTypeError(f"invalid workers value: {text!r}")
+    return int(text)
 
 
 class Answered(EvolveError):  # noqa: N818 - nothing went wrong

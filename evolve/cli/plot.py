@@ -10,11 +10,11 @@ from pathlib import Path
 from evolve import store, training
 from evolve.analysis import comparison, figures
 from evolve.analysis.champion import champion_of, mean_traces
+from evolve.analysis.display import table
 from evolve.analysis.formatting import between, number
+from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.display import table
 from evolve.cli.parser import Parser, file_argument, one_run_file, run_files
-from evolve.cli.progress import width
 from evolve.errors import InputError, RunError
 from evolve.store.disk import check_writable
 

@@ -11,10 +11,10 @@ from evolve import environments
 from evolve.analysis import html
 from evolve.analysis.comparison import best_run, deduplicate_seeds, read_groups, uneven_lengths
 from evolve.analysis.html.summary import RunSummary, summarize_run
+from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, file_argument, run_files
-from evolve.cli.progress import ReportProgress
-from evolve.cli.workers import Work, add_workers_option
+from evolve.cli.parser import Parser, add_workers_option, file_argument, run_files
+from evolve.cluster.crew import Work
 from evolve.store import StoredRun
 from evolve.store.disk import check_writable
 

@@ -14,13 +14,21 @@ from typing import NamedTuple
 
 from evolve import environments, networks, store, strategies
 from evolve.analysis import html, statistics
+from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.analysis.video.encoders import library
-from evolve.cli import mpirun, report
+from evolve.cli import report
 from evolve.cli.app import App, BestEffortStream, launch
-from evolve.cli.parser import Parser, command_line, how_to_resume, one_run_file, replay_line, steps_after
-from evolve.cli.progress import ProgressReporter, RunsClock
-from evolve.cli.workers import Work, add_workers_option, crew
-from evolve.cluster import Coordinator
+from evolve.cli.parser import (
+    Parser,
+    add_workers_option,
+    command_line,
+    how_to_resume,
+    one_run_file,
+    replay_line,
+    steps_after,
+)
+from evolve.cluster import Coordinator, mpirun
+from evolve.cluster.crew import Work, crew
 from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, seconds, sweep
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize, sanitize
 from evolve.store.disk import check_writable
@@ -55,14 +63,6 @@ class Request(NamedTuple):
     dry_run: bool = False
     report: bool = False
     workers: int | str | None = None
-
-    @property
-    def work(self) -> Work:
-        """The largest amount of work, as if no run file existed yet."""
-        at_once = max(config.population * config.episodes for config in self.configs)
-        sizes = (plan.size_of(config) for config in self.configs for _ in config.seeds)
-        quick = all(environments.is_quick(config.env) for config in self.configs)
-        return Work(at_once, reduce(add, sizes).steps if quick else None)
 
 
 def _parser() -> Parser:
@@ -292,7 +292,7 @@ def _with_backend(experiment: Experiment) -> Experiment:
 def _processes(app: App, request: Request) -> str:
     """Return the processes that would do the work, in words."""
     if request.workers is not None:
-        return crew(request.workers, request.work).describe()
+        return crew(request.workers, plan.work_of(request.configs)).describe()
     ranks = app.transport.size
     return "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
 
@@ -389,7 +389,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    return load(argv).work
+    return plan.work_of(load(argv).configs)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,10 +12,10 @@ import json
 from collections.abc import Callable, Sequence
 
 from evolve import store, training, verification
+from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, file_argument, one_run_file
-from evolve.cli.progress import ProgressReporter, width
-from evolve.cli.workers import Work, add_workers_option
+from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
+from evolve.cluster.crew import Work
 from evolve.errors import InputError, RunError
 from evolve.numerics import backend
 

@@ -7,12 +7,15 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from evolve import environments, store
+from evolve.cluster.crew import Work
 from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import experiments
 from evolve.errors import InputError
@@ -127,6 +130,14 @@ def size_of(config: Config, completed: int = 0) -> RunSize:
     if stop.steps is not None:  # the run stops after the generation in which it reaches them
         steps = min(steps, stop.steps + per_generation * longest)
     return RunSize(training + evaluation, steps + evaluation * longest_evaluated)
+
+
+def work_of(configs: Sequence[Config]) -> Work:
+    """Return the largest amount of work of experiments, as if no run file existed yet."""
+    at_once = max(config.population * config.episodes for config in configs)
+    sizes = (size_of(config) for config in configs for _ in config.seeds)
+    quick = all(environments.is_quick(config.env) for config in configs)
+    return Work(at_once, reduce(add, sizes).steps if quick else None)
 
 
 def plan_from_arguments(

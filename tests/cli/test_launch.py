@@ -15,11 +15,11 @@ from conftest import LONG, environment, wait_for
 from hosts import Hosts, why_not
 
 from evolve import store
-from evolve.cli import hosts, mpirun
-from evolve.cli.hosts import Host, Inquiry, Roster, read_hostfile, write_hostfile
 from evolve.cli.launch import Attempts, Launch, persevere
-from evolve.cli.mpirun import Launcher, Outcome, Supervisor
 from evolve.cli.run import load
+from evolve.cluster import hosts, mpirun
+from evolve.cluster.hosts import Host, Inquiry, Roster, read_hostfile, write_hostfile
+from evolve.cluster.mpirun import Launcher, Outcome, Supervisor
 from evolve.errors import InputError
 
 SLOW = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=0.006", "--set", "env.kwargs.brake=brake", "-p", 8, "-r", 2,

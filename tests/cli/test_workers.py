@@ -11,11 +11,12 @@ import pytest
 from conftest import LONG, MPICH, ROOT, environment, wait_for, without
 
 from evolve import store
-from evolve.cli import mpirun, workers
-from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.cli.run import load
-from evolve.cli.workers import Crew, Work, available_cores, crew
+from evolve.cluster import mpirun
+from evolve.cluster.crew import Crew, Work, available_cores, crew
+from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.errors import InputError
+from evolve.training.plan import work_of
 
 TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3,
         "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2", "-o", "out")  # fmt: skip
@@ -50,7 +51,7 @@ def test_the_other_commands_have_workers_too(call, command, monkeypatch):
         "equal: the champions of 2 generations, 4 episodes evaluated again, and 2 held-out ones\n",
     )
     started = []
-    monkeypatch.setattr(workers, "supervise", lambda words, *_: started.append(words) or 5)
+    monkeypatch.setattr(mpirun, "supervise", lambda words, *_: started.append(words) or 5)
     for name in ("verify", "evaluate", "report"):
         assert call(name, "out", "--workers", 2).code == 5  # the code of its ranks
         assert started.pop()[-4:] == [sys.executable, "-m", f"evolve.{name}", "out"]
@@ -81,7 +82,7 @@ def wait_for_generations(process, tmp_path, number):
 
 SUPERVISED = '''
 import os, signal, sys, time
-from evolve.cli.mpirun import supervise
+from evolve.cluster.mpirun import supervise
 child = """
 import os, signal, sys, time
 print('on')
@@ -194,7 +195,7 @@ CORES = 4
     ],
 )  # fmt: skip
 def test_how_many_workers_and_what_is_said_of_them(monkeypatch, asked, work, expected):
-    monkeypatch.setattr(workers, "available_cores", lambda: CORES)
+    monkeypatch.setattr("evolve.cluster.crew.available_cores", lambda: CORES)
     assert crew(asked, work) == expected
     assert "4 cores" in expected.describe()
     assert expected.describe().endswith(expected.remark)
@@ -203,7 +204,7 @@ def test_how_many_workers_and_what_is_said_of_them(monkeypatch, asked, work, exp
 def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
     for env, few in (("CartPole-v1", 12 * 2 * 50), ("BipedalWalker-v3", None), ("toys:Slow-v0", None)):
         words = ["-e", env, "-p", "6", "-r", "2", "-g", "2", "--set", "env.max_episode_steps=50"]
-        assert load([*words, "--set", "held_out_episodes=0"]).work == Work(12, few)
+        assert work_of(load([*words, "--set", "held_out_episodes=0"]).configs) == Work(12, few)
 
 
 def test_one_worker_needs_no_mpi(call, monkeypatch, absent):
@@ -290,7 +291,7 @@ def test_without_mpi4py_in_a_process_too(command):
 
 
 def test_help_and_settings_start_no_ranks(call, monkeypatch):
-    monkeypatch.setattr(workers, "supervise", lambda *_: pytest.fail("ranks were started"))
+    monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
     for answered in ("--help", "--settings", "--dry-run"):
         assert call("run", *TINY, "--workers", 2, answered).code == 0
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evolve.analysis.display import table
+from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.bench import bounds, rollouts
-from evolve.cli.display import table
 from evolve.cli.parser import HIDDEN, Parser
-from evolve.cli.progress import width
 from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
 from evolve.environments.function_task import ID as SLEEP

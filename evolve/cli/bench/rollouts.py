@@ -24,8 +24,8 @@ import numpy as np
 
 from evolve import environments
 from evolve.cli.app import App, StopFlag
-from evolve.cli.mpirun import mpirun_environment, mpirun_words
 from evolve.cluster import Coordinator, Transport
+from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.environments import Recorder, Recording
 from evolve.errors import RunError, Stopped
 from evolve.genome import Genomes

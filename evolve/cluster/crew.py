@@ -1,23 +1,17 @@
-"""`--workers N|auto`: a command that starts its own ranks with mpirun, and says if more workers help."""
+"""The crew: how many workers are started for an amount of work, and why more would not help."""
 
-import argparse
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.cli.mpirun import mpirun_environment, mpirun_words, supervise
-from evolve.cli.parser import Parser
-from evolve.cluster import check_mpi4py, started_by
+from evolve.cluster.start import started_by
 from evolve.errors import InputError, pluralize
 
 _FEW_STEPS = 100_000
 """One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """The largest numbers of workers on one machine: always allowed, and allowed per core."""
-_NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
-"""Options with which a command plays no episode, so that it needs no workers."""
 
 
 @dataclass(frozen=True)
@@ -51,66 +45,28 @@ class Crew:
         return f"{processes}{f': {self.remark}' if self.remark else ''}"
 
 
-def add_workers_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--workers` to the options of a command."""
-    words = "start N workers and a coordinator with mpirun; auto: one worker per core of this machine"
-    parser.add_argument("--workers", type=_number, metavar="N", help=words)
-
-
-def _number(text: str) -> int | str:
-    if text == "auto":
-        return text
-    if not text.isdecimal() or not 1 <= int(text) < 2**20:
-        raise argparse.ArgumentTypeError(f"invalid workers value: {text!r}")
-    return int(text)
-
-
-def run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work]) -> int | None:
-    """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
+def crew_to_start(asked: int | str, work: Callable[[], Work], argument: str, caller: str) -> Crew:
+    """Return the crew that this process may start with mpirun.
 
     Args:
-        command: The name of the command, such as "run".
-        argv: The arguments of the command.
-        work: Returns the amount of work for the arguments without `--workers`; may raise InputError.
+        asked: The number of workers, or "auto".
+        work: Returns the amount of work; may raise InputError.
+        argument: The name of the number in errors: "workers".
+        caller: What must not run under a launcher already, in words: "a script".
 
     Raises:
-        InputError: A launcher has started this process, or mpirun or mpi4py is missing, or `work` raised it.
+        InputError: A launcher has started this process, or the number is too large.
     """
-    asked, rest = _split(argv)
-    if asked is None or _NO_WORK & set(argv):
-        return None
     launcher = started_by()
     if launcher is not None:
-        cure = "Leave out --workers, or mpirun."
-        raise InputError("--workers", "a command that no launcher has started", f"one under {launcher}", cure)
-    _check_number(asked)
-    found = crew(asked, work(rest))
-    _say(command, found.describe())
-    if found.workers == 1:
-        return None
-    check_mpi4py("--workers")
-    words = [*mpirun_words(found.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
-    return supervise(words, mpirun_environment(), found.workers, lambda text: _say(command, text))
-
-
-def _check_number(asked: int | str) -> None:
-    """Raise InputError for a mistaken number of workers, whose start would keep the machine busy for minutes."""
+        cure = f"Leave out {argument}, or mpirun."
+        raise InputError(argument, f"{caller} that no launcher has started", f"one under {launcher}", cure)
+    # The start of too many processes would keep the machine busy for minutes.
     most = max(_MAX_WORKERS, _MAX_PER_CORE * available_cores())
     if asked != "auto" and int(asked) > most:
         cure = "More than cores are no faster; evolve launch starts ranks on several machines."
-        raise InputError("--workers", f"at most {most:,} on this machine", f"{asked:,}", cure)
-
-
-def _say(command: str, text: str) -> None:
-    print(f"evolve.{command}: {text}", file=sys.stderr, flush=True)
-
-
-def _split(argv: list[str]) -> tuple[int | str | None, list[str]]:
-    """Return the value of `--workers`, None if it is not given, and the other arguments."""
-    parser = Parser("evolve", "", add_help=False)
-    add_workers_option(parser)
-    found, rest = parser.parse_known_args(argv)
-    return found.workers, rest
+        raise InputError(argument, f"at most {most:,} on this machine", f"{asked:,}", cure)
+    return crew(asked, work())
 
 
 def crew(asked: int | str, work: Work) -> Crew:

@@ -16,7 +16,7 @@ from evolve.numerics.streams import Purpose
 from evolve.store import Record
 
 if TYPE_CHECKING:
-    from evolve.cli.display import Display
+    from evolve.analysis.display import Display
 
 
 MIN_REFRESH = 0.2
@@ -220,7 +220,7 @@ def describe_work(record: Record) -> str:
 def _make_display(*unit: str) -> "Display":
     """Return a display."""
     # The import of its library takes a tenth of a second, which other ranks and logs need not spend.
-    from evolve.cli.display import make_display  # noqa: PLC0415
+    from evolve.analysis.display import make_display  # noqa: PLC0415
 
     return make_display(*unit)
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evolve.cli import progress
-from evolve.cli.progress import ProgressReporter, RunsClock, work_shares
+from evolve.analysis import progress
+from evolve.analysis.progress import ProgressReporter, RunsClock, work_shares
 from evolve.numerics.streams import Purpose
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from evolve.cli.hosts import SSH_OPTIONS, Host, write_hostfile
+from evolve.cluster.hosts import SSH_OPTIONS, Host, write_hostfile
 from evolve.cluster.start import CONNECT
 from evolve.errors import InputError, how_to_install
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from evolve.cli import progress
-from evolve.cli.progress import ReportProgress
+from evolve.analysis import progress
+from evolve.analysis.progress import ReportProgress
 from evolve.numerics.streams import Purpose
 
 
