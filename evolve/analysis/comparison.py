@@ -269,11 +269,8 @@ def held_out_score(group: RunGroup) -> tuple[float, Interval | None] | None:
 
 
 def held_out_interval(run: StoredRun) -> Interval | None:
-    """Return the interval of the mean over a run's held-out episodes, cut to the range of all returns of the run."""
-    if run.held_out is None:
-        return None
-    returns = statistics.finite(run.held_out.returns)
-    return statistics.cut(statistics.interval(returns), *_range([run], evaluated=True))
+    """Return the interval of the mean over a run's held-out episodes."""
+    return None if run.held_out is None else statistics.interval_of_returns(statistics.finite(run.held_out.returns))
 
 
 def best_run(group: RunGroup) -> StoredRun:

@@ -163,8 +163,11 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean, by Student's t; None for fewer than two returns."""
-        return statistics.interval(self._known)
+        """The 95 % interval of the mean: Student's t, cut at a best or worst return that several episodes share.
+
+        None for fewer than two returns.
+        """
+        return statistics.interval_of_returns(self._known)
 
     @property
     def failed(self) -> int:

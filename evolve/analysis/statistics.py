@@ -39,14 +39,27 @@ def median(sample: Float64) -> float:
 def interval(sample: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
 
-    The whole package uses this interval, for the returns of many episodes and for the scores of few seeds. The
-    bootstrap would be too narrow for few seeds, as it never leaves the range of its sample.
+    The whole package uses this interval, for the returns of many episodes (`interval_of_returns`) and for the scores
+    of few seeds. The bootstrap would be too narrow for few seeds, as it never leaves the range of its sample.
     """
     if len(sample) < 2:
         return None
     deviation = _at_scale(lambda scaled: np.std(scaled, ddof=1), sample)
     half = _student(len(sample) - 1) * deviation / math.sqrt(len(sample))
     return mean(sample) - half, mean(sample) + half
+
+
+def interval_of_returns(returns: Float64) -> Interval | None:
+    """Return the 95 % interval of the mean of finite returns [n] of episodes; None for fewer than two returns.
+
+    It is Student's interval, cut at the best and at the worst return if several episodes share it. Such a return is
+    taken for a bound of the task: no episode of CartPole-v1 returns more than 500, and neither does a mean.
+    """
+    found = interval(returns)
+    if found is None:
+        return None
+    low, high = (end if np.count_nonzero(returns == end) > 1 else np.nan for end in (returns.min(), returns.max()))
+    return float(np.fmax(found[0], low)), float(np.fmin(found[1], high))
 
 
 def typical_ratio(one: Float64, other: Float64) -> float:
@@ -140,7 +153,7 @@ def summary(returns: Float64) -> str:
     failed = f"   failed {len(returns) - len(known)}" if len(known) < len(returns) else ""
     if not len(known):
         return f"no episode has a return{failed}"
-    found = interval(known)
+    found = interval_of_returns(known)
     spread = "" if found is None else f" (95 % interval {between(found)})"
     return (
         f"mean {number(mean(known))}{spread}   median {number(median(known))}   "

@@ -108,7 +108,7 @@ def _as_json(run: store.Stored, env: EnvOptions, network: Table, returns: Float6
         "env": env.model_dump(mode="json", exclude_none=True),
         "network": network,
     }
-    found = {"mean": statistics.mean(known), "interval": statistics.interval(known)} if len(known) else {}
+    found = {"mean": statistics.mean(known), "interval": statistics.interval_of_returns(known)} if len(known) else {}
     return json.dumps(about | found | {"failed": len(numbers) - len(known), "returns": numbers})
 
 

@@ -24,6 +24,18 @@ def test_one_value_has_no_interval_and_equal_ones_have_a_narrow_one():
     assert statistics.interval(np.array([4.0, 4.0])) == (4.0, 4.0)
 
 
+def test_the_interval_of_returns_ends_at_a_bound_that_several_episodes_reach():
+    full = np.array([500.0] * 19 + [440.0])
+    low, high = statistics.interval(full)
+    assert high > 500
+    assert statistics.interval_of_returns(full) == (low, 500.0)
+    assert statistics.interval_of_returns(-full) == (-500.0, -low)
+    once = np.array([500.0, 480.0])  # a return that is reached once may be no bound
+    assert statistics.interval_of_returns(once) == statistics.interval(once)
+    assert statistics.interval_of_returns(np.array([4.0])) is None
+    assert "to 500.00)" in statistics.summary(full)
+
+
 @pytest.mark.parametrize(("size", "draw"), [(3, "normal"), (60, "exponential")])
 def test_the_interval_covers_the_mean_95_times_in_100(size, draw):
     stream = np.random.Generator(np.random.Philox(1))

@@ -94,7 +94,7 @@ def test_nothing_needs_scipy_and_every_command_says_the_same_of_the_same_returns
     assert ran.code == 0, ran.err
     returns = kept(tmp_path).held_out.returns
     absent("scipy")
-    low, high = statistics.interval(returns)
+    low, high = statistics.interval_of_returns(returns)
     done = call("evaluate", FILE, "--episodes", 9)
     assert done.out.splitlines()[-1] == statistics.summary(returns)
     for text in (ran.out, done.out):

@@ -131,7 +131,7 @@ def draw_returns(samples: Sequence[tuple[str, Float64]]) -> Any:
     edges = np.histogram_bin_edges(all_returns, bins)
     for panel, (name, returns) in zip(panels, samples, strict=True):
         panel.hist(returns, edges, color=COLOURS[4], edgecolor=PAPER, linewidth=0.5)
-        interval = statistics.cut(statistics.interval(returns), float(returns.min()), float(returns.max()))
+        interval = statistics.interval_of_returns(returns)
         if interval is not None:
             panel.axvspan(*interval, color=COLOURS[0], alpha=0.2, lw=0, label="95 % interval of the mean")
         panel.axvline(statistics.mean(returns), color=COLOURS[0], lw=1.8, label="mean")

@@ -203,10 +203,13 @@ def _draw_neurons(panel: Any, places: Places, connected: set[int]) -> None:
 
 
 def _label(panel: Any, places: Places, names: Sequence[str], connected: set[int], align: str, fontsize: float) -> None:
-    """Write the names of a layer's neurons beside it, or one text such as "376 inputs" if there are many."""
+    """Write the names of a layer's neurons beside it, or one text such as "376 observations" for many."""
     if len(places) > _MOST_NAMED_NEURONS:
         x, y = min(places.values(), key=lambda place: place[1])
-        panel.text(x, y - 0.03, f"{len(places)} {names[0].split(' ')[0]}s", ha="center", va="top", fontsize=9)
+        # The last neuron of the inputs may be a bias, which is no observation.
+        bias = names[-1] == "bias"
+        count = f"{len(places) - bias:,} {names[0].split(' ')[0]}s{' and a bias' if bias else ''}"
+        panel.text(x, y - 0.03, count, ha="center", va="top", fontsize=9)
         return
     offset = (-6, 0) if align == "right" else (6, 0)
     for neuron, (x, y) in places.items():
