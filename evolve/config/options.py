@@ -109,14 +109,14 @@ class Options(BaseModel):
         return {names.get(key, key): value for key, value in table.items()}
 
     @classmethod
-    def keys_named(cls, name: str, table: Mapping[str, Any]) -> list[str]:
-        """Return the dotted keys of all settings called `name`, to propose them for an unknown key.
+    def advice(cls, key: str, table: Mapping[str, Any]) -> str:
+        """Return advice about an unknown key, beyond the similar keys of its table; empty if there is none.
 
         Args:
-            name: The last part of the unknown key.
+            key: The dotted path of the unknown key.
             table: The table that was given for this model. It names the network and the strategy.
         """
-        return []
+        return ""
 
 
 class UnknownKeyError(InputError):
@@ -125,16 +125,19 @@ class UnknownKeyError(InputError):
     Args:
         key: The dotted path of the key.
         known: The allowed keys of its table.
-        elsewhere: The dotted paths of keys with the same name in other tables.
+        advice: Advice that is better than the similar keys of the table.
     """
 
-    def __init__(self, key: str, known: Iterable[str], elsewhere: Iterable[str] = ()) -> None:
-        self.name = key.rpartition(".")[2]
+    def __init__(self, key: str, known: Iterable[str], advice: str = "") -> None:
         self.known = list(known)
-        others = " or ".join(elsewhere)
-        cure = f"Did you mean {others}?" if others else nearest(self.name, self.known)
+        cure = advice or nearest(key.rpartition(".")[2], self.known)
         EvolveError.__init__(self, sanitize(f"there is no setting {sanitize(key)}. {cure}".strip(), 4000))
         self.argument, self.expected, self.got, self.cure = key, "", "", ()
+
+
+def fold(name: str) -> str:
+    """Return a name in lower case without punctuation: "CMA-ES" and "cma_es" become "cmaes"."""
+    return re.sub(r"[\W_]", "", name).lower()
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool = False) -> str:
@@ -147,7 +150,9 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, listed: bool =
         listed: Whether to list the known names even if some are proposed. More than 20 names are never listed.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
+    folded = {fold(known_name): known_name for known_name in names}
+    same = folded.get(fold(name))
+    close = [same] if same else difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
     meant = f"Did you mean {' or '.join(close)}?" if close else ""
     every = f"Known: {', '.join(names)}." if 0 < len(names) <= 20 and (listed or not close) else ""
     return f"{meant} {every}".strip()
@@ -172,9 +177,9 @@ def parse(model: type[Model], table: Mapping[str, Any], at: str = "", lenient: b
         error = _explain(model, invalid, at)
     except UnknownKeyError as unknown:  # from the registry that validates a section
         error = unknown
-    # Only the model of the whole table can find the same name in other sections.
+    # Only the model of the whole table knows the other sections.
     if isinstance(error, UnknownKeyError):
-        error = UnknownKeyError(error.argument, error.known, model.keys_named(error.name, table))
+        error = UnknownKeyError(error.argument, error.known, model.advice(error.argument, table))
     raise error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from evolve.config.options import Options, Table, nearest, parse, writable
+from evolve.config.options import Options, Table, fold, nearest, parse, writable
 from evolve.errors import FAILURES, InputError, one_line
 
 
@@ -104,15 +104,22 @@ class Registry:
         kinds: The built-in kinds by name.
         contract: The protocol or base class of the networks or strategies that the kinds make.
         aliases: Other names of kinds, such as the names in earlier versions. `Choice.name` is always the current name.
+        relatives: The kinds to propose for names in other tools, which are written in lower case without punctuation.
     """
 
     def __init__(
-        self, section: str, kinds: Mapping[str, Kind], contract: type, aliases: Mapping[str, str] | None = None
+        self,
+        section: str,
+        kinds: Mapping[str, Kind],
+        contract: type,
+        aliases: Mapping[str, str] | None = None,
+        relatives: Mapping[str, str] | None = None,
     ) -> None:
         self._section = section
         self._kinds = kinds
         self._contract = contract
         self._aliases = aliases or {}
+        self._relatives = relatives or {}
         REGISTRIES[section] = self
 
     def __iter__(self) -> Iterator[str]:
@@ -235,7 +242,7 @@ class Registry:
             return self._kinds[name]
         added = entry_points_of(self._section)
         if name not in added:
-            cure = nearest(name, [*self._kinds, *added], listed=True)
+            cure = nearest(self._relatives.get(fold(name), name), [*self._kinds, *added], listed=True)
             raise InputError(self._argument, f"a known {self._section}", name, cure)
         return load(added[name], self._argument)
 

@@ -1,16 +1,16 @@
 """`Config`: one experiment with all its sections, validated and frozen; and the differences of two experiments."""
 
+import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
+from evolve.config.hints import advice
 from evolve.config.options import Duration, Kwargs, Options, Rounds, Seeds, flatten, parse
 from evolve.config.registry import Choice, registry_of
-from evolve.errors import InputError
 
 RUNTIME_KEYS = (
     *("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps"),
@@ -25,10 +25,25 @@ class WrapperOptions(Options):
     """One Gymnasium wrapper around the environment: `name` is `module:Class`, `kwargs` are its arguments.
 
     The module must belong to gymnasium.wrappers, or be the module that `env.id` names. No other module is imported.
+    A wrapper without arguments may be its name alone, and a wrapper of Gymnasium needs no module.
     """
 
-    name: str = Field(pattern=r"^[\w.]+:\w+$")
+    name: str = Field()
     kwargs: Kwargs = Field({})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+    @field_validator("name")
+    @classmethod
+    def _full_name(cls, name: str) -> str:
+        if re.fullmatch(r"\w+", name):
+            return f"gymnasium.wrappers:{name}"
+        if not re.fullmatch(r"[\w.]+[:.]\w+", name):
+            raise ValueError("the name of a wrapper, such as FrameStackObservation, or module:Class")
+        return name if ":" in name else ":".join(name.rsplit(".", 1))
 
 
 class EnvOptions(Options):
@@ -170,13 +185,10 @@ class Config(Options):
     output: OutputOptions = OutputOptions()
 
     @classmethod
-    def keys_named(cls, name: str, table: Mapping[str, Any]) -> list[str]:
-        """Return the settings called `name` in all sections, including the chosen network and strategy."""
-        keys = [name] if name in cls.model_fields else []
-        for section, field in cls.model_fields.items():
-            if name in _names_in(section, field.annotation, table.get(section, {})):
-                keys.append(f"{section}.{name}")
-        return keys
+    def advice(cls, key: str, table: Mapping[str, Any]) -> str:
+        """Return the settings of this name or meaning in all sections, including the chosen network and strategy."""
+        chosen = {section: _named(section, table.get(section, {})) for section in _DEFAULTS}
+        return advice(key, chosen, cls.model_fields)
 
     def to_toml(self) -> str:
         """Return the whole experiment as TOML, including all defaults."""
@@ -205,16 +217,6 @@ class Config(Options):
         """Return the directory of this experiment's run files."""
         default = f"runs/{self.env.id.replace('/', '-').replace(':', '-')}-{self.network.name}"
         return Path(self.output.directory or default)
-
-
-def _names_in(section: str, kind: Any, given: Any) -> list[str]:
-    """Return the names of the settings of a section; empty for a value that is not a section, or an unknown kind."""
-    if isinstance(kind, type) and issubclass(kind, Options):
-        return list(kind.model_fields)
-    if section in _DEFAULTS:
-        with suppress(InputError):
-            return ["name", *registry_of(section).options_class(_named(section, given)).model_fields]
-    return []
 
 
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:

@@ -19,11 +19,21 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, extra_cure
 from evolve.environments.exact import TASKS
-from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet, separate
-from evolve.errors import FAILURES, InputError, Setting, describe, one_line
+from evolve.environments.spaces import (
+    action_decoder,
+    check_observation,
+    observation_encoder,
+    quiet,
+    reset_fault,
+    separate,
+    step_fault,
+)
+from evolve.errors import FAILURES, EvolveError, InputError, Setting, describe, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
+_MODULES = {"ALE": ("ale_py", "ale-py")}
+"""The modules that register environments of a namespace, and the packages that have these modules."""
 
 # Families whose reset restores every bit. Box2D is not one of them: a world that has run an episode orders its
 # contacts differently in the next one, so that a BipedalWalker walks another trajectory from the same seed.
@@ -37,6 +47,8 @@ _NO_PATH = (
     Setting("env.id", "module:Name-v0"),
     ".",
 )
+_ONE_AGENT = "An environment has one agent here, so PettingZoo's environments are not supported."
+_NO_STEP = object()
 _MEASURING_SECONDS = 0.005
 _TICK_SECONDS = 600e-6
 """The least time that a tick (one step of all slots) should take: 15 times its overhead of 40 µs."""
@@ -87,7 +99,10 @@ class GymnasiumEngine:
                 if self._envs[slot] is None or not self.reuses:
                     self._drop(slot)
                     self._place(slot, self._make())
-                self._encode(self._envs[slot].reset(seed=seed)[0], observations[slot])
+                said = self._envs[slot].reset(seed=seed)
+                if fault := reset_fault(self._observed, said):
+                    raise EvolveError(fault)
+                self._encode(said[0], observations[slot])
             except FAILURES as error:
                 self._note_fault(slot, error)
                 observations[slot] = 0
@@ -99,16 +114,20 @@ class GymnasiumEngine:
         steps, encode, elapsed, limit = self._step, self._encode, self._elapsed, self._limit
         rewards: list[float] = []
         ended: list[bool] = []
+        said: Any = _NO_STEP
         # This loop runs once per step of every episode, so it calls no function of its own.
         for slot, action in zip(slots.tolist(), actions, strict=True):
             try:
-                observation, raw_reward, terminated, truncated, _ = steps[slot](action)
+                said = steps[slot](action)
+                observation, raw_reward, terminated, truncated, _ = said
                 encode(observation, observations[slot])
                 reward = float(raw_reward)
                 elapsed[slot] += 1
                 over = bool(terminated or truncated) or elapsed[slot] >= limit
             except FAILURES as error:
-                self._note_fault(slot, error)
+                # If the environment itself raised, `said` is of an earlier step, and has no fault.
+                fault = said is not _NO_STEP and step_fault(self._observed, said)
+                self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
             rewards.append(reward)
             ended.append(over)
@@ -121,9 +140,13 @@ class GymnasiumEngine:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])
-            yield {"observation": env.reset(seed=seed)[0]}
+            begun = env.reset(seed=seed)
+            self._refuse(reset_fault(self._observed, begun))
+            yield {"observation": begun[0]}
             for action in actions:
-                said = dict(zip(("observation", "reward", "terminated", "truncated"), env.step(action), strict=False))
+                stepped = env.step(action)
+                self._refuse(step_fault(self._observed, stepped))
+                said = dict(zip(("observation", "reward", "terminated", "truncated"), stepped, strict=False))
                 yield said
                 if said["terminated"] or said["truncated"]:
                     break
@@ -156,6 +179,11 @@ class GymnasiumEngine:
         """Close every environment."""
         for slot in range(len(self._envs)):
             self._drop(slot)
+
+    def _refuse(self, fault: str | None) -> None:
+        """Raise InputError for a fault that `reset_fault` or `step_fault` describes."""
+        if fault:
+            raise InputError("env.id", "an environment that keeps Gymnasium's interface", f"{self.id}: {fault}")
 
     def _note_fault(self, slot: int, error: BaseException) -> None:
         """Record the error of an environment, unless its slot has a fault already, and drop the object."""
@@ -223,7 +251,8 @@ def maker(options: EnvOptions) -> Callable[[], _Env]:
                 env = wrapper(env, **kwargs)
             except Exception as error:
                 came = f"{wrapper.__name__} ({one_line(error)})"
-                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", came) from error
+                cure = f"Its arguments are env.wrappers.{number}.kwargs."
+                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", came, cure) from error
         return env
 
     return make
@@ -317,6 +346,11 @@ def _is_path(env_id: str) -> bool:
     return module.endswith(".py") or "/" in module
 
 
+def _of_pettingzoo(env_id: str) -> bool:
+    """Return whether an id is written like PettingZoo's: a module of pettingzoo, or "simple_spread_v3"."""
+    return env_id.startswith("pettingzoo") or re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
+
+
 def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
     """Return the cure for a missing module: the module of an environment, or a module that it imports.
 
@@ -325,6 +359,8 @@ def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
     module = env_id.rpartition(":")[0]
     if _is_path(env_id):
         return _NO_PATH
+    if _of_pettingzoo(env_id):
+        return (_ONE_AGENT,)
     missing = re.search(r"No module named '([^']+)'", said)
     if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
         return ("Modules are looked for in the working directory and on PYTHONPATH.",)
@@ -335,6 +371,12 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
     """Return the cure for an environment that is not registered: similar names, or the module that registers it."""
     if env_id in TASKS:
         return "The exact engine has it: ", Setting("env.engine", "exact"), "."
+    if _of_pettingzoo(env_id):
+        return (_ONE_AGENT,)
+    namespace = env_id.partition("/")[0]
+    if namespace in _MODULES:
+        module, package = _MODULES[namespace]
+        return f"Its package registers it: pip install {package}, then ", Setting("env.id", f"{module}:{env_id}"), "."
     similar = nearest(env_id, gymnasium.registry)
     if ":" in env_id:
         return (similar,)

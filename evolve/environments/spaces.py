@@ -1,4 +1,4 @@
-"""Encoders and decoders between the spaces of Gymnasium and the flat float32 vectors of a network."""
+"""Between the spaces of Gymnasium and the flat float32 vectors of a network: encoders, decoders and checks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from evolve.errors import InputError
+from evolve.errors import FAILURES, InputError
 from evolve.shapes import Float32
 
 Encode = Callable[[Any, Float32], None]
@@ -56,6 +56,42 @@ def check_observation(space: gymnasium.Space[Any], observation: Any) -> None:
             raise ValueError(f"{observation!r}, not one of {space.start} to {space.start + space.n - 1}")
     elif np.shape(observation) != space.shape:
         raise ValueError(f"{np.shape(observation)}, not {space.shape}")
+
+
+def reset_fault(space: gymnasium.Space[Any], said: Any) -> str | None:
+    """Return the way in which the result of `reset` breaks Gymnasium's interface, in words; None if it does not."""
+    if not isinstance(said, tuple) or len(said) != 2:
+        return f"reset must return (observation, info), but returned {_in_words(said)}"
+    return _observation_fault(space, said[0], "reset")
+
+
+def step_fault(space: gymnasium.Space[Any], said: Any) -> str | None:
+    """Return the way in which the result of `step` breaks Gymnasium's interface, in words; None if it does not."""
+    if not isinstance(said, tuple) or len(said) != 5:
+        old = " (the interface of Gym before 0.26)" if isinstance(said, tuple) and len(said) == 4 else ""
+        expected = "(observation, reward, terminated, truncated, info)"
+        return f"step must return {expected}, but returned {_in_words(said)}{old}"
+    observation, reward, *ends, _ = said
+    if reward is None or np.shape(reward) != ():
+        return f"the reward of step must be one number, not {_in_words(reward)}"
+    for name, value in zip(("terminated", "truncated"), ends, strict=True):
+        if np.size(value) != 1:
+            return f"{name} of step must be one bool, not {_in_words(value)}"
+    return _observation_fault(space, observation, "step")
+
+
+def _observation_fault(space: gymnasium.Space[Any], observation: Any, method: str) -> str | None:
+    try:
+        check_observation(space, observation)
+    except FAILURES as error:
+        return f"the observation of {method} must fit {space}, but has {error}"
+    return None
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
 def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:

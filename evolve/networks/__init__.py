@@ -16,6 +16,12 @@ from evolve.shapes import check_shape
 
 __all__ = ["NETWORKS", "Activity", "Batch", "Block", "Network", "check", "make"]
 
+_RELATIVES = {
+    "mlppolicy": "mlp", "linear": "mlp", "feedforward": "mlp", "rnn": "elman", "recurrent": "elman", "gru": "elman",
+    "lstm": "hebbian-lstm", "mlplstmpolicy": "hebbian-lstm", "hebbian": "hebbian-dag",
+}  # fmt: skip
+"""The nearest kinds for the names of other tools."""
+
 NETWORKS = Registry(
     "network",
     {
@@ -29,6 +35,7 @@ NETWORKS = Registry(
     },
     Network,
     aliases={"prunable-mlp": "binary-mask-mlp"},  # its name in runs of earlier versions
+    relatives=_RELATIVES,
 )
 
 

@@ -46,6 +46,13 @@ __all__ = [
     "wanted_traces",
 ]
 
+_RELATIVES = {
+    "openes": "openai-es", "es": "openai-es", "ars": "openai-es", "nes": "openai-es", "pepg": "pgpe", "cma": "cma-es",
+    "xnes": "cma-es", "snes": "sep-cma-es", "simplega": "ga", "genetic": "ga", "geneticalgorithm": "ga",
+    "deepga": "ga", "randomsearch": "random", "neat": "prune",
+}  # fmt: skip
+"""The nearest kinds for the names of other tools."""
+
 STRATEGIES = Registry(
     "strategy",
     {
@@ -60,6 +67,7 @@ STRATEGIES = Registry(
     },
     Strategy,
     aliases={"mk2": "umda"},  # its name in runs of earlier versions
+    relatives=_RELATIVES,
 )
 
 

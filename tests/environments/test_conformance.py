@@ -189,3 +189,52 @@ def test_every_fault_is_noted_and_announced(where, steps, recorded):
         assert np.isnan(rewards).all()
         assert ends.all()
     engine.close()
+
+
+def old_interface(since):
+    return environments.make(EnvOptions(id="toys:OldInterface-v0", kwargs={"since": since}), 1)
+
+
+@pytest.mark.parametrize(("since", "method"), [(1, "step"), (3, "step"), (-1, "reset")])
+def test_an_old_interface_is_refused_at_the_door(since, method):
+    with pytest.raises(InputError, match=method) as refused:
+        environments.check(old_interface(since))
+    assert refused.value.argument == "env.id"
+
+
+def test_an_interface_that_breaks_in_an_episode_is_named_without_a_traceback():
+    engine = old_interface(2)
+    observations = np.zeros((1, 2), np.float32)
+    engine.reset(np.array([0]), np.array([5]), observations)
+    outputs = np.zeros((1, engine.action_size), np.float32)
+    engine.step(np.array([0]), outputs, observations)
+    assert engine.faults == {}
+    engine.step(np.array([0]), outputs, observations)
+    assert "4 values" in engine.faults[0]
+    assert "Traceback" not in engine.faults[0]
+    engine.faults.clear()
+    engine = old_interface(-1)
+    engine.reset(np.array([0]), np.array([5]), observations)
+    assert "(observation, info)" in engine.faults[0]
+
+
+def test_a_wrapper_of_gymnasium_needs_no_module():
+    options = EnvOptions.model_validate({"id": "Pendulum-v1", "wrappers": ["TimeAwareObservation"]})
+    assert options.wrappers[0].name == "gymnasium.wrappers:TimeAwareObservation"
+    assert environments.make(options, 1).observation_size == 4
+    dotted = EnvOptions.model_validate({"wrappers": ["my.module.Wrapper"]})
+    assert dotted.wrappers[0].name == "my.module:Wrapper"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "advised"),
+    [
+        ("ALE/Pong-v5", "ale_py:ALE/Pong-v5"),
+        ("pettingzoo.classic:tictactoe_v3", "one agent"),
+        ("simple_spread_v3", "one agent"),
+    ],
+)
+def test_environments_of_other_packages_are_known(env_id, advised):
+    with pytest.raises(InputError) as refused:
+        environments.make(EnvOptions(id=env_id), 1)
+    assert advised in str(refused.value)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from evolve.environments.spaces import action_decoder, observation_encoder, separate
+from evolve.environments.spaces import action_decoder, observation_encoder, reset_fault, separate, step_fault
 from evolve.errors import InputError
 
 
@@ -124,3 +124,37 @@ def test_other_observation_spaces_are_refused(space):
 def test_other_action_spaces_are_refused():
     with pytest.raises(InputError, match="Box, Discrete, MultiDiscrete or MultiBinary"):
         action_decoder(spaces.Tuple((spaces.Discrete(2),)), 1.0)
+
+
+THREE = spaces.Box(-1, 1, (3,), np.float32)
+SEEN = np.zeros(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ((SEEN, 1.0, False, False, {}), None),
+        ((SEEN, np.float64(1), np.bool_(0), np.array([False]), {}), None),
+        ((SEEN, 1.0, False, {}), "4 values"),
+        (None, "None"),
+        ((SEEN, np.ones(2), False, False, {}), "reward"),
+        ((SEEN, np.ones(1), False, False, {}), "reward"),
+        ((SEEN, None, False, False, {}), "reward"),
+        ((SEEN, 1.0, np.array([True, False]), False, {}), "terminated"),
+        ((SEEN, 1.0, False, [], {}), "truncated"),
+        ((np.zeros(4), 1.0, False, False, {}), r"(4,), not (3,)"),
+        ((np.zeros((3, 1)), 1.0, False, False, {}), r"(3, 1), not (3,)"),
+        (({"a": 1}, 1.0, False, False, {}), "observation"),
+    ],
+)
+def test_a_step_that_breaks_the_interface_is_described(said, named):
+    fault = step_fault(THREE, said)
+    assert fault is None if named is None else named in fault
+
+
+@pytest.mark.parametrize(
+    ("said", "named"), [((SEEN, {}), None), (SEEN, "shape (3,)"), ((SEEN,), "1 values"), ((np.zeros(2), {}), "(2,)")]
+)
+def test_a_reset_that_breaks_the_interface_is_described(said, named):
+    fault = reset_fault(THREE, said)
+    assert fault is None if named is None else named in fault

@@ -285,5 +285,23 @@ class Unrepeatable(gymnasium.Env):
         return self._observe(), self.mark if self.where == "reward" else 1.0, self.steps >= 9, False, {}
 
 
-for _class in (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Switches, Memory, Broken, Slow, NotANumber):
+class OldInterface(Broken):
+    """Has the interface of Gym before 0.26 from some step on: step returns four values; from -1 on, reset one."""
+
+    def __init__(self, since: int = 1):
+        self.since = since
+
+    def reset(self, *, seed=None, options=None):
+        begun = super().reset(seed=seed)
+        return begun[0] if self.since < 0 else begun
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self.steps >= self.since:
+            return observation, reward, terminated or truncated, info
+        return observation, reward, terminated, truncated, info
+
+
+_FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
+for _class in (*_FAILING, Switches, Memory, Slow):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)

@@ -1,0 +1,96 @@
+"""Advice for the names of other tools."""
+
+import pytest
+
+from evolve.config import Config
+from evolve.config.hints import advice
+from evolve.config.options import UnknownKeyError, fold, nearest, parse
+from evolve.errors import InputError
+from evolve.networks import NETWORKS
+from evolve.strategies import STRATEGIES
+
+
+def hint(key, strategy="prune", network="mlp"):
+    return advice(key, {"strategy": {"name": strategy}, "network": {"name": network}}, Config.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"),
+    [
+        ("popsize", "population"),
+        ("pop_size", "population"),
+        ("num_generations", "generations"),
+        ("n_eval_episodes", "held_out_episodes"),
+        ("total_timesteps", "early_stop.steps"),
+        ("env_id", "env.id"),
+        ("policy", "network"),
+        ("algorithm", "strategy"),
+        ("n_envs", "compute.slots"),
+        ("device", "compute.backend"),
+        ("network.hidden_sizes", "network.hidden"),
+        ("env.max_steps", "env.max_episode_steps"),
+    ],
+)
+def test_names_of_other_tools_are_translated(key, ours):
+    assert hint(key) == f"Did you mean {ours}?"
+
+
+def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
+    for key in ("strategy.lr", "strategy.learning_rate", "lr"):
+        found = hint(key, strategy="ga")
+        assert "strategy.learning_rate" in found
+        assert "openai-es or pgpe" in found
+        assert "weight_noise" in found  # a setting that ga has
+    assert hint("strategy.lr", strategy="openai-es") == "Did you mean strategy.learning_rate?"
+    assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
+
+
+@pytest.mark.parametrize("key", ["workers", "n_workers", "n_jobs", "num_processes"])
+def test_the_number_of_workers_is_an_argument(key):
+    assert "--workers N" in hint(key)
+
+
+def test_every_proposed_setting_exists():
+    """The keys that advice proposes are settings of an experiment, of a network or of a strategy."""
+    from evolve.config.hints import MEANINGS
+
+    names = {name for kinds in (NETWORKS, STRATEGIES) for kind in kinds for name in kinds.options_class(
+        {"name": kind}).model_fields}  # fmt: skip
+    for ours in MEANINGS.values():
+        if " " in ours or ours in names or ours in ("seed", "fitness"):  # `seed` is an argument of evolve.train
+            continue
+        section, _, name = ours.rpartition(".")
+        table = Config.model_fields[section].annotation.model_fields if section else Config.model_fields
+        assert name in table, ours
+
+
+def test_no_advice_for_a_name_without_a_meaning():
+    assert hint("zzz") == ""
+    with pytest.raises(UnknownKeyError, match=r"there is no setting zzz\.$"):
+        parse(Config, {"zzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("registry", "theirs", "ours"),
+    [
+        (NETWORKS, "MLP", "mlp"),
+        (NETWORKS, "MlpPolicy", "mlp"),
+        (NETWORKS, "Plastic_MLP", "plastic-mlp"),
+        (NETWORKS, "RNN", "elman"),
+        (STRATEGIES, "OpenES", "openai-es"),
+        (STRATEGIES, "CMA-ES", "cma-es"),
+        (STRATEGIES, "CMAES", "cma-es"),
+        (STRATEGIES, "SimpleGA", "ga"),
+        (STRATEGIES, "PGPE", "pgpe"),
+        (STRATEGIES, "SNES", "sep-cma-es"),
+    ],
+)
+def test_kinds_of_other_tools_are_translated(registry, theirs, ours):
+    with pytest.raises(InputError) as refused:
+        registry.parse({"name": theirs})
+    assert refused.value.cure[0].startswith(f"Did you mean {ours}?")
+
+
+def test_spelling_without_punctuation_and_case():
+    assert fold("CMA-ES") == fold("cma_es") == "cmaes"
+    assert nearest("CMAES", ["cma-es", "sep-cma-es"]) == "Did you mean cma-es?"
