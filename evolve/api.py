@@ -78,7 +78,7 @@ def train(
         seed: The seed of the run; by default the first seed of the experiment.
         output: The directory of the run file, by default `runs/<environment>-<network>`; or the table `[output]`.
         resume: Whether to continue an existing run file. If its run is complete, it is returned unchanged.
-        overwrite: Whether to replace an existing run file of the same experiment. It is replaced when the first new
+        overwrite: Whether to replace an existing run file, also of other settings. It is replaced when the first new
             generation is complete.
         callbacks: Functions that rank 0 calls with each generation, after the generation is in the run file.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the

@@ -330,17 +330,30 @@ def test_an_existing_run_is_not_overwritten(run):
         evolve.train(**SMALL, network={"name": "elman", "hidden": [4]}, seed=1, output=run.path.parent)
 
 
-def test_a_run_of_the_same_experiment_is_replaced_if_that_is_asked_for(here):
+def test_a_run_is_replaced_if_that_is_asked_for(here):
     small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
     first = evolve.train(**small, generations=3)
     again = evolve.train(**small, generations=2, overwrite=True)
     assert (again.path, len(again.generations)) == (first.path, 2)
     assert again.digest == first.generations[1].digest
-    with pytest.raises(evolve.InputError, match=r"population is 4 .* 5"):
-        evolve.train(**small | {"population": 5}, overwrite=True)
+    other = {"population": 6, "env": "Acrobot-v1", "network": "elman", "generations": 1}
+    changed = evolve.train(**small | other, overwrite=True)
+    assert (changed.path, changed.config.env.id) == (first.path, "Acrobot-v1")
+    assert changed.generations[0].fitness.shape == (6,)
     with pytest.raises(evolve.InputError, match=r"^overwrite: .*resume=True"):
         evolve.train(**small, overwrite=True, resume=True)
-    assert len(evolve.load(first.path).generations) == 2
+    assert evolve.load(first.path).digest == changed.digest
+
+
+def test_a_run_that_fails_replaces_nothing(here):
+    small = {"env": "CartPole-v1", "population": 4, "episodes": 1, "held_out_episodes": 0, "output": here / "again"}
+    first = evolve.train(**small, generations=1)
+    (here / "again" / "seed-2.h5").write_text("a poem")
+    for wrong in ({"population": 6, "racing": {"rounds": [1]}}, {"seed": 2}):
+        with pytest.raises(evolve.InputError):
+            evolve.train(**small | wrong, overwrite=True)
+    assert evolve.load(first.path).digest == first.digest
+    assert (here / "again" / "seed-2.h5").read_text() == "a poem"
 
 
 SPHERE = """

@@ -29,10 +29,10 @@ from evolve.cli.parser import (
 )
 from evolve.cluster import Coordinator, mpirun
 from evolve.cluster.crew import Work, crew
-from evolve.config import Config, annotated_toml, parse, read_assignment, read_file, seconds, sweep
+from evolve.config import Config, annotated_toml, differences, parse, read_assignment, read_file, seconds, sweep
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize, sanitize
 from evolve.store.disk import check_writable
-from evolve.training import Experiment, iterate, plan, prepare, resume, rollouts
+from evolve.training import Experiment, iterate, load_config, plan, prepare, resume, rollouts
 from evolve.training.experiment import PlannedRun
 from evolve.verification import spot_check
 
@@ -115,7 +115,7 @@ def _parser() -> Parser:
     add("--report", action="store_true", help=film)
     add("--settings", action="store_true", help="print all settings, their meanings and their values, as TOML")
     add("--resume", action="store_true", help="continue from the complete generations in the run files")
-    overwrite = "replace existing run files of the same experiment, each with its first new generation"
+    overwrite = "replace existing run files, also of other settings, each with its first new generation"
     add("--overwrite", action="store_true", help=overwrite)
     dry = "describe the runs, their size and their files; write nothing"
     add("--dry-run", action="store_true", help=dry)
@@ -308,7 +308,12 @@ def _replacement_warning(replaced: plan.RunPreview) -> str:
     best = max(float(record.champion_fitness) for record in stored.records)
     whole = "complete" if stored.complete else "not complete"
     lost = f"{pluralize(stored.num_generations, 'generation')} ({whole}; best fitness {best:.2f})"
-    return f"{replaced.run.path} is replaced as soon as a new generation is complete; then {lost} will be lost"
+    theirs = load_config(stored.header.config, str(stored.path))
+    changed = differences(replaced.run.experiment.config, theirs)[:1]
+    other = "".join(
+        f", of another experiment ({key} is {there!r} in it, and {here!r} here)," for key, here, there in changed
+    )
+    return f"{replaced.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
 def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None:

@@ -23,7 +23,6 @@ from evolve.store import StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
 from evolve.training.resume import (
     check_configuration,
-    check_replaceable,
     check_same_run,
     experiment_table,
     is_unfinished,
@@ -94,7 +93,6 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
         raise store.already_exists(run.path)
     stored = store.read(run.path)
     if overwrite:
-        check_replaceable(run, stored)
         validate_new_run(run.experiment)
         return RunPreview(run, "replace", stored)
     check_configuration(run, stored)

@@ -213,7 +213,6 @@ def check_and_create_runs(
             _check_continuation(run, stop_reason, spot_check)
         elif run.path in there:
             with closing(store.reopen(run.path)) as file:
-                check_replaceable(run, file)
                 _check_not_being_written(file)
     new = [run for run in runs if run.path not in there]
     for run in runs if overwrite else new:
@@ -237,20 +236,6 @@ def _header(run: PlannedRun, transport: Transport) -> Header:
     return Header(config.to_toml(), about, run.seed, config.env.id)
 
 
-def check_replaceable(run: PlannedRun, there: RunState) -> None:
-    """Raise InputError unless the existing file of a run has the same experiment and seed."""
-    other: list[tuple[str, object, object]] = []
-    if there.header.seed != run.seed:
-        other.append(("seed", run.seed, there.header.seed))
-    other += differences(run.experiment.config, load_config(there.header.config, str(there.path)))
-    if other:
-        key, ours, theirs = other[0]
-        what = f"{there.path} is of another experiment: {key} is {theirs!r} in it, and {ours!r} here."
-        overwrite = Setting("overwrite", True)
-        cure = " replaces runs of the same experiment only. Choose another ", _DIRECTORY, ", or remove it."
-        raise InputError.plainly("output.directory", f"{what} ", overwrite, *cure)
-
-
 def _check_not_being_written(file: RunFile) -> None:
     """Raise InputError for an unfinished run file on a file system without locks, as another process may write it."""
     if not (file.lock.is_effective or file.complete):
@@ -262,12 +247,12 @@ def _check_not_being_written(file: RunFile) -> None:
 def replace_run(run: PlannedRun, transport: Transport) -> RunFile:
     """Return the file of a run that begins anew: its first generation replaces the existing file.
 
-    Raises InputError if the existing file is being written, or is meanwhile that of another experiment.
+    Raises InputError if the existing file is being written, or is meanwhile not a run file.
     """
     file = store.replace(run.path, _header(run, transport))
     try:
         if store.exists(run.path):
-            check_replaceable(run, store.read(run.path))
+            store.read(run.path)
     except InputError:
         file.close()
         raise

@@ -1,4 +1,4 @@
-"""Replacing run files: only those of the same experiment, only when the new run has a complete generation."""
+"""Replacing run files: only run files, and only when the new run has a complete generation."""
 
 import errno
 from contextlib import closing
@@ -32,6 +32,22 @@ def test_a_run_of_the_same_experiment_is_replaced_and_the_loss_is_said(call, old
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["seed-0.h5", "seed-1.h5"]
 
 
+@pytest.mark.parametrize(
+    ("more", "changed"),
+    [
+        (("-p", 8), "population is 6 in it, and 8 here"),
+        (("--set", "strategy.survivors=2"), "strategy.survivors is 1 in it, and 2 here"),
+        (("-e", "Acrobot-v1"), "env.id is 'CartPole-v1' in it, and 'Acrobot-v1' here"),
+    ],
+)
+def test_a_run_of_other_settings_is_replaced_and_the_difference_is_said(call, old, more, changed):
+    done = call("run", *TINY, *more, "--overwrite")
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert f"out/seed-0.h5, of another experiment ({changed}), is replaced as soon as" in done.err
+    assert len(store.read(old).records) == 2
+    assert call("verify", old).code == 0
+
+
 def test_without_a_file_it_is_a_new_run(call, tmp_path):
     store.create(tmp_path / "out" / "seed-0.h5", store.Header("", {}, 0, "CartPole-v1")).close()
     done = call("run", *TINY, "--overwrite", "-s", 0, 1)
@@ -41,10 +57,6 @@ def test_without_a_file_it_is_a_new_run(call, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("-p", 7), "out/seed-0.h5 is of another experiment: population is 6 in it, and 7 here. --overwrite replaces "
-         "runs of the same experiment only. Choose another output.directory (-o/--output), or remove it."),
-        (("--set", "strategy.survivors=3"), "strategy.survivors is 1 in it, and 3 here."),
-        (("-s", 5), "out/seed-5.h5 is of another experiment: seed is 0 in it, and 5 here."),
         (("-s", 6), "out/seed-6.h5: expected a readable run file, got a truncated or foreign file"),
         (("--resume",), "--overwrite: expected no --resume with it: the one begins anew, the other continues, got bo"),
         (("-s", 8, 0, "-e", "Bipedal-v3"), "Did you mean BipedalWalker-v3"),
@@ -52,7 +64,6 @@ def test_without_a_file_it_is_a_new_run(call, tmp_path):
 )  # fmt: skip
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_what_is_not_to_be_lost_is_refused_before_anything_is(call, old, more, message, dry):
-    (old.parent / "seed-5.h5").write_bytes(old.read_bytes())
     (old.parent / "seed-6.h5").write_bytes(b"the only copy of a poem")
     before = {path: path.read_bytes() for path in old.parent.iterdir()}
     done = call("run", *TINY, "--overwrite", *more, *dry)
