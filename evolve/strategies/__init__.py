@@ -11,11 +11,13 @@ searches any function of a vector:
     state = strategy.tell(state, genomes, Results(fitness))
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from evolve.config import Registry, Section
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, VectorLayout
+from evolve.shapes import Float64
 from evolve.strategies import cma, elitist, openai_es, pgpe, prune, sep_cma
 from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
@@ -27,7 +29,7 @@ from evolve.strategies.strategy import (
     runs_on_every_rank,
     wanted_traces,
 )
-from evolve.strategies.wrapper import Multistart, Restarting, RestartOptions, StartOptions
+from evolve.strategies.wrapper import beginnings, wrapped
 
 __all__ = [
     "STRATEGIES",
@@ -42,6 +44,7 @@ __all__ = [
     "portable",
     "ranking",
     "runs_on_every_rank",
+    "searches",
     "shared_mask",
     "wanted_traces",
 ]
@@ -89,6 +92,31 @@ def shared_mask(table: Section) -> bool:
     return bool(getattr(STRATEGIES.kind(table), "shared_mask", False))
 
 
+def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
+    """Return the searches of a run after its first: the generation that begins each, and its kind in words.
+
+    These are starts, restarts and rounds of pruning.
+
+    Args:
+        table: The name of the strategy and its options.
+        fitness: The fitness of the candidates that were told, for each generation.
+    """
+    options = STRATEGIES.parse(table).options
+    every, has_controls = 0, False
+    if isinstance(options, PruningOptions):
+        every, has_controls = options.pruning_every, options.pruning_control
+    every = every or max(1, len(fitness))
+    found = []
+    for number, first in enumerate(range(0, len(fitness), every)):
+        last = min(first + every, len(fitness))
+        if number:
+            is_control = has_controls and number % 2 == 1
+            found.append((first, "control" if is_control else f"round {number // (1 + has_controls) + 1}"))
+        inner = beginnings(options, fitness[first:last])
+        found += [(first + generation, kind) for generation, kind in inner if first + generation < last]
+    return found
+
+
 def from_table(table: Section, layout: GenomeLayout, population: int, seed: int) -> Strategy[Any]:
     """Return the strategy that the `[strategy]` table of an experiment describes, with its restarts, starts and rounds.
 
@@ -105,13 +133,7 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
     options = choice.options
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
-        strategy: Strategy[Any] = STRATEGIES.make(choice, layout, population, seed)
-        # Every start may restart, so several starts are around restarts.
-        if isinstance(options, RestartOptions) and options.restart_after:
-            strategy = Restarting(strategy, options)
-        if isinstance(options, StartOptions) and options.starts > 1:
-            strategy = Multistart(strategy, options)
-        return strategy
+        return wrapped(STRATEGIES.make(choice, layout, population, seed), options)
 
     # Rounds of pruning are outermost: each round makes the strategy anew, for the connections that are left.
     if isinstance(options, PruningOptions) and options.pruning_every:

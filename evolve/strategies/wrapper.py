@@ -4,7 +4,8 @@ Both compare searches by a score, the mean fitness of a search in its last gener
 a start, or of the generations that a search may go without progress.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -122,6 +123,11 @@ class Wrapper(Strategy[WrapperState]):
         """Return the champion of the best state."""
         return self._strategy.champion(state.best)
 
+    def begun(self, before: WrapperState, after: WrapperState) -> str:
+        """Return the kind of search that `tell` began between two states, in words; empty if it began none."""
+        inner = self._strategy
+        return inner.begun(before.now, after.now) if isinstance(inner, Wrapper) else ""
+
     def to_arrays(self, state: WrapperState) -> dict[str, NDArray[Any]]:
         """Return the state as named arrays."""
         best = self._strategy.to_arrays(state.best) if self._keeps_best(state.record) else {}
@@ -220,6 +226,13 @@ class Multistart(Wrapper):
             now = best if generations == self._all else self._strategy.start_anew(state.begun + generations)
         return WrapperState(now, best, means, StartRecord(best_score, generations), state.begun)
 
+    def begun(self, before: WrapperState, after: WrapperState) -> str:
+        """Return the number of the start that begins, or that the best one goes on; or a restart within a start."""
+        generations = after.record.generations
+        if generations > self._all or generations % self._each:
+            return super().begun(before, after)
+        return "best start" if generations == self._all else f"start {generations // self._each + 1}"
+
     def _keeps_best(self, record: StartRecord) -> bool:
         """Return whether a start is still to be chosen; afterwards there is one state."""
         return record.generations < self._all
@@ -275,3 +288,59 @@ class Restarting(Wrapper):
             means, stalled, restarts = self._no_means, 0, restarts + 1
         record = RestartRecord(best_score, since_restart, stalled, restarts, generations)
         return WrapperState(now, best, means, record, state.begun)
+
+    def begun(self, before: WrapperState, after: WrapperState) -> str:
+        """Return "restart" if the search restarts."""
+        return "restart" if after.record.restarts > before.record.restarts else ""
+
+
+class _NoSearch(Strategy[None]):
+    """A strategy without candidates. Its wrappers start and restart it as they would start and restart any other."""
+
+    def start(self) -> None:
+        """Return no state."""
+
+    def ask(self, _state: None, _generation: int, _candidates: Int64 | None = None) -> Genomes:
+        """Return no genomes."""
+        return Genomes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.bool_))
+
+    def tell(self, _state: None, _genomes: GenomeSource, _results: Results) -> None:
+        """Return no state."""
+
+    def champion(self, state: None) -> Genomes:
+        """Return no genome."""
+        return self.ask(state, 0)
+
+    def to_arrays(self, _state: None) -> dict[str, NDArray[Any]]:
+        """Return no arrays."""
+        return {}
+
+    def from_arrays(self, _arrays: Arrays) -> None:
+        """Return no state."""
+
+
+def wrapped(strategy: Strategy[Any], options: Any) -> Strategy[Any]:
+    """Return a strategy with the starts and the restarts that its options ask for."""
+    # Every start may restart, so several starts are around restarts.
+    if isinstance(options, RestartOptions) and options.restart_after:
+        strategy = Restarting(strategy, options)
+    if isinstance(options, StartOptions) and options.starts > 1:
+        strategy = Multistart(strategy, options)
+    return strategy
+
+
+def beginnings(options: Any, fitness: Sequence[Float64]) -> list[tuple[int, str]]:
+    """Return the starts and restarts of a search after its first: the generation that begins each, and its kind.
+
+    Args:
+        options: The options of the strategy.
+        fitness: The fitness of all candidates, for each generation of the search.
+    """
+    strategy = wrapped(_NoSearch(), options)
+    if not isinstance(strategy, Wrapper):
+        return []
+    states = [strategy.start()]
+    for generation, values in enumerate(fitness):
+        states.append(strategy.tell(states[-1], strategy.ask(states[-1], generation), Results(values)))
+    kinds = [strategy.begun(*pair) for pair in itertools.pairwise(states)]
+    return [(generation, kind) for generation, kind in enumerate(kinds, 1) if kind]

@@ -12,6 +12,7 @@ from evolve.analysis import figures
 from evolve.analysis.comparison import compare_groups, read_groups
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import apart
+from evolve.config import Config, parse
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,46 @@ def test_the_held_out_mean_is_a_mark_at_the_edge(runs):
     assert any(text.startswith(f"held-out mean {mean:.2f}") for text in said)
     alone = replace(group, runs=(replace(group.runs[0], held_out=None),))
     assert not any("held-out" in text for text in texts_of(figures.draw_curves([alone])))
+
+
+def evolved_by(group, **strategy):
+    """A group whose configuration names another strategy."""
+    table = group.config.model_dump(mode="json", exclude_none=True) | {"strategy": strategy}
+    return replace(group, config=parse(Config, table))
+
+
+def strong_line(panel):
+    """The values of the line in the colour of the first group."""
+    return next(line.get_ydata() for line in panel.lines if line.get_color() == style.COLOURS[0])
+
+
+def test_the_curve_of_an_evolution_strategy_is_the_mean_of_its_candidates(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5"])[1]
+    records = group.runs[0].records
+    best = [record.champion_fitness for record in records]
+    mean = [record.fitness.mean() for record in records]
+    es = evolved_by(group, name="openai-es")
+    for shown, values in ((group, best), (es, mean)):
+        np.testing.assert_allclose(strong_line(figures.draw_curves([shown]).axes[0]), values)
+    other = replace(evolved_by(group, name="pgpe"), label="other")
+    both = figures.draw_curves([es, other])
+    np.testing.assert_allclose(strong_line(both.axes[0]), mean)
+    assert both.axes[0].get_ylabel() == "mean return\n(population mean)"
+    mixed = [text.replace("\n", " ") for text in texts_of(figures.draw_curves([es, replace(group, label="ga")]))]
+    assert any(text.startswith("ga, best of generation") for text in mixed)
+    assert any("population mean" in text for text in mixed)
+
+
+def test_starts_are_named_and_other_searches_are_triangles(runs):
+    (group,) = read_groups([runs / "a" / "seed-1.h5", runs / "a" / "seed-2.h5"])[1]
+    started = evolved_by(group, name="pgpe", starts=2, start_generations=2)
+    drawn = figures.draw_curves([started])
+    assert {"start 2", "best start"} <= set(texts_of(drawn))
+    assert {1.5, 3.5} <= {line.get_xdata()[0] for line in drawn.axes[0].lines}
+    assert not any("search" in text for text in texts_of(drawn))
+    several = figures.draw_curves([started, replace(group, label="other")])
+    assert [line.get_xdata()[0] for line in several.axes[0].lines if line.get_marker() == "^"] == [1.5, 3.5]
+    assert any("a search restarts" in text.replace("\n", " ") for text in texts_of(several))
 
 
 def test_equal_lines_take_turns():

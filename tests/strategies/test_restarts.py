@@ -141,3 +141,39 @@ def test_to_say_from_where_but_not_when_is_refused(name):
 def test_a_run_with_restarts_resumes_and_verifies(call, tmp_path, name):
     settings = ("strategy.restart_after=1", "strategy.restart_from=anew")
     assert run_in_parts(call, tmp_path, name, settings, stops=(5, 8)).checkpoint["restarts"][3] > 1
+
+
+def played(name, generations, **options):
+    """Return the states of a search whose fitness is noise, and the fitness of each generation."""
+    strategy, stream = made(name, **options), Stream(9, Purpose.INIT, 0, 0)
+    states, fitness = [strategy.start()], []
+    for generation in range(generations):
+        fitness.append(stream.normal(P).astype(np.float64))
+        states.append(strategy.tell(states[-1], strategy.ask(states[-1], generation), Results(fitness[-1])))
+    return states, fitness
+
+
+def test_the_fitness_tells_when_a_search_restarted():
+    options = {"restart_after": 3, "restart_from": "anew"}
+    states, fitness = played("pgpe", 40, **options)
+    counts = [state.record.restarts for state in states]
+    expected = [n for n in range(1, 40) if counts[n] > counts[n - 1]]
+    assert len(expected) > 3
+    found = strategies.searches({"name": "pgpe"} | options, fitness)
+    assert found == [(generation, "restart") for generation in expected]
+    assert strategies.searches({"name": "pgpe"}, fitness) == []
+
+
+def test_the_fitness_tells_when_starts_and_rounds_began():
+    options = {"starts": 3, "start_generations": 5, "restart_after": 4}
+    states, fitness = played("sep-cma-es", 30, **options)
+    found = strategies.searches({"name": "sep-cma-es"} | options, fitness)
+    assert [each for each in found if each[1] != "restart"] == [(5, "start 2"), (10, "start 3"), (15, "best start")]
+    counts = [state.now.record.restarts for state in states]
+    later = [n for n in range(16, 30) if counts[n] > counts[n - 1]]
+    assert [first for first, kind in found if kind == "restart" and first > 15] == later
+    rounds = {"name": "pgpe", "pruning_every": 10, "pruning_control": True}
+    assert strategies.searches(rounds, [*fitness, *fitness]) == [
+        (10, "control"), (20, "round 2"), (30, "control"), (40, "round 3"), (50, "control"),
+    ]  # fmt: skip
+    assert strategies.searches(rounds, []) == []

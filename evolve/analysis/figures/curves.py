@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from evolve import strategies
 from evolve.analysis import statistics
 from evolve.analysis.comparison import RunGroup, described, held_out_score
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.formatting import number
-from evolve.errors import pluralize, sanitize
+from evolve.config import Config
+from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 
@@ -32,6 +34,8 @@ _SHORT_RUN = 120  # seconds; shorter runs are drawn over seconds instead of minu
 _HEIGHTS = {"fitness": 3.2, "connections": 1.7, "throughput": 1.3, "idle": 1.4}  # inches
 _FACET_HEIGHT = 1.9  # inches
 _FACET_WIDTHS = (2.4, 1)  # relative widths of the panels of fitness and of connections
+_MOST_NAMED = 8  # searches of a run; more are triangles without names
+_BEST, _MEAN = "best of generation", "population mean"
 _MAX_LINES = 4  # up to this number of workers, each has a line; more workers are drawn as a heat map
 
 
@@ -185,8 +189,10 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
     alone = len(facet.groups) == 1
     if small:
         title = unit.capitalize()
-    elif not alone and kind in ("fitness", "connections"):
+    elif not alone and kind == "connections":
         title = f"{title}, best of each generation"
+    elif not alone and kind == "fitness" and len(shown := {_shown(group) for group in facet.groups}) == 1:
+        unit = f"{unit}\n({shown.pop()})"
     panel.set_title(title)
     panel.set_ylabel("" if small else unit)
     labels: list[LineLabel] = []
@@ -227,13 +233,30 @@ def costs_connections(groups: Sequence[RunGroup]) -> bool:
     return any(group.config.connection_cost > 0 for group in groups)
 
 
+def _shown(group: RunGroup) -> str:
+    """Return the fitness that stands for a generation of a group in comparisons.
+
+    The best of all candidates around one centre is best by its noise, and a larger σ makes it better. The mean of these
+    candidates tells more about the centre, which is the champion.
+    """
+    try:
+        centred = strategies.shared_mask(group.config.strategy)
+    except InputError:  # this installation does not have the strategy
+        centred = False
+    return _MEAN if centred else _BEST
+
+
 def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
-    """Draw the best fitness and the population of one group; return the labels."""
+    """Draw the best fitness and the population of one group; return the labels.
+
+    The strong line is the best candidate, or the mean of candidates around one centre; see `_shown`.
+    """
     (group,), (line_style,) = facet.groups, facet.styles
     x = facet.x(group)
     seeds = len(group.runs)
-    best = _quartiles(group, _best_fitness)
-    mean = _quartiles(group, lambda run: [_over_finite(np.mean, record.fitness) for record in run.records])[1]
+    strong = _shown(group)
+    faint = _BEST if strong == _MEAN else _MEAN
+    summary, other = _quartiles(group, _SERIES[strong]), _quartiles(group, _SERIES[faint])[1]
     labels = []
     # One seed has room for the spread of its population. With several seeds the band is the spread of seeds.
     if seeds == 1:
@@ -241,11 +264,12 @@ def _draw_fitness(panel: Any, facet: Facet) -> list[LineLabel]:
         low, high = ([_over_finite(np.percentile, each, percent) for each in fitness] for percent in (10, 90))
         panel.fill_between(x, low, high, color=FAINT, alpha=0.25, lw=0)
         labels.append(LineLabel("middle 80 % of the population", x[-1], low[-1], FAINT))
-    _band(panel, x, best, line_style, seeds)
-    panel.plot(x, mean, color=INK, lw=1.1, ls="--")
+    _band(panel, x, summary, line_style, seeds)
+    panel.plot(x, other, color=INK, lw=1.1, ls="--")
     of_seeds = f": median and quartiles of {pluralize(seeds, 'seed')}" if seeds > 1 else ""
-    labels.append(LineLabel(f"best of generation{of_seeds}", x[-1], float(best[1][-1]), line_style["color"]))
-    labels.append(LineLabel("population mean" + (" (median)" if seeds > 1 else ""), x[-1], float(mean[-1]), INK))
+    labels.append(LineLabel(f"{strong}{of_seeds}", x[-1], float(summary[1][-1]), line_style["color"]))
+    labels.append(LineLabel(faint + (" (median)" if seeds > 1 else ""), x[-1], float(other[-1]), INK))
+    labels += _mark_searches(panel, facet)
     text, mark = _held_out(group)
     if mark is not None:
         _, interval = mark
@@ -271,7 +295,8 @@ def _draw_connections(panel: Any, facet: Facet) -> list[LineLabel]:
 
 def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
     """Draw one line for each group of an environment; return the labels of fitness lines."""
-    summaries = [_quartiles(group, _SERIES[kind]) for group in facet.groups]
+    summaries = [_quartiles(group, _SERIES[_shown(group) if kind == "fitness" else kind]) for group in facet.groups]
+    kinds_differ = len({_shown(group) for group in facet.groups}) > 1
     dashes = style.alternating_dashes([middle for _, middle, _ in summaries], kind in ("connections", "throughput"))
     seeds_differ = len({len(group.runs) for group in facet.groups}) > 1
     labels = []
@@ -282,9 +307,52 @@ def _draw_groups(panel: Any, kind: str, facet: Facet) -> list[LineLabel]:
         _band(panel, x, summary, line_style | dash, len(group.runs))
         text, mark = _held_out(group)
         name = f"{group.name} ({pluralize(len(group.runs), 'seed')})" if seeds_differ else group.name
+        name += f", {_shown(group)}" if kinds_differ else ""
         label = f"{name}\n{text}" if text else name
         labels.append(LineLabel(label, float(x[-1]), float(summary[1][-1]), line_style["color"], mark))
-    return labels if kind == "fitness" else []
+    return labels + _mark_searches(panel, facet) if kind == "fitness" else []
+
+
+def _mark_searches(panel: Any, facet: Facet) -> list[LineLabel]:
+    """Mark the generations in which searches of the strategies start, restart or begin a round: curves dip there.
+
+    Searches that all runs of the only group have are lines with their names. Other ones are triangles at the lower
+    edge, for which a label is returned.
+    """
+    names: list[tuple[float, str]] = []
+    edges: list[tuple[float, str]] = []
+    for group, line_style in zip(facet.groups, facet.styles, strict=True):
+        x = facet.x(group)
+        found = [set(_searches(run, group.config)) for run in group.runs]
+        in_all = set.intersection(*found) if len(facet.groups) == 1 else set()
+        named = in_all if len(in_all) <= _MOST_NAMED else set()
+        # A search begins between two points of the curve.
+        middle = (x[1:] + x[:-1]) / 2
+        names += [(middle[first - 1], kind) for first, kind in sorted(named)]
+        rest = {first for first, _ in set.union(*found) - named if first < len(x)}
+        edges += [(middle[first - 1], line_style["color"]) for first in sorted(rest)]
+    across = panel.get_xaxis_transform()  # x in data, y as a share of the panel's height
+    for at, kind in names:
+        panel.axvline(at, color=FAINT, lw=0.9, ls=":", zorder=1)
+        panel.text(at, 1.01, kind, transform=across, ha="center", va="bottom", fontsize=8, color=INK)
+    for at, colour in edges:
+        panel.plot(at, 0.025, "^", color=colour, ms=5, mew=0, transform=across, zorder=3)
+    if not edges:
+        return []
+    text = "\N{BLACK UP-POINTING TRIANGLE} a search restarts, or the next begins"
+    return [LineLabel(text, max(float(facet.x(group)[-1]) for group in facet.groups), panel.get_ylim()[0], FAINT)]
+
+
+def _searches(run: StoredRun, config: Config) -> list[tuple[int, str]]:
+    """Return the searches of a run after its first, see `strategies.searches`; none for an unknown strategy."""
+    # Of a population that grows, the last candidates may not have played, and the strategy has not seen them.
+    grows = config.least_population is not None
+    fitness = [each.fitness[: np.count_nonzero(each.lengths.any(axis=1))] if grows else each.fitness
+               for each in run.records]  # fmt: skip
+    try:
+        return strategies.searches(config.strategy, fitness)
+    except InputError:
+        return []
 
 
 def _held_out(group: RunGroup) -> tuple[str, Mark | None]:
@@ -316,11 +384,6 @@ def _quartiles(group: RunGroup, series: Series) -> Quartiles:
     return low, middle, high
 
 
-def _best_fitness(run: StoredRun) -> list[float]:
-    best: list[float] = drawable(np.array([record.champion_fitness for record in run.records])).tolist()
-    return best
-
-
 def _over_finite(function: Callable[..., Any], fitness: Float64, *arguments: float) -> float:
     """Apply a function to the finite fitness values of a population; return NaN if no value is finite."""
     known = drawable(statistics.finite(fitness))
@@ -340,7 +403,8 @@ def _mean_idle(run: StoredRun) -> list[float]:
 
 
 _SERIES: dict[str, Series] = {
-    "fitness": _best_fitness,
+    _BEST: lambda run: drawable(np.array([record.champion_fitness for record in run.records])).tolist(),
+    _MEAN: lambda run: [_over_finite(np.mean, record.fitness) for record in run.records],
     "connections": _best_connections,
     "throughput": lambda run: [record.steps / record.seconds / 1000 for record in run.records],
     "idle": _mean_idle,
