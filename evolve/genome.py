@@ -7,11 +7,11 @@ that are present. A strategy knows only the `GenomeLayout`: it does not know the
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from evolve.errors import check_whole
+from evolve.errors import InputError, check_whole
 from evolve.numerics.hashing import fold_present
 from evolve.numerics.streams import AnyStream, Stream
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64, check_shape
@@ -112,6 +112,28 @@ def pruned(weights: Float32, mask: Bool) -> Genomes:
 def concatenate(*parts: Genomes) -> Genomes:
     """Return the genomes of all parts, end to end."""
     return Genomes(np.concatenate([p.weights for p in parts]), np.concatenate([p.mask for p in parts]))
+
+
+def one_genome(values: Any, argument: str) -> Genomes:
+    """Return one genome (P = 1): a genome unchanged, or numbers [W] as weights of present connections.
+
+    argument: The name of `values` in errors. Raises InputError unless they are finite float32 numbers.
+    """
+    if isinstance(values, Genomes):
+        if len(values) != 1:
+            raise InputError(argument, "one genome", f"{len(values)} of them")
+        return values
+    try:
+        with np.errstate(over="ignore"):  # infinity is refused below
+            weights = np.array(values, np.float32)
+    except (TypeError, ValueError):
+        raise InputError(argument, "numbers, or a genome", repr(values)) from None
+    if weights.ndim != 1 or not weights.size:
+        raise InputError(argument, "a vector of numbers", f"an array of shape {list(weights.shape)}")
+    if not np.isfinite(weights).all():
+        which = int(np.argmin(np.isfinite(weights)))
+        raise InputError(argument, "finite float32 numbers", f"{weights[which]} in place {which}")
+    return Genomes(weights[None], np.ones((1, len(weights)), np.bool_))
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from typing import Any
 
 from evolve.config import Registry, Section
 from evolve.errors import InputError, check_whole
-from evolve.genome import GenomeLayout, VectorLayout
+from evolve.genome import GenomeLayout, Genomes, VectorLayout, one_genome
 from evolve.shapes import Float64
 from evolve.strategies import cma, elitist, openai_es, pgpe, prune, sep_cma
 from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
     AskedGenomes,
     Results,
+    StartLayout,
     Strategy,
     initial_genomes,
     ranking,
@@ -117,7 +118,9 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
     return found
 
 
-def from_table(table: Section, layout: GenomeLayout, population: int, seed: int) -> Strategy[Any]:
+def from_table(
+    table: Section, layout: GenomeLayout, population: int, seed: int, start: Genomes | None = None
+) -> Strategy[Any]:
     """Return the strategy that the `[strategy]` table of an experiment describes, with its restarts, starts and rounds.
 
     Args:
@@ -125,20 +128,31 @@ def from_table(table: Section, layout: GenomeLayout, population: int, seed: int)
         layout: The layout of the genomes, most often a network.
         population: P, the candidates of a generation.
         seed: The seed of the experiment.
+        start: The genome (P = 1) with which the search begins; None for initial genomes of the layout.
 
     Raises:
-        InputError: The table has a wrong name or option.
+        InputError: The table has a wrong name or option, or the strategy cannot begin with a genome.
     """
     choice = STRATEGIES.parse(table)
     options = choice.options
+    if start is not None:
+        layout = StartLayout(layout, start)
 
     def for_layout(layout: GenomeLayout) -> Strategy[Any]:
         return wrapped(STRATEGIES.make(choice, layout, population, seed), options)
 
     # Rounds of pruning are outermost: each round makes the strategy anew, for the connections that are left.
     if isinstance(options, PruningOptions) and options.pruning_every:
-        return PruningRounds(for_layout, options, layout, seed)
-    return for_layout(layout)
+        if start is not None and options.pruning_control:
+            expected = "false if the search begins with a given genome, because the control needs other weights"
+            raise InputError("strategy.pruning_control", expected, True)
+        made: Strategy[Any] = PruningRounds(for_layout, options, layout, seed)
+    else:
+        made = for_layout(layout)
+    if start is not None and not made.warm_starts:
+        expected = "a strategy that can begin with a given genome (Strategy.warm_starts)"
+        raise InputError("strategy.name", expected, choice.name, f"These can: {', '.join(STRATEGIES)}.")
+    return made
 
 
 def make(
@@ -148,6 +162,7 @@ def make(
     layout: GenomeLayout | None = None,
     population: int = 64,
     seed: int = 0,
+    x0: Any = None,
     **options: Any,
 ) -> Strategy[Any]:
     """Return a strategy whose ask and tell are called by hand, for any function of the genomes.
@@ -158,16 +173,24 @@ def make(
         layout: The layout of other genomes, in place of `genome_size`: a `VectorLayout`, a network or your own.
         population: P, the candidates of a generation.
         seed: The seed of all random numbers of the search.
+        x0: The vector with which the search begins, [W] numbers; then `genome_size` is not needed. Or one genome, such
+            as `policy.genome`. Evolution strategies begin with it as their centre, other strategies with it and
+            mutants of it as generation 0. By default the search begins with random vectors.
         **options: The settings of the strategy, such as `sigma`; settings that are not given have their defaults.
 
     Raises:
         InputError: A name, an option or a size is wrong; the message names it.
     """
+    start = None if x0 is None else one_genome(x0, "x0")
+    if layout is None and genome_size is None and start is not None:
+        genome_size = start.num_weights
     if (layout is None) == (genome_size is None):
         raise InputError("genome_size", "it, or a layout in its place", "both" if layout is not None else "neither")
     if layout is None:
         layout = VectorLayout(genome_size or 0)
+    if start is not None and start.num_weights != layout.num_weights:
+        raise InputError("x0", f"{layout.num_weights:,} numbers, the size of a genome", f"{start.num_weights:,}")
     population, seed = check_whole("population", population, 2), check_whole("seed", seed, 0)
     table = {"name": name, **options}
     STRATEGIES.validate(table, layout)
-    return from_table(table, layout, population, seed)
+    return from_table(table, layout, population, seed, start)

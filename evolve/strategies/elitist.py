@@ -7,6 +7,9 @@ The score of a genome is its mean fitness over all generations in which it was e
 evaluated again in the next generation, so a lucky score does not last. In addition a new genome may be counted as if it
 had been evaluated `prior` times more, each time with the mean fitness of its first generation: a single high fitness is
 shrunk towards that mean until later evaluations confirm it.
+
+A search that begins with a given genome (`StartLayout`) has that genome, not evaluated yet, as its first elite: the
+genome is candidate 0 of generation 0, and its children are the other candidates.
 """
 
 from collections.abc import Mapping
@@ -36,7 +39,7 @@ class ScoredGenomes:
 
     traces: [N, T] float32, the Hebbian trace of each connection in the newest evaluation; T = 0 if traces are not used.
     total: [N] float64, the sum of the fitness over all evaluations.
-    count: [N] int64, the number of evaluations.
+    count: [N] int64, the number of evaluations; 0 for a genome with which the search begins.
     """
 
     genomes: Genomes
@@ -55,6 +58,14 @@ class ScoredGenomes:
         """Return N genomes after their first evaluation: its fitness [N], and traces [N, T] if any."""
         N = len(genomes)
         return cls(genomes, np.zeros((N, 0), np.float32) if traces is None else traces, fitness, np.ones(N, np.int64))
+
+    @classmethod
+    def first_of(cls, layout: GenomeLayout, T: int = 0) -> "ScoredGenomes":
+        """Return the elite before generation 0: the genome of a `StartLayout`, or none. T: as in `none`."""
+        W = layout.num_weights
+        if not isinstance(layout, contract.StartLayout):
+            return cls.none(W, T)
+        return cls(layout.genome, np.zeros((1, T), np.float32), np.zeros(1), np.zeros(1, np.int64))
 
     @classmethod
     def from_arrays(cls, arrays: contract.Arrays, name: str, W: int, T: int = 0) -> "ScoredGenomes":
@@ -89,8 +100,13 @@ class ScoredGenomes:
 
     @property
     def score(self) -> Float64:
-        """Mean fitness over all evaluations, [N]."""
-        return self.total / self.count
+        """Mean fitness over all evaluations, [N]; 0 without one."""
+        return self.total / np.maximum(self.count, 1)
+
+    @property
+    def evaluated_before(self) -> "ScoredGenomes":
+        """The members that have been evaluated."""
+        return self if self.count.all() else self.take(np.flatnonzero(self.count))
 
     def take(self, which: NDArray[np.intp]) -> "ScoredGenomes":
         """Return the given members, in the given order."""
@@ -151,6 +167,7 @@ class Elitist(contract.Strategy[contract.State]):
 
     portable = True
     compares_generations = True
+    warm_starts = True
 
     def __init__(self, layout: GenomeLayout, population: int, seed: int, size: int, survivors: int, prior: int) -> None:
         self._layout = layout
@@ -162,15 +179,15 @@ class Elitist(contract.Strategy[contract.State]):
 
     def survivors(self, state: contract.State) -> int:
         """Return the number of leading candidates of the next generation that were evaluated before."""
-        return min(self._most_survivors, len(self._elite(state)))
+        return self._kept(state) if self._elite(state).count.all() else 0
 
     def ask(self, state: contract.State, generation: int, candidates: Int64 | None = None) -> Genomes:
         """Return candidates: initial genomes in generation 0, later the survivors and then the children."""
         candidates = contract.requested_candidates(self._P, candidates)
-        known, elite = self.survivors(state), self._elite(state).genomes
-        if not known:
+        kept, elite = self._kept(state), self._elite(state).genomes
+        if not kept:
             return contract.initial_genomes(self._layout, self._seed, generation, candidates)
-        old = candidates < known
+        old = candidates < kept
         if old.all():
             return elite.take(candidates)
         children = self._children(state, generation, candidates[~old])
@@ -184,6 +201,10 @@ class Elitist(contract.Strategy[contract.State]):
     def champion(self, state: contract.State) -> Genomes:
         """Return the leader of the elite."""
         return self._elite(state).genomes.take(np.zeros(1, np.intp))
+
+    def _kept(self, state: contract.State) -> int:
+        """Return the number of leading candidates of the next generation that are members of the elite."""
+        return min(self._most_survivors, len(self._elite(state)))
 
     def _elite(self, state: contract.State) -> ScoredGenomes:
         """Return the elite in a state, best first."""
@@ -200,8 +221,8 @@ class EliteOnly(Elitist[ScoredGenomes]):
     traces = "none"
 
     def start(self) -> ScoredGenomes:
-        """Return the state before generation 0: the elite is empty."""
-        return ScoredGenomes.none(self._layout.num_weights)
+        """Return the state before generation 0: the elite is empty, or a given genome."""
+        return ScoredGenomes.first_of(self._layout)
 
     def tell(self, state: ScoredGenomes, genomes: GenomeSource, results: contract.Results) -> ScoredGenomes:
         """Score the survivors again, and keep the best of them and of the new candidates."""
@@ -226,9 +247,9 @@ class EliteOnly(Elitist[ScoredGenomes]):
 
     def _parents(self, bound: int, state: ScoredGenomes, generation: int, candidates: Int64) -> Int64:
         """Return [n]: the parent of each of the candidates, drawn uniformly from the first members of the elite."""
-        known = self.survivors(state)
-        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - known)
-        return drawn[candidates - known]
+        kept = self._kept(state)
+        drawn = Stream(self._seed, Purpose.PARENTS, generation).below(bound, self._P - kept)
+        return drawn[candidates - kept]
 
 
 class RandomOptions(ElitistOptions):
@@ -243,7 +264,8 @@ class Random(EliteOnly):
         super().__init__(layout, population, seed, size, options.survivors, options.prior_evaluations)
 
     def _children(self, state: ScoredGenomes, generation: int, candidates: Int64) -> Genomes:
-        return contract.initial_genomes(self._layout, self._seed, generation, candidates)
+        layout = self._layout.layout if isinstance(self._layout, contract.StartLayout) else self._layout
+        return contract.initial_genomes(layout, self._seed, generation, candidates)
 
 
 class GaOptions(ElitistOptions, StartOptions):

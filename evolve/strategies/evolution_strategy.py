@@ -30,6 +30,7 @@ class EvolutionStrategy(Strategy[State]):
 
     portable = True
     shared_mask = True
+    warm_starts = True
     state_type: type[Any]
 
     def __init__(self, layout: GenomeLayout, population: int, seed: int) -> None:
@@ -47,7 +48,8 @@ class EvolutionStrategy(Strategy[State]):
     def start_anew(self, generation: int) -> State:
         """Return an initial state whose weights are drawn with a generation's key, above 0.
 
-        The connections stay: a connection that the newly drawn genome lacks has weight 0.
+        The connections stay: a connection that the newly drawn genome lacks has weight 0. A search that began with a
+        given genome begins with it again.
         """
         other = initial_genomes(self._layout, self._seed, generation, range(1))
         return self._initial_state(pruned(other.weights, self._initial.mask))

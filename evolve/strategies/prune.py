@@ -17,6 +17,9 @@ unchanged, and children:
 See `elitist` for scores and prior evaluations. Survivors are evaluated again in every generation, so a lucky score does
 not last. With one survivor, as in the 2020 script, the other genomes on the leaderboard keep their first score until
 they lead.
+
+A search that begins with a given genome draws its first children from that genome alone. Without traces yet, its
+connections are pruned by chance at the rate q.
 """
 
 import math
@@ -186,8 +189,8 @@ class Prune(Elitist[PruneState]):
 
     def start(self) -> PruneState:
         """Return the state before generation 0: nothing has been evaluated."""
-        none = ScoredGenomes.none(self._layout.num_weights, self._layout.num_weights)
-        return PruneState(leaderboard=none, recent=none)
+        W = self._layout.num_weights
+        return PruneState(ScoredGenomes.first_of(self._layout, W), recent=ScoredGenomes.none(W, W))
 
     def tell(self, state: PruneState, genomes: GenomeSource, results: contract.Results) -> PruneState:
         """Score the survivors again, rank the new candidates, and keep the K best of each."""
@@ -199,7 +202,8 @@ class Prune(Elitist[PruneState]):
         best = contract.ranking(fitness)[: self._K]
         best_new = known + contract.ranking(fitness[known:])[: self._K]
         new = self._evaluated(genomes, results, best_new).with_prior(self._prior, fitness)
-        again = state.leaderboard.with_evaluation(fitness[:known], results.traces[:known] if T else None)
+        before = state.leaderboard.evaluated_before
+        again = before.with_evaluation(fitness[:known], results.traces[:known] if T else None)
         return PruneState(again.joined(new).best(self._K), recent=self._evaluated(genomes, results, best))
 
     def to_arrays(self, state: PruneState) -> dict[str, NDArray[Any]]:
@@ -223,7 +227,7 @@ class Prune(Elitist[PruneState]):
     def _plan(self, state: PruneState, generation: int) -> tuple[Int64, float]:
         """Return the sources of all children, [children, blocks], see `assemble`, and the rate of uniform pruning."""
         scores = np.concatenate([state.leaderboard.score[:1], state.leaderboard.score, state.recent.score])
-        children, blocks = self._P - self.survivors(state), self._layout.blocks
+        children, blocks = self._P - self._kept(state), self._layout.blocks
         ranks = parent_ranks(len(scores), children, Stream(self._seed, Purpose.PARENTS, generation))
         parents = contract.ranking(scores)[ranks]
         draws = Streams(self._seed, Purpose.SWAPS, generation, np.arange(self._K)).uniform(5)
@@ -234,7 +238,7 @@ class Prune(Elitist[PruneState]):
     def _children(self, state: PruneState, generation: int, candidates: Int64) -> Genomes:
         o, W, blocks = self._options, self._layout.num_weights, self._layout.blocks
         sources, rate = self._plan_of(state, generation)
-        weights, mask, traces = assemble(state, sources[candidates - self.survivors(state)], blocks)
+        weights, mask, traces = assemble(state, sources[candidates - self._kept(state)], blocks)
 
         def streams(purpose: Purpose) -> Streams:
             return Streams(self._seed, purpose, generation, candidates)

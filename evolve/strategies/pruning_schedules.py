@@ -41,6 +41,7 @@ from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float64, Int64
 from evolve.strategies.strategy import (
     Arrays,
+    ChangedLayout,
     NamedNumbers,
     NewestValue,
     Results,
@@ -140,26 +141,10 @@ class PruningOptions(RestartOptions):
 
 
 @dataclass(frozen=True)
-class MaskedLayout:
+class MaskedLayout(ChangedLayout):
     """A layout whose initial genomes have the connections of a mask [W] at most."""
 
-    layout: GenomeLayout
     mask: Bool
-
-    @property
-    def num_weights(self) -> int:
-        """W."""
-        return self.layout.num_weights
-
-    @property
-    def num_traces(self) -> int:
-        """T."""
-        return self.layout.num_traces
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The matrices."""
-        return self.layout.blocks
 
     def init(self, stream: Stream) -> Genomes:
         """Return one initial genome of the layout, pruned."""

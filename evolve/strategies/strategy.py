@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from evolve.errors import InputError
-from evolve.genome import GenomeLayout, Genomes, GenomeSource, concatenate
+from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
 from evolve.shapes import Float32, Float64, Int64, check_shape
@@ -75,6 +75,9 @@ class Strategy(Generic[State]):
         sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
             sums.
         capacity: Largest number of genomes in a state; None if a state holds no genomes.
+        warm_starts: True if a search can begin with a given genome. The layout is then a `StartLayout`, and the genome
+            is the champion of the state that `start` returns. A strategy that begins with one initial genome needs no
+            other change, because all initial genomes of a `StartLayout` are the given genome.
     """
 
     portable: bool = False
@@ -84,6 +87,7 @@ class Strategy(Generic[State]):
     compares_generations: bool = False
     sum_shape: tuple[int, ...] | None = None
     capacity: int | None = None
+    warm_starts: bool = False
 
     @staticmethod
     def validate(options: Any, layout: GenomeLayout) -> None:
@@ -266,6 +270,48 @@ def initial_genomes(layout: GenomeLayout, seed: int, generation: int, candidates
         init: Callable[[Streams], Genomes] = layout.init  # type: ignore[assignment]
         return init(Streams(seed, Purpose.INIT, generation, np.fromiter(candidates, np.int64)))
     return concatenate(*(layout.init(Stream(seed, Purpose.INIT, generation, int(p))) for p in candidates))
+
+
+@dataclass(frozen=True)
+class ChangedLayout:
+    """Base class of layouts that have the sizes of another layout, but other initial genomes."""
+
+    layout: GenomeLayout
+
+    @property
+    def num_weights(self) -> int:
+        """W."""
+        return self.layout.num_weights
+
+    @property
+    def num_traces(self) -> int:
+        """T."""
+        return self.layout.num_traces
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The matrices."""
+        return self.layout.blocks
+
+    @property
+    def evolves_weights(self) -> bool:
+        """Whether the weights have an effect."""
+        return getattr(self.layout, "evolves_weights", True)
+
+    def init(self, stream: Stream) -> Genomes:
+        """Return one initial genome, P = 1."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StartLayout(ChangedLayout):
+    """A layout whose only initial genome is given (P = 1): a search begins with it."""
+
+    genome: Genomes
+
+    def init(self, _stream: Stream) -> Genomes:
+        """Return a copy of the given genome."""
+        return self.genome.take(np.zeros(1, np.intp))
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ class HillClimber(Strategy):
 
     portable = True
     traces = "none"
+    warm_starts = True  # because `start` is one initial genome
 
     def __init__(self, options: HillClimberOptions, layout, population, seed):
         self._noise = np.float32(options.weight_noise)

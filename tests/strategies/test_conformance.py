@@ -13,6 +13,7 @@ from processors import MASKED, x86
 
 from evolve import networks, strategies
 from evolve.errors import InputError
+from evolve.genome import pruned
 from evolve.numerics import native
 from evolve.strategies import AskedGenomes, Results, ranking
 
@@ -48,6 +49,15 @@ VARIANTS = [  # every strategy with its defaults, so that a new one needs no lin
 P = 20
 FEWEST = {"cma-es": 4, "sep-cma-es": 4}  # candidates; else 2
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3]}, 4, 2)
+START = pruned(
+    *(
+        draw(np.random.Generator(np.random.Philox(8)))
+        for draw in (
+            lambda random: random.normal(size=(1, NETWORK.num_weights)).astype(np.float32),
+            lambda random: random.uniform(size=(1, NETWORK.num_weights)) < 0.7,
+        )
+    )
+)
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda v: "-".join(map(str, v.values())))
@@ -190,6 +200,34 @@ def test_tell_may_make_the_candidates_once_more(table):
     at_hand = made.to_arrays(made.tell(state, genomes, results))
     made_again = made.to_arrays(made.tell(state, AskedGenomes(made, state, 3, P, NETWORK.num_weights), results))
     assert all(np.array_equal(at_hand[name], made_again[name]) for name in at_hand)
+
+
+def test_a_search_begins_with_a_given_genome(table):
+    if table.get("pruning_control"):
+        with pytest.raises(InputError, match=r"strategy\.pruning_control: expected false"):
+            strategies.from_table(table, NETWORK, P, 3, start=START)
+        return
+    one, again = (strategies.from_table(table, NETWORK, P, 3, start=START) for _ in range(2))
+    first = one.champion(one.start())
+    assert first.weights.tobytes() == START.weights.tobytes()
+    assert first.mask.tobytes() == START.mask.tobytes()
+    # The start itself is candidate 0, unless all candidates surround it; the others are mutants of it.
+    asked = one.ask(one.start(), 0)
+    assert (asked.fingerprints()[0] == START.fingerprints()[0]) == (not one.shared_mask)
+    assert len(np.unique(asked.fingerprints())) > P // 4
+    if table["name"] not in ("random", "umda"):  # random draws new genomes, umda new connections
+        assert not (asked.mask & ~START.mask).any() or table.get("regrowth")
+    state, all_asked = evolve(one, 5)
+    part, _ = evolve(again, 3)
+    restored, rest = evolve(again, 5, state=again.from_arrays(one.to_arrays(part)), first=3)
+    assert all(np.array_equal(a.weights, b.weights) for a, b in zip(all_asked[3:], rest, strict=True))
+    assert np.array_equal(one.champion(state).weights, again.champion(restored).weights)
+
+
+def test_a_strategy_that_does_not_support_it_is_named(monkeypatch):
+    monkeypatch.setattr(strategies.STRATEGIES.kind({"name": "hill-climber"}), "warm_starts", False)
+    with pytest.raises(InputError, match=r"strategy\.name: expected a strategy that can begin .*, got hill-climber"):
+        strategies.from_table({"name": "hill-climber"}, NETWORK, P, 3, start=START)
 
 
 def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):

@@ -8,6 +8,7 @@ import pytest
 
 from evolve import networks, strategies
 from evolve.errors import InputError
+from evolve.genome import pruned
 from evolve.numerics import normal_quantile
 from evolve.numerics.streams import Purpose, Stream
 from evolve.strategies import Results, VectorLayout, make
@@ -80,9 +81,45 @@ def test_the_seed_decides():
     assert not np.array_equal(asked[0], asked[2])
 
 
+@pytest.mark.parametrize("name", [*strategies.STRATEGIES])
+def test_x0_is_the_first_champion(name):
+    x0 = np.linspace(-1, 1, 6)
+    strategy = make(name, x0=x0, population=8)
+    genomes = strategy.ask(strategy.start(), 0)
+    assert genomes.weights.shape == (8, 6)
+    assert np.array_equal(strategy.champion(strategy.start()).weights[0], x0.astype(np.float32))
+    state = strategy.tell(strategy.start(), genomes, Results(-np.arange(8.0)))
+    assert strategy.ask(state, 1).weights.shape == (8, 6)
+
+
+def test_x0_of_a_good_place_is_a_head_start():
+    def champion(**start):
+        strategy = make("sep-cma-es", genome_size=10, population=12, sigma=0.05, seed=2, **start)
+        state = strategy.start()
+        for generation in range(5):
+            genomes = strategy.ask(state, generation)
+            state = strategy.tell(state, genomes, Results(sphere(genomes.weights)))
+        return sphere(strategy.champion(state).weights)[0]
+
+    assert champion(x0=np.full(10, 0.6)) > -0.2 > champion()
+
+
+def test_x0_may_be_a_genome_with_its_mask():
+    network = networks.make({"name": "mlp", "hidden": [3]}, 2, 1)
+    genome = pruned(np.ones((1, network.num_weights), np.float32), np.arange(network.num_weights)[None] % 2 == 0)
+    strategy = make("openai-es", layout=network, x0=genome, population=4)
+    assert np.array_equal(strategy.ask(strategy.start(), 0).mask, np.repeat(genome.mask, 4, axis=0))
+
+
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
+        (("ga", 3), {"x0": [1.0, 2.0]}, r"x0: expected 3 numbers, the size of a genome, got 2"),
+        (("ga",), {"x0": [[1.0, 2.0]]}, r"x0: expected a vector of numbers, got an array of shape \[1, 2\]"),
+        (("ga",), {"x0": []}, r"x0: expected a vector of numbers, got an array of shape \[0\]"),
+        (("ga",), {"x0": [1.0, np.nan]}, r"x0: expected finite float32 numbers, got nan in place 1"),
+        (("ga",), {"x0": [1e39]}, r"x0: expected finite float32 numbers, got inf in place 0"),
+        (("ga",), {"x0": "zeros"}, r"x0: expected numbers, or a genome, got 'zeros'"),
         (("openai",), {"genome_size": 3}, r"strategy\.name: expected a known strategy, got openai\. Did you mean ope"),
         (("ga",), {"genome_size": 3, "weight_nois": 0.1}, r"strategy\.weight_nois.*Did you mean weight_noise"),
         (("ga",), {"genome_size": 3, "weight_noise": -1.0}, r"strategy\.weight_noise: expected at least 0"),
