@@ -1,18 +1,15 @@
 """Exact tasks: the project's own environments in IEEE arithmetic, whose episodes have the same bits on every processor.
 
-`TASKS` is the registry. Each file here defines tasks by array operations. For each task, a header in
+`TASKS` is the registry. Each module here defines tasks by array operations. For each task, a header in
 `environments/kernels/` has the same operations in C; its name is the task's `kernel`. The classical tasks follow
 Gymnasium's formulas, but not its bits, which depend on libm.
 """
 
 from evolve.config import EnvOptions, Options, nearest, parse
-from evolve.environments.exact.bandit import Bandit
 from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
 from evolve.environments.exact.classic_control import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
-from evolve.environments.exact.cues import Cues
+from evolve.environments.exact.lifetime_learning import Bandit, Cues, Reversal, TMaze
 from evolve.environments.exact.lunar_lander import LunarLander, LunarLanderContinuous
-from evolve.environments.exact.reversal import Reversal
-from evolve.environments.exact.t_maze import TMaze
 from evolve.environments.exact.task import AnyTask, Draws, Moved
 from evolve.errors import InputError, Setting
 

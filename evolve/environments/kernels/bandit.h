@@ -1,5 +1,5 @@
-/* Bandit; environments/exact/bandit.py is its definition. Rows: the probability of each arm, the arm pulled (-1 before the
- * pull), and the 0 or 1 that it gave. Options: pulls. */
+/* Bandit, defined in environments/exact/lifetime_learning.py.
+ * Rows: the probability of each arm, the arm pulled (-1 before the pull), and the 0 or 1 that it gave. Options: pulls. */
 #pragma once
 #include "tasks.h"
 

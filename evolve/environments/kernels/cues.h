@@ -1,5 +1,6 @@
-/* Cues; environments/exact/cues.py is its definition. Rows: the right answer to each cue; the presentations left of each cue;
- * the cue shown, the arm chosen (0 before), and whether it was right. Options: presentations of each cue. */
+/* Cues, defined in environments/exact/lifetime_learning.py.
+ * Rows: the right answer to each cue; the presentations left of each cue; the cue shown, the arm chosen (0 before it), and
+ * whether it was right. Options: presentations of each cue. */
 #pragma once
 #include "tasks.h"
 

@@ -1,5 +1,6 @@
-/* Reversal; environments/exact/reversal.py is its definition. Rows: the better arm, the arm chosen (0 before), and the trials
- * at which the better arm changes. Options: trials, switches. */
+/* Reversal, defined in environments/exact/lifetime_learning.py.
+ * Rows: the better arm, the arm chosen (0 before), and the trials at which the better arm changes. Options: trials,
+ * switches. */
 #pragma once
 #include "tasks.h"
 

@@ -1,6 +1,6 @@
-/* T-maze; environments/exact/t_maze.py is its definition. Rows: the better end, the place, the turns taken so far (a binary
- * number), the trial, the reward shown, and the trials at which the better end changes. Options: trials, switches, turns,
- * steps of a corridor. */
+/* T-maze, defined in environments/exact/lifetime_learning.py.
+ * Rows: the better end, the place, the turns taken so far (a binary number), the trial, the reward shown, and the trials at
+ * which the better end changes. Options: trials, switches, turns, steps of a corridor. */
 #pragma once
 #include "tasks.h"
 

@@ -1,0 +1,389 @@
+"""Tasks of lifetime learning: each episode draws hidden answers, which the network has to find out and to remember.
+
+The outcome of an answer is shown in a step of its own, whose outputs are ignored. No observation can therefore replace
+memory, and a network that does not change in an episode can only guess.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from evolve.config import Options
+from evolve.environments.exact.task import DRAWS_TO_BEGIN, Draws, ExactTask, Moved, largest
+from evolve.shapes import Bool, Float32, Float64
+
+_FIRST_CUE = 63  # the number of the draw for the first cue of an episode
+_TURN = np.float32(1.0) / np.float32(3.0)  # outputs beyond ±1/3 turn left or right in the T-maze
+MOST_SWITCHES = 20
+"""The limit, because their draws belong to the draws for the beginning of an episode."""
+
+
+def _sides(outputs: Float32) -> Float64:
+    """Return outputs as answers of the same shape: 1, right, for numbers above 0, otherwise -1, left."""
+    return np.where(outputs > 0, 1.0, -1.0)
+
+
+class BanditOptions(Options):
+    """The settings of the bandit."""
+
+    arms: int = Field(5, ge=2, le=DRAWS_TO_BEGIN - 3)
+    """The number of arms."""
+    pulls: int = Field(100, ge=1, le=100_000)
+    """The number of pulls in an episode. Each pull takes two steps."""
+
+
+@dataclass(frozen=True)
+class Bandit(ExactTask[BanditOptions]):
+    """Arms give 1 with probabilities that are drawn for each episode (Wang et al., 2016; Duan et al., 2016).
+
+    In each of `pulls` trials the network pulls the arm of its largest output. In a second step it sees the arm that it
+    pulled and whether this arm has given 1 (±1). The probabilities are uniform on (0, 1). The return is the number of
+    pulls that gave 1.
+
+    States: the probability of each arm, the arm pulled (-1 before the pull), and the 0 or 1 that it gave.
+    """
+
+    kernel = "bandit"
+    settings = BanditOptions
+
+    @property
+    def observation_size(self) -> int:
+        """Whether to pull, whether to look, the arm pulled (one-hot), and ±1 for its result."""
+        return self.options.arms + 3
+
+    @property
+    def action_size(self) -> int:
+        """One output for each arm."""
+        return self.options.arms
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return self.options.arms + 2
+
+    @property
+    def limit(self) -> int:
+        """Two steps for each pull."""
+        return 2 * self.options.pulls
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The pulls of an episode."""
+        return (float(self.options.pulls),)
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [S, k] in which episodes begin."""
+        none = np.zeros(len(draws.seeds))
+        return np.stack([*(draws.number(arm) for arm in range(self.options.arms)), none - 1, none])
+
+    def observe(self, states: Float64) -> Float64:
+        """Return whether to pull, whether to look, the arm pulled (one-hot), and ±1 for its result."""
+        *_, pulled, given = states
+        arms = np.arange(self.options.arms)[:, None] == pulled
+        return np.concatenate([[pulled < 0, pulled >= 0], arms, [np.where(pulled < 0, 0.0, 2.0 * given - 1.0)]])
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Pull an arm, or go on to the next trial."""
+        *chances, pulled, given = states
+        arm = largest(outputs)
+        pulling = pulled < 0
+        hit = np.where(draws.in_step() < states[arm, np.arange(len(arm))], 1.0, 0.0)
+        after = [*chances, np.where(pulling, arm, -1.0), np.where(pulling, hit, given)]
+        return Moved(np.stack(after), np.where(pulling, hit, 0.0), draws.steps + 1 >= self.limit)
+
+
+class CuesOptions(Options):
+    """The settings of the cues."""
+
+    cues: int = Field(6, ge=1, le=DRAWS_TO_BEGIN - 2)
+    """The number of cues."""
+    presentations: int = Field(8, ge=1, le=10_000)
+    """The number of times that an episode shows each cue. Each presentation takes two steps."""
+
+
+@dataclass(frozen=True)
+class Cues(ExactTask[CuesOptions]):
+    """The network has to find out the right answer to each cue, and to remember it.
+
+    Each of `cues` cues has a right answer, left or right, drawn for the episode. Each cue is shown `presentations`
+    times, all cues in random order. A presentation takes two steps. First the network sees the cue and answers; an
+    output 0 above 0 means right. Then it sees the cue together with its answer (±1) and the success of the answer (±1).
+    The return is the share of right answers: 0.5 for a network that cannot learn, and at best
+    1 - 1 / (2 · presentations).
+
+    States: the right answer to each cue; the presentations left of each cue; the cue shown, the answer (0 before it),
+    and its success.
+    """
+
+    kernel = "cues"
+    settings = CuesOptions
+    action_size = 1
+    discrete = False
+
+    @property
+    def observation_size(self) -> int:
+        """The cue, the answer and its success."""
+        return self.options.cues + 2
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return 2 * self.options.cues + 3
+
+    @property
+    def limit(self) -> int:
+        """Two steps for each presentation."""
+        return 2 * self.options.cues * self.options.presentations
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The presentations of each cue."""
+        return (float(self.options.presentations),)
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [S, k] in which episodes begin."""
+        C = self.options.cues
+        states = np.zeros((self.state_size, len(draws.seeds)))
+        for cue in range(C):
+            states[cue] = np.where(draws.number(cue) < 0.5, -1.0, 1.0)
+        states[C : 2 * C] = self.constants[0]
+        return self._show(states, draws.number(_FIRST_CUE))
+
+    def observe(self, states: Float64) -> Float64:
+        """Return the cue, the answer and its success."""
+        C = self.options.cues
+        return np.concatenate([np.arange(C)[:, None] == states[2 * C], states[2 * C + 1 :]])
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Take the answer, or show the next cue."""
+        C = self.options.cues
+        answer = _sides(outputs[:, 0])
+        shown = states[2 * C].astype(np.int64)
+        success = np.where(answer == states[shown, np.arange(len(outputs))], 1.0, -1.0)
+        answered = states.copy()
+        answered[2 * C + 1 :] = answer, success
+        asked = states[2 * C + 1] == 0
+        over = draws.steps + 1 >= self.limit
+        after = np.where(over, states, self._show(states, draws.in_step()))
+        reward = np.where(asked & (success > 0), 1.0 / (C * self.constants[0]), 0.0)
+        return Moved(np.where(asked, answered, after), reward, over)
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return the answers [k, 1], ±1."""
+        return _sides(outputs)
+
+    def _show(self, states: Float64, u: Float64) -> Float64:
+        """Show one of the presentations that are left, each as likely as another; u: [k], in (0, 1)."""
+        C = self.options.cues
+        shown = states.copy()
+        left = shown[C : 2 * C]
+        place = u * _ordered_total(left)
+        which = np.zeros(len(u), np.int64)
+        for cue in range(C - 1):
+            later = (which == cue) & (place >= left[cue])
+            place = np.where(later, place - left[cue], place)
+            which = np.where(later, cue + 1, which)
+        left[which, np.arange(len(u))] -= 1
+        shown[2 * C :] = which, np.zeros(len(u)), np.zeros(len(u))
+        return shown
+
+
+def _ordered_total(rows: Float64) -> Float64:
+    total = np.zeros(rows.shape[1])
+    for row in rows:
+        total = total + row
+    return total
+
+
+class TrialOptions(Options):
+    """The settings of tasks in which the best answer changes after some trials."""
+
+    trials: int = Field(40, ge=1, le=100_000)
+    """The number of trials in an episode; at least five for each part between switches."""
+    switches: int = Field(3, ge=0, le=MOST_SWITCHES)
+    """The number of times that the best answer changes in an episode."""
+
+    @model_validator(mode="after")
+    def _check_trials(self) -> "TrialOptions":
+        # Each switch is drawn from five trials. With shorter parts, two switches could change places, and one could
+        # fall outside the episode.
+        least = 5 * (self.switches + 1)
+        if self.trials < least:
+            raise ValueError(f"at least {least} trials with switches={self.switches}")
+        return self
+
+    def switch_trials(self, draws: Draws) -> Float64:
+        """Return [switches, k]: the trials at which the better answer changes."""
+        span = self.trials // (self.switches + 1)
+        rows = [span * (i + 1) + np.floor(draws.number(1 + i) * 5.0) - 2 for i in range(self.switches)]
+        return np.array(rows).reshape(self.switches, len(draws.seeds))
+
+
+@dataclass(frozen=True)
+class Reversal(ExactTask[TrialOptions]):
+    """Two arms; the better arm changes at unknown times in an episode.
+
+    In each of `trials` trials the network chooses an arm: the right one if output 0 is above 0. The better arm gives 1,
+    the other 0.2. In a second step the network sees the arm that it chose (±1) and whether this arm was the better one
+    (±1). The better arm is drawn at the beginning, and changes `switches` times. The changes divide the episode into
+    equal parts, give or take two trials. The return is the mean over trials: 0.6 for a network that cannot learn.
+
+    States: the better arm, the arm chosen (0 before), and the trials at which the better arm changes.
+    """
+
+    kernel = "reversal"
+    settings = TrialOptions
+    observation_size = 4
+    action_size = 1
+    discrete = False
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return 2 + self.options.switches
+
+    @property
+    def limit(self) -> int:
+        """Two steps for each trial."""
+        return 2 * self.options.trials
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """Trials and switches."""
+        return float(self.options.trials), float(self.options.switches)
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [S, k] in which episodes begin."""
+        good = np.where(draws.number(0) < 0.5, -1.0, 1.0)
+        return np.concatenate([[good, np.zeros_like(good)], self.options.switch_trials(draws)])
+
+    def observe(self, states: Float64) -> Float64:
+        """Return whether to choose, whether to look, the arm chosen, and whether it was the better."""
+        good, arm = states[:2]
+        return np.stack([arm == 0, arm != 0, arm, arm * good])
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Take the choice, or go on to the next trial."""
+        good, arm = states[:2]
+        chosen = _sides(outputs[:, 0])
+        choosing = arm == 0
+        reward = np.where(choosing, np.where(chosen == good, 1.0, 0.2) / self.constants[0], 0.0)
+        switched = good
+        for trial in states[2:]:
+            switched = np.where(trial == (draws.steps + 1) // 2, -switched, switched)
+        after = [np.where(choosing, good, switched), np.where(choosing, chosen, 0.0)]
+        return Moved(np.concatenate([after, states[2:]]), reward, draws.steps + 1 >= self.limit)
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return the choices [k, 1], ±1."""
+        return _sides(outputs)
+
+
+class TMazeOptions(TrialOptions):
+    """The settings of the T-maze. A trial is a walk to an end or to a crash."""
+
+    turns: int = Field(1, ge=1, le=4)
+    """The number of junctions on the way to an end; the maze has 2^turns ends."""
+    corridor: int = Field(1, ge=0, le=100)
+    """The number of steps of each corridor."""
+
+
+@dataclass(frozen=True)
+class TMaze(ExactTask[TMazeOptions]):
+    """Corridors and turns lead to one of several ends; the best end changes at unknown times in an episode.
+
+    The network walks from home through `turns` corridors of `corridor` steps, each of which ends at a junction, to one
+    of 2^turns ends. It goes straight on if output 0 is within ±1/3, turns left if it is below, right if it is above.
+    The best end gives 1, the others 0.2. A turn in a corridor, or none at a junction, is a crash, which costs 0.4.
+    After an end or a crash the network is home again for the next of `trials` trials. The best end is drawn at the
+    beginning, and changes `switches` times as in `Reversal`, each time to another end. The network sees whether it is
+    at a junction, at an end or at home, and the reward of the last step. The return is the mean over trials.
+
+    The double T-maze of Soltoggio et al. (2008) has two turns. Rewards as in Coleman and Blair (AHNI, 2012).
+
+    States: the best end, the place, the turns taken (a binary number), the trial, the reward, and the trials at which
+    the best end changes.
+    """
+
+    kernel = "t_maze"
+    settings = TMazeOptions
+    observation_size = 4
+    action_size = 1
+    discrete = False
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return 5 + self.options.switches
+
+    @property
+    def limit(self) -> int:
+        """The steps of all trials, each to an end and home."""
+        return self.options.trials * (self._end + 1)
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """Trials, switches, turns, and the steps of a corridor."""
+        options = self.options
+        return float(options.trials), float(options.switches), float(options.turns), float(options.corridor)
+
+    @property
+    def _end(self) -> int:
+        """The place of the ends."""
+        return self.options.turns * (self.options.corridor + 1) + 1
+
+    def begin(self, draws: Draws) -> Float64:
+        """Return the states [S, k] in which episodes begin."""
+        states = np.zeros((self.state_size, len(draws.seeds)))
+        states[0] = np.floor(draws.number(0) * (1 << self.options.turns))
+        states[5:] = self.options.switch_trials(draws)
+        return states
+
+    def observe(self, states: Float64) -> Float64:
+        """Return whether it is at a junction, at an end, at home, and the reward."""
+        place = states[1]
+        return np.stack([self._at_junction(place) & (place < self._end), place == self._end, place == 0, states[4]])
+
+    def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
+        """Walk, turn, or return home after an end or a crash."""
+        good, place, taken, trial = states[:4]
+        output = outputs[:, 0]
+        right = output > _TURN
+        turning = (output < -_TURN) | right
+        junction = self._at_junction(place)
+        at_end = place == self._end
+        crash = ~at_end & (place > 0) & (junction != turning)
+        home = at_end | crash
+        taken = np.where(junction, 2.0 * taken + right, taken)
+        arrived = np.where(place + 1 == self._end, np.where(taken == good, 1.0, 0.2), 0.0)
+        reward = np.where(crash, -0.4, np.where(at_end, 0.0, arrived))
+        next_trial = trial + 1.0
+        after = np.concatenate([
+            [
+                np.where(home, self._switched(good, next_trial, states[5:], draws), good),
+                np.where(home, 0.0, place + 1),
+                np.where(home, 0.0, taken),
+                np.where(home, next_trial, trial),
+                reward,
+            ],
+            states[5:],
+        ])  # fmt: skip
+        return Moved(after, reward / self.constants[0], after[3] >= self.constants[0])
+
+    def actions(self, outputs: Float32) -> Any:
+        """Return [k, 1]: -1 to turn left, 0 to go on, 1 to turn right."""
+        return np.where(outputs > _TURN, 1.0, np.where(outputs < -_TURN, -1.0, 0.0))
+
+    def _at_junction(self, place: Float64) -> Bool:
+        junction: Bool = (place > 0) & (place % (self.options.corridor + 1) == 0)
+        return junction
+
+    def _switched(self, good: Float64, trial: Float64, switches: Float64, draws: Draws) -> Float64:
+        """Return [k]: the best end from a trial on."""
+        others = float((1 << self.options.turns) - 1)
+        for number, when in enumerate(switches):
+            drawn = good + 1.0 + np.floor(draws.number(1 + len(switches) + number) * others)
+            good = np.where(when == trial, np.where(drawn > others, drawn - (others + 1), drawn), good)
+        return good
