@@ -2,7 +2,7 @@
 
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
 mirrored sampling and fitness shaping of its section 2; Loshchilov & Hutter, "Decoupled Weight Decay Regularization"
-(2019), algorithm 2. See `optimizers` for Adam and ClipUp, and `pruning_schedules` for gradual pruning. The centre θ is
+(2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual pruning. The centre θ is
 an initial genome at first, and all candidates share its mask. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; if P is odd, the last is θ itself, to be seen in the log
@@ -32,8 +32,15 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import antithetic_sums, perturbed
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
-from evolve.strategies.optimizers import Adam, ClipUp, OptimizerMemory, centred_ranks, parts
+from evolve.strategies.evolution_strategy import (
+    Adam,
+    ClipUp,
+    EvolutionStrategy,
+    OptimizerMemory,
+    centred_ranks,
+    parts,
+    stored,
+)
 from evolve.strategies.pruning_schedules import GradualPruning
 from evolve.strategies.strategy import (
     NamedNumbers,

@@ -29,8 +29,7 @@ from evolve.errors import InputError
 from evolve.genome import GenomeLayout, Genomes, GenomeSource, pruned
 from evolve.numerics.perturbation import moments_about_centre, perturbed
 from evolve.shapes import Bool, Float64, Int64
-from evolve.strategies.evolution_strategy import EvolutionStrategy, stored
-from evolve.strategies.optimizers import ClipUp, centred_ranks
+from evolve.strategies.evolution_strategy import ClipUp, EvolutionStrategy, centred_ranks, stored
 from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, requested_candidates, require_evolved_weights
 

@@ -10,8 +10,8 @@ from antithetic import NETWORK, SEED, W, check_pairs, first_genome, tell
 from evolve import networks
 from evolve.errors import InputError
 from evolve.strategies import Results
+from evolve.strategies.evolution_strategy import centred_ranks
 from evolve.strategies.openai_es import OpenAiEs, OpenAiEsOptions
-from evolve.strategies.optimizers import centred_ranks
 
 
 def made(P=6, **options):

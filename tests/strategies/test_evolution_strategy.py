@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.numerics.portable import length, squared_length
-from evolve.strategies.optimizers import Adam, ClipUp, OptimizerMemory, centred_ranks
+from evolve.strategies.evolution_strategy import Adam, ClipUp, OptimizerMemory, centred_ranks
 
 numbers = st.lists(st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-100 else x), min_size=1, max_size=40)
 
