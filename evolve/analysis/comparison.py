@@ -11,7 +11,7 @@ from evolve import networks, store
 from evolve.analysis import statistics
 from evolve.analysis.statistics import Interval
 from evolve.config import Config, differences, flatten
-from evolve.errors import InputError, RunError, pluralize, sanitize
+from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
 from evolve.training import load_config
@@ -71,7 +71,7 @@ def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]
     runs = [store.read(path) for path in files]
     begun = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.num_generations]
     if not begun:
-        raise RunError(f"{', '.join(map(str, files))}: no generation is complete yet, so there is nothing to draw")
+        raise store.no_generation(", ".join(map(str, files)), "there is nothing to draw")
     return runs, group_runs(begun)
 
 

@@ -19,7 +19,7 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
 from evolve.cluster.crew import Work
 from evolve.config import EnvOptions, Table, parse, read_assignment, set_key
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError
 from evolve.shapes import Float64
 
 
@@ -118,7 +118,7 @@ def _body(app: App, argv: list[str]) -> int:
         raise InputError("--episodes", "1 to 2,147,483,647", options.episodes)
     run = store.read_any(one_run_file(options.file))
     if not run.num_generations:
-        raise RunError(f"{run.path}: no generation is complete yet, so there is no champion")
+        raise store.no_generation(run.path, "there is no champion")
     config = training.load_config(run.header.config, str(run.path)).in_evaluation()
     changes = _changes(options, config.env)
     returns = _evaluate(app, run, options.episodes, changes).returns

@@ -7,7 +7,6 @@ from evolve import store
 from evolve.analysis import c_source, champion, runs
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
-from evolve.errors import RunError
 from evolve.store.disk import check_writable
 
 
@@ -55,7 +54,7 @@ def _body(app: App, argv: list[str]) -> int:
         return 0
     run = store.read(options.file)
     if not run.num_generations:
-        raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to export")
+        raise store.no_generation(run.path, "there is nothing to export")
     output = _output(options)
     if options.csv:
         runs.write_csv(run, output)

@@ -15,7 +15,7 @@ from evolve.analysis.formatting import between, number
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file, run_files
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError
 from evolve.store.disk import check_writable
 
 _LOOK_EVERY = 1.0  # seconds
@@ -98,7 +98,7 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
     if generation is not None and isinstance(run, store.StoredChampion):
         raise InputError("--generation", "a run file with it", f"{file}, a champion file")
     if not run.num_generations:
-        raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to draw")
+        raise store.no_generation(run.path, "there is nothing to draw")
     if generation is not None and not 0 <= generation < run.num_generations:
         raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
     experiment = training.reload(run)

@@ -16,7 +16,7 @@ from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
 from evolve.cluster.crew import Work
-from evolve.errors import InputError, RunError
+from evolve.errors import InputError
 from evolve.numerics import backend
 
 
@@ -92,7 +92,7 @@ def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.N
         raise InputError("--published", "no option that plays episodes with it", other)
     for file in files:
         if not file.num_generations:
-            raise RunError(f"{file.path}: no generation is complete yet, so there is nothing to compare")
+            raise store.no_generation(file.path, "there is nothing to compare")
     published = verification.read_published()
     return _verify_each(files, lambda file: verification.compare_with_published(file, published), arguments.json)
 
@@ -115,8 +115,7 @@ def _body(app: App, argv: list[str]) -> int:
     run, *others = (file for file in files if isinstance(file, store.StoredRun))
     other = others[0] if others else None
     if not run.records and (other is None or not other.records):
-        what = "verify" if other is None else "compare"
-        raise RunError(f"{run.path}: no generation is complete yet, so there is nothing to {what}")
+        raise store.no_generation(run.path, f"there is nothing to {'verify' if other is None else 'compare'}")
     found = verification.compare(run, other) if other is not None else _check(app, run, arguments)
     print(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text(width()))
     return 0 if found.equal else 1

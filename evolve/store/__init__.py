@@ -21,7 +21,16 @@ the file.
 
 from evolve.store.champion_file import Stored, StoredChampion, read_any, read_champion, write_champion
 from evolve.store.disk import check_unlocked
-from evolve.store.reading import check_can_begin, exists, is_empty, population, read, read_image, read_progress
+from evolve.store.reading import (
+    check_can_begin,
+    exists,
+    is_empty,
+    no_generation,
+    population,
+    read,
+    read_image,
+    read_progress,
+)
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
 from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
 
@@ -41,6 +50,7 @@ __all__ = [
     "create",
     "exists",
     "is_empty",
+    "no_generation",
     "path_of",
     "population",
     "read",
