@@ -17,7 +17,7 @@ from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_mpi4py, start, started_by
 from evolve.cluster.crew import available_cores
-from evolve.cluster.hosts import Host, Roster, read_hostfile
+from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
 from evolve.cluster.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
 from evolve.errors import InputError, Stopped, pluralize
 
@@ -53,7 +53,7 @@ class Attempts:
     say: Callable[[str], None]
 
 
-def persevere(attempts: Attempts) -> int:
+def run_until_complete(attempts: Attempts) -> int:
     """Start a run until it ends by itself; return its exit code.
 
     The run is started again after the death of a rank, after the loss of a host, and to take a host back. After three
@@ -147,14 +147,14 @@ class Launch:
             options.launcher is not None or int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1
         )
         self._all = read_hostfile(options.hostfile) if options.hostfile else [Host(_HERE, available_cores() + 1)]
-        self._roster = Roster(self._all, self._ssh, _say)
+        self._available_hosts = AvailableHosts(self._all, self._ssh, _say)
         self._supervisor = Supervisor(_say)
         self._returning = False
 
     def run(self) -> int:
         """Start the run until it has ended; return its exit code."""
         self._wait_for_writers()
-        return persevere(
+        return run_until_complete(
             Attempts(
                 start=self.start,
                 progress=self._progress,
@@ -183,7 +183,7 @@ class Launch:
     def start(self, futile: int) -> Outcome | None:
         """Start the ranks, and wait for their end. futile: the number of preceding attempts without progress."""
         self._returning = False
-        hosts = [] if self._allocated else self._roster.choose()
+        hosts = [] if self._allocated else self._available_hosts.choose()
         if not hosts and not self._allocated:
             return None
         ranks = self._ranks(hosts)
@@ -211,7 +211,7 @@ class Launch:
         return max(2, round((self._asked or all_slots) * slots / all_slots))
 
     def _look(self) -> bool:
-        self._returning = self._roster.look()
+        self._returning = self._available_hosts.can_grow()
         return self._returning
 
     def _progress(self) -> int:

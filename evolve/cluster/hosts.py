@@ -136,7 +136,7 @@ class Inquiry:
         self._asked = {}
 
 
-class Roster:
+class AvailableHosts:
     """The hosts of a run, of which some may be left out for a time.
 
     Args:
@@ -174,7 +174,7 @@ class Roster:
         self._asked = self._begun = time.monotonic()
         return [host for host in self._hosts if host not in self._out]
 
-    def look(self) -> bool:
+    def can_grow(self) -> bool:
         """Return whether a host that was left out can be taken back. Cheap to call often: it asks at intervals."""
         now = time.monotonic()
         # The inquiry runs beside the ranks, so this method never waits for it.

@@ -2,8 +2,8 @@
 
 Salimans et al., "Evolution Strategies as a Scalable Alternative to Reinforcement Learning" (2017), algorithm 1 with the
 mirrored sampling and fitness shaping of its section 2; Loshchilov & Hutter, "Decoupled Weight Decay Regularization"
-(2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual pruning. The centre θ is
-an initial genome at first, and all candidates share its mask. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
+(2019), algorithm 2. See `evolution_strategy` for Adam and ClipUp, and `pruning_schedules` for gradual pruning. The
+centre θ is an initial genome at first, and all candidates share its mask. With n = floor(P/2) pairs and ε_i ~ N(0, 1):
 
     candidates   2i is θ + σ ε_i, 2i + 1 is θ - σ ε_i; if P is odd, the last is θ itself, to be seen in the log
     u            centred ranks of the fitness of the 2n, so that outliers have no more weight than others

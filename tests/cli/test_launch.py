@@ -15,10 +15,10 @@ from conftest import LONG, environment, wait_for
 from hosts import Hosts, why_not
 
 from evolve import store
-from evolve.cli.launch import Attempts, Launch, persevere
+from evolve.cli.launch import Attempts, Launch, run_until_complete
 from evolve.cli.run import load
 from evolve.cluster import hosts, mpirun
-from evolve.cluster.hosts import Host, Inquiry, Roster, read_hostfile, write_hostfile
+from evolve.cluster.hosts import AvailableHosts, Host, Inquiry, read_hostfile, write_hostfile
 from evolve.cluster.mpirun import Launcher, Outcome, Supervisor
 from evolve.errors import InputError
 
@@ -54,14 +54,14 @@ DIED = Outcome(137)
 @pytest.mark.parametrize("code", [0, 1, 2, 75])
 def test_what_rank_0_says_at_its_end_is_the_last_word(code):
     made, said = attempts([Outcome(code, is_own=True)], [])
-    assert persevere(made) == code
+    assert run_until_complete(made) == code
     assert said == []
 
 
 def test_a_run_is_resumed_until_it_ends():
     lost = Outcome(75, is_own=True, again=True)
     made, said = attempts([DIED, lost, None, DIED, Outcome(0, is_own=True)], [1, 2, 2, 2])
-    assert persevere(made) == 0
+    assert run_until_complete(made) == 0
     assert said == [
         "the ranks ended with code 137; 1 generation complete; the run is resumed",
         "a host was lost; 2 generations complete; the run is resumed",
@@ -72,18 +72,18 @@ def test_a_run_is_resumed_until_it_ends():
 
 def test_three_attempts_without_progress_are_enough():
     made, said = attempts([DIED] * 5, [4, 4, 4, 4])
-    assert persevere(made) == 137
+    assert run_until_complete(made) == 137
     assert said[-1].endswith("3 attempts without any progress: given up")
     assert len(said) == 4
     made, _ = attempts([None] * 3, [0] * 3)
-    assert persevere(made) == 1
+    assert run_until_complete(made) == 1
 
 
 def test_attempts_in_vain_are_counted_until_one_gets_further():
     counts = []
     made, _ = attempts([DIED] * 4 + [Outcome(0, is_own=True)], [0, 0, 1, 1])
     start = made.start
-    assert persevere(replace(made, start=lambda futile: counts.append(futile) or start(futile))) == 0
+    assert run_until_complete(replace(made, start=lambda futile: counts.append(futile) or start(futile))) == 0
     assert counts == [0, 1, 2, 0, 1]
 
 
@@ -109,18 +109,18 @@ def test_a_start_in_vain_gets_twice_the_time_in_the_next_attempt(monkeypatch, tm
 def test_a_file_that_others_still_write_is_waited_for():
     """The first attempt accepted the input, so the cause of a later refusal will pass."""
     made, _ = attempts([DIED, Outcome(2, is_own=True), Outcome(0, is_own=True)], [3, 3])
-    assert persevere(made) == 0
+    assert run_until_complete(made) == 0
 
 
 def test_a_stop_for_a_host_that_comes_back_is_no_end():
     made, said = attempts([Outcome(75, is_own=True), Outcome(0, is_own=True)], [1], returning=[True])
-    assert persevere(made) == 0
+    assert run_until_complete(made) == 0
     assert said == []
 
 
 def test_whoever_is_asked_to_stop_does_not_begin_again():
-    assert persevere(attempts([DIED], [], stopping=True)[0]) == 75
-    assert persevere(attempts([Outcome(0, is_own=True)], [], stopping=True)[0]) == 0
+    assert run_until_complete(attempts([DIED], [], stopping=True)[0]) == 75
+    assert run_until_complete(attempts([Outcome(0, is_own=True)], [], stopping=True)[0]) == 0
 
 
 @pytest.fixture
@@ -141,14 +141,14 @@ def test_hosts_are_left_out_and_taken_back(silent, monkeypatch):
     said = []
     clock = [0.0]
     monkeypatch.setattr(hosts.time, "monotonic", lambda: clock[0])
-    chosen = Roster([A, B, C], ["ssh"], said.append)
+    chosen = AvailableHosts([A, B, C], ["ssh"], said.append)
     silent.add("node2")
     assert chosen.choose() == [A, C]
 
     def looks(seconds):
         for _ in range(seconds):
             clock[0] += 1
-            if chosen.look():
+            if chosen.can_grow():
                 return True
         return False
 

@@ -118,10 +118,10 @@ def _acting(every: Connections, network: Network) -> Connections:
     last = len(every.sizes) - 1
     # A network with modulators may have outputs that are neither actions nor modulators: nothing reads them.
     modulators: tuple[tuple[int, int], ...] = getattr(network, "modulators", ())
-    others = 0
+    extra_outputs = 0
     if hasattr(network, "modulators"):
-        others = every.sizes[-1] - network.action_size  # type: ignore[attr-defined]  # all networks with modulators have it
-    unused = tuple(neuron for neuron in range(others) if (last, neuron) not in modulators)
+        extra_outputs = every.sizes[-1] - network.action_size  # type: ignore[attr-defined]  # exists beside modulators
+    unused = tuple(neuron for neuron in range(extra_outputs) if (last, neuron) not in modulators)
     read = np.arange(first[-1]) >= first[last]
     read[first[last] + np.array(unused, np.intp)] = False
     read[[first[layer] + neuron for layer, neuron in modulators]] = True
@@ -164,16 +164,18 @@ def curves_of(connections: Connections, places: list[Places]) -> Float64:
 
     A curve that skips a layer passes between its neurons. A curve within a layer leaves it and comes back.
     """
-    rows = max(map(len, places[1:-1]), default=1)  # hidden neurons, passed at half a row's distance
-    aside = max(0.07, 0.7 / (rows + 1))
+    rows = max(map(len, places[1:-1]), default=1)
+    clearance = max(0.07, 0.7 / (rows + 1))  # from the hidden neurons that a curve passes
     begin = _ends(connections.source, connections.tail, places)
     end = _ends(connections.target, connections.head, places)
-    reach = (end - begin)[:, :1]
-    lift = np.where(reach > 1.5, aside * (reach - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
-    within = np.where(reach == 0, 0.3, 0)
-    loop = np.where(reach == 0, aside / 3, 0)
-    first = begin + np.concatenate([0.45 * reach + within, lift + loop], axis=1)
-    second = end - np.concatenate([0.45 * reach - within, loop - lift], axis=1)
+    distance = (end - begin)[:, :1]  # in layers
+    # The control points of a curve that skips a layer are above or below its ends.
+    detour = np.where(distance > 1.5, clearance * (distance - 1) * np.where(begin[:, 1:] > 0.5, 1, -1), 0)
+    # The control points of a curve within a layer are beside it, a little apart.
+    beside = np.where(distance == 0, 0.3, 0)
+    apart = np.where(distance == 0, clearance / 3, 0)
+    first = begin + np.concatenate([0.45 * distance + beside, detour + apart], axis=1)
+    second = end - np.concatenate([0.45 * distance - beside, apart - detour], axis=1)
     return np.stack([begin, first, second, end], axis=1)
 
 
