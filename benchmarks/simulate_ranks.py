@@ -24,6 +24,7 @@ from some_results import results  # noqa: E402
 from evolve.cluster import messages  # noqa: E402
 from evolve.cluster.jobs import Evaluation  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
+from evolve.cluster.transport import LONGEST_SLEEP, SHARE_ASLEEP, SHORTEST_SLEEP  # noqa: E402
 from evolve.cluster.work_queue import WorkQueue, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
@@ -31,8 +32,6 @@ from evolve.rollouts import EpisodeBatch, RolloutSpec, generation_keys  # noqa: 
 
 EPISODES = 8  # of each candidate
 CHUNK_SECONDS = 0.01  # see RolloutSpec
-
-_SHORTEST_SLEEP, _LONGEST_SLEEP, _SHARE = 2e-3, 5e-2, 0.1  # of a waiting rank, see evolve/cluster/transport.py
 
 
 class Worker:
@@ -102,8 +101,7 @@ class World:
     def _coordinate(self, arrived: float, work) -> None:
         """Let rank 0 work once it is free and has noticed the message; its CPU time here is its simulated time."""
         if arrived > self.free:  # it was asleep
-            nap = min(max(_SHARE * (arrived - self.free), _SHORTEST_SLEEP), _LONGEST_SLEEP)
-            arrived += nap * self.draw.random()
+            arrived += _sleep(arrived - self.free) * self.draw.random()
         self.begun, self.spent = max(arrived, self.free), 0.0
         begin = time.thread_time()
         work()
@@ -116,9 +114,9 @@ class World:
         state = self.workers[worker]
         state.hand += zip(batch.genome_ids[batch.rows].tolist(), batch.episodes.tolist(), strict=True)
         if not state.busy:
-            nap = min(max(_SHARE * (self.now - state.idle_since), _SHORTEST_SLEEP), _LONGEST_SLEEP)
             state.busy = True
-            self._event(self.now + nap * self.draw.random() + self.times[state.hand[0]], "episode", worker)
+            late = _sleep(self.now - state.idle_since) * self.draw.random()
+            self._event(self.now + late + self.times[state.hand[0]], "episode", worker)
 
     def _finish(self, worker: int) -> None:
         state = self.workers[worker]
@@ -153,6 +151,11 @@ class World:
             messages=self.messages,
             each=self.measured / self.messages,
         )
+
+
+def _sleep(waited: float) -> float:
+    """Return the seconds that a rank sleeps between two looks for messages, after it has waited for some seconds."""
+    return min(max(SHARE_ASLEEP * waited, SHORTEST_SLEEP), LONGEST_SLEEP)
 
 
 def main() -> int:
