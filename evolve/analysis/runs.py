@@ -262,7 +262,7 @@ class _Evolved:
 
         def work(coordinator: Coordinator) -> bytes:
             config, stored = experiment.config, self._stored
-            here = training.manifest(ranks.transport, backend(config.compute.backend), training.is_portable(config))
+            here = training.manifest(ranks.transport, backend(config.compute.backend), config)
             if isinstance(stored, StoredRun):
                 verdict = verification.reevaluate(stored, experiment, coordinator, here)
             else:

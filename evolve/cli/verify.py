@@ -59,7 +59,7 @@ def _play(
     app: App, run: store.Stored, experiment: training.Experiment, full: bool, quiet: bool
 ) -> verification.Verdict:
     config = experiment.config
-    here = training.manifest(app.transport, backend(config.compute.backend), training.is_portable(config))
+    here = training.manifest(app.transport, backend(config.compute.backend), config)
     coordinator = app.coordinator()
     if not full and isinstance(run, store.StoredRun):
         return verification.reevaluate(run, experiment, coordinator, here)

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
 
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 _EXPECTED = {
@@ -54,6 +55,29 @@ def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
+def quantile_of(fitness: str) -> float | None:
+    """Return the quantile that a setting `fitness` names, 0 to 1: "min" is 0, "median" 0.5; None for another one."""
+    name, _, share = fitness.partition(":")
+    if fitness in ("min", "median"):
+        return 0.0 if fitness == "min" else 0.5
+    try:
+        quantile = float(share) if name == "quantile" else math.nan
+    except ValueError:
+        return None
+    return quantile if 0 <= quantile <= 1 else None
+
+
+def names_function(fitness: str) -> bool:
+    """Return whether a setting `fitness` names a function of the user, `module:function`."""
+    return fitness != "mean" and quantile_of(fitness) is None
+
+
+def _fitness(value: str) -> str:
+    if names_function(value) and (not _FUNCTION.fullmatch(value) or value.startswith("quantile:")):
+        raise ValueError('"mean", "min", "median", "quantile:0.25" (0 to 1), or a function, "module:function"')
+    return value
+
+
 def writable(value: Any) -> Any:
     """Return the value if TOML can represent it, so that it reads back unchanged. Raises ValueError otherwise."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -67,6 +91,9 @@ def writable(value: Any) -> Any:
 
 Duration = Annotated[str, AfterValidator(_duration)]
 """A duration in the notation of `seconds`."""
+
+Fitness = Annotated[str, AfterValidator(_fitness)]
+"""The name of a statistic of returns, or of a function."""
 
 Table = dict[str, Any]
 

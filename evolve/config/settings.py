@@ -9,7 +9,7 @@ import tomli_w
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from evolve.config.hints import advice
-from evolve.config.options import Duration, Kwargs, Options, Rounds, Seeds, flatten, parse
+from evolve.config.options import Duration, Fitness, Kwargs, Options, Rounds, Seeds, flatten, parse
 from evolve.config.registry import Choice, registry_of
 
 RUNTIME_KEYS = (
@@ -163,8 +163,11 @@ class Config(Options):
     """Whether all candidates of a generation play the same episodes."""
     normalize_observations: bool = False
     """Whether observations are scaled to mean 0 and standard deviation 1, by the moments of all earlier generations."""
+    fitness: Fitness = "mean"
+    """The value of a candidate for selection, computed from its returns: "mean", "min", "median", "quantile:0.25" (any
+    number from 0 to 1), or "module:function", a Python function of returns, metrics and connections."""
     connection_cost: float = Field(0.0, ge=0, le=1e9)
-    """The cost of a fully connected candidate, subtracted from its mean return; a pruned candidate pays in proportion
+    """The cost of a fully connected candidate, subtracted from its `fitness`; a pruned candidate pays in proportion
     to its connections."""
     episode_cap: Annotated[float, Field(gt=1, le=1e6)] | None = None
     """If set, no episode lasts longer than this times the mean length of the last generation's episodes."""

@@ -102,7 +102,8 @@ class Record:
         "generation/fitness",
         "G P",
         np.float64,
-        "the mean return less the cost of connections, by which selection ranks; NaN if it failed or did not play",
+        "the value by which selection ranks: the setting fitness of the returns (by default their mean), less the cost "
+        "of connections; NaN if it failed or did not play",
         "reward",
     )
     connections: Int32 = column(

@@ -5,10 +5,10 @@
 """
 
 from evolve.training.champion import evaluate_champion, held_out
-from evolve.training.experiment import Experiment, is_portable, load_config, prepare, reload, validate_new_run
-from evolve.training.fitness import connection_costs, evaluate_population, in_generation, limit_of, mean_return
+from evolve.training.experiment import Experiment, load_config, prepare, reload, validate_new_run
+from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
 from evolve.training.loop import iterate
-from evolve.training.manifest import manifest
+from evolve.training.manifest import is_portable, manifest
 from evolve.training.resume import RunLog, RunState, final_champion, normalizer_of, restore
 from evolve.training.rollouts import make_rollout
 from evolve.training.shared_strategy import SharedStrategy, StrategyReplica
@@ -17,9 +17,9 @@ __all__ = [
     "Experiment",
     "RunLog",
     "RunState",
+    "Scores",
     "SharedStrategy",
     "StrategyReplica",
-    "connection_costs",
     "evaluate_champion",
     "evaluate_population",
     "final_champion",
@@ -31,7 +31,6 @@ __all__ = [
     "load_config",
     "make_rollout",
     "manifest",
-    "mean_return",
     "normalizer_of",
     "prepare",
     "reload",

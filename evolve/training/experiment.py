@@ -18,6 +18,7 @@ from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import in_sight
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
+from evolve.training.fitness_functions import fitness_function
 
 _LOG = logging.getLogger("evolve")
 _CACHE = 2**24  # bytes: a process's assumed share of a cache that all cores use
@@ -172,9 +173,15 @@ def validate_new_run(experiment: Experiment) -> None:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
     _check_growth(experiment)
     _check_step_limits(experiment)
+    check_fitness(config)
     if config.connection_cost and strategies.shared_mask(config.strategy):
         expected = f"0 with {config.strategy.name}, whose candidates all have the same connections"
         raise InputError("connection_cost", expected, config.connection_cost)
+
+
+def check_fitness(config: Config) -> None:
+    """Raise InputError if the fitness is a function that cannot be imported here."""
+    fitness_function(config.fitness)
 
 
 def _check_growth(experiment: Experiment) -> None:
@@ -242,11 +249,6 @@ def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) ->
         least = early - early % pruning_every
         expected = f"{least:,}, or {least + all_starts:,} or more, as each round begins with its starts, {one_length}"
         raise InputError("early_generations", expected, early)
-
-
-def is_portable(config: Config) -> bool:
-    """Return whether the strategy of an experiment has the same bits on every machine."""
-    return strategies.portable(config.strategy)
 
 
 def memory() -> float:

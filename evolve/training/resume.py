@@ -18,7 +18,7 @@ from evolve.rollouts import Moments
 from evolve.shapes import Float32
 from evolve.store import Header, RunFile, StoredRun
 from evolve.strategies import Strategy
-from evolve.training.experiment import Experiment, PlannedRun, is_portable, load_config, validate_new_run
+from evolve.training.experiment import Experiment, PlannedRun, check_fitness, load_config, validate_new_run
 from evolve.training.manifest import manifest, revision
 
 _LOG = logging.getLogger("evolve")
@@ -232,7 +232,7 @@ def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
 
 def _header(run: PlannedRun, transport: Transport) -> Header:
     config = run.experiment.config
-    about = manifest(transport, run.experiment.backend, is_portable(config))
+    about = manifest(transport, run.experiment.backend, config)
     return Header(config.to_toml(), about, run.seed, config.env.id)
 
 
@@ -320,6 +320,7 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
     if file.num_generations > config.generations:
         least = f"at least {file.num_generations}, the generations already complete in {path}"
         raise InputError("generations", least, config.generations)
+    check_fitness(config)
     restore(run.experiment, file)  # raises InputError for a checkpoint of another shape
 
 

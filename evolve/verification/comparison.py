@@ -82,8 +82,7 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
 
 def _explain_difference(a: StoredRun, b: StoredRun, place: FirstDifference, both: Verdict, play: bool) -> Verdict:
     step, what, sides = _look_closer(a, b, place, play)
-    known = logs.genome_cause(place.generation, both.manifests) if what == "genome" else what
-    cause, why = explain(known, step)
+    cause, why = explain(logs.refine(what, place.generation, both.manifests), step)
     keys = _keys(both)
     if keys:
         cause, why = ("random stream", "the seeds differ") if keys == "seed" else ("configuration", f"{keys}; {why}")

@@ -1,6 +1,6 @@
 """Compare the logs of candidates and generations, and find the cause of the first difference."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve import store
+from evolve.config import Config
 from evolve.genome import DIGEST_START, candidate_digests, chain_digest
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.rollouts import PopulationResults
 from evolve.shapes import Bool, Float64, Int32, UInt8, UInt64
 from evolve.store import Record, StoredRun
-from evolve.training.manifest import PORTABLE
+from evolve.training import Experiment, Scores
+from evolve.training.fitness import round_limits
+from evolve.training.manifest import PORTABLE, USER_FUNCTION
 from evolve.verification.verdict import Cause
 
 _MIN_AGREEING_STEPS = 8
@@ -230,6 +233,39 @@ def _other_difference(generation: int, ours: Record, theirs: Record) -> FirstDif
     return None
 
 
+def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequence[int]) -> FirstDifference | None:
+    """Return the first stored fitness that does not follow from the returns in the log; None if there is none.
+
+    Raises InputError if the fitness is a function that cannot be imported here.
+    """
+    config, W = experiment.config, experiment.network.num_weights
+    for generation in generations:
+        record = run.records[generation]
+        scores = Scores.of(config, record.returns, {}, record.connections, W)
+        here = scores.fitness(_played(config, record))
+        different = ~((here == record.fitness) | (np.isnan(here) & np.isnan(record.fitness)))
+        if different.any():
+            candidate = int(np.argmax(different))
+            values = f"{record.fitness[candidate]} in the log, {here[candidate]} from its returns"
+            summary = f"generation {generation}: candidate {candidate}: its fitness is {values}"
+            return FirstDifference("fitness", summary, generation, candidate)
+    return None
+
+
+def _played(config: Config, record: Record) -> Bool:
+    """Return [P, E]: whether each episode was played, although an episode that failed in `reset` leaves no step."""
+    P, E = record.returns.shape
+    limits = [0, *round_limits(config.racing, E)]
+    if len(limits) == 2 and config.least_population is None:
+        return np.ones((P, E), np.bool_)
+    seen = ~np.isnan(record.returns) | (record.lengths > 0) | record.fingerprints.any(axis=2)
+    numbers = np.where(seen, np.arange(1, E + 1), 0).max(axis=1)
+    # A candidate plays whole rounds.
+    counts = np.array(limits)[np.searchsorted(limits, numbers)]
+    played: Bool = np.arange(E) < counts[:, None]
+    return played
+
+
 _WHY: dict[Cause, dict[str, str]] = {
     "configuration": {"shape": "the numbers of candidates or episodes differ"},
     "random stream": {
@@ -238,6 +274,7 @@ _WHY: dict[Cause, dict[str, str]] = {
     },
     "strategy": {
         "algebra": "the strategy's linear algebra is not portable, so its genomes depend on the machine as well",
+        "function": "the fitness is a function of the user, whose code or arithmetic may be another one here",
     },
     "environment": {
         "reset": "the observations of reset differ already: the environment differs, or its seed",
@@ -255,7 +292,10 @@ _WHY: dict[Cause, dict[str, str]] = {
         "traces": "observations and actions are equal, but not the traces that they left",
         "weights": "the stored genome is not the one that was evaluated: a weight or a connection was changed",
     },
-    "log": {"log": "the evaluations are equal, so their log was changed afterwards"},
+    "log": {
+        "log": "the evaluations are equal, so their log was changed afterwards",
+        "fitness": "the fitness follows from the returns, so the log was changed afterwards",
+    },
 }
 """The kinds of differences, by cause, each with the reason to assume that cause."""
 
@@ -267,12 +307,15 @@ def explain(what: str, step: int | None, seed: int = 0) -> tuple[Cause, str]:
     return next((cause, kinds[what].format(step=step, seed=seed)) for cause, kinds in _WHY.items() if what in kinds)
 
 
-def genome_cause(generation: int, manifests: tuple[dict[str, str], ...]) -> str:
-    """Return "algebra" if the strategy's linear algebra explains other genomes in a generation, otherwise "genome".
+def refine(what: str, generation: int, manifests: tuple[dict[str, str], ...]) -> str:
+    """Return a kind of difference, or the kind that explains it, by the manifests of both sides.
 
-    It explains them after generation 0 if it is not portable and the machines of the two manifests differ.
+    A fitness that is a function of the user explains another log ("function"), and other genomes after generation 0. So
+    does a strategy whose linear algebra is not portable ("algebra"), if the machines differ.
     """
+    if any(USER_FUNCTION in side.get("strategy", "") for side in manifests):
+        return "function" if what == "log" or (what == "genome" and generation) else what
     one, other = manifests
     portable = one.get("strategy", PORTABLE) == other.get("strategy", PORTABLE) == PORTABLE
     alike = all(one.get(key) == other.get(key) for key in _ALGEBRA)
-    return "genome" if generation == 0 or portable or alike else "algebra"
+    return what if what != "genome" or generation == 0 or portable or alike else "algebra"

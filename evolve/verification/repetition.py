@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from evolve import training
 from evolve.cluster import Coordinator
-from evolve.config import EarlyStopOptions
-from evolve.errors import EpisodeError, Stopped, pluralize
+from evolve.config import EarlyStopOptions, names_function
+from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
@@ -42,7 +42,9 @@ def reevaluate(
 ) -> Verdict:
     """Play again the episodes on which champions were selected, and compare them with the log.
 
-    Held-out episodes are played again, too. If the file keeps all genomes, their digests are computed again.
+    Held-out episodes are played again, too. The fitness of all candidates is computed again from the logged returns,
+    unless it is a function that cannot be imported here. If the file keeps all genomes, their digests are computed
+    again.
 
     Args:
         run: The run file.
@@ -60,6 +62,15 @@ def reevaluate(
     champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
     summary = f"{champions}, {pluralize(len(numbers) * experiment.config.episodes, 'episode')} evaluated again"
     summary += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
+    try:
+        difference = logs.fitness_difference(run, experiment, numbers)
+    except EvolveError as error:
+        difference = None
+        summary += f"; but the fitness was not computed again ({str(error).splitlines()[0]})"
+    if difference is not None:
+        kind = "function" if names_function(experiment.config.fitness) else "fitness"
+        verdict = _unequal(run, local_manifest, difference.summary, kind)
+        return replace(verdict, generation=difference.generation, candidate=difference.candidate)
     return _check_digests_and_held_out(run, experiment, coordinator) or Verdict(True, summary)
 
 
@@ -350,8 +361,7 @@ def _explain_difference(
     # Only an episode can be played again for a diagnosis.
     if difference.what != "episode" or candidate is None or episode is None:
         kind = "init" if difference.what == "genome" and generation == 0 else difference.what
-        explained = logs.genome_cause(generation, manifests) if kind == "genome" else kind
-        cause, why = explain(explained, None, run.header.seed)
+        cause, why = explain(logs.refine(kind, generation, manifests), None, run.header.seed)
         return Verdict(
             False,
             difference.summary,

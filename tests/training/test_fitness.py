@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from evolve import store
 from evolve.config import Config, RacingOptions
 from evolve.genome import Genomes
-from evolve.training import connection_costs, mean_return
-from evolve.training.fitness import first_round, next_round
+from evolve.training.fitness import Scores, first_round, next_round
+from evolve.training.fitness_functions import fitness_function
 
 NO_RACE = RacingOptions()
 MASK = np.array([[1, 1, 1, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]], np.bool_)
@@ -21,8 +21,8 @@ RETURNS = np.array([[10.0, 20.0], [14.0, 14.0], [-1.0, 1.0], [3.0, math.nan]])
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.0, [15, 14, 0]), (1.0, [14, 13.5, 0]), (4.0, [11, 12, 0])])
 def test_fitness_is_the_mean_return_minus_what_the_connections_cost(cost, expected):
-    costs = connection_costs(Config(connection_cost=cost), GENOMES.connections(), GENOMES.num_weights)
-    ours = mean_return(RETURNS, np.ones(RETURNS.shape, np.bool_), costs)
+    scores = Scores.of(Config(connection_cost=cost), RETURNS, {}, GENOMES.connections(), GENOMES.num_weights)
+    ours = scores.fitness(np.ones(RETURNS.shape, np.bool_))
     assert ours[:3].tolist() == expected
     assert math.isnan(ours[3])
 
@@ -40,7 +40,13 @@ def test_the_run_file_has_the_fitness_that_selection_saw(call, tmp_path):
         assert record.champion_candidate == record.fitness.argmax()
 
 
-def race(options, scores, costs=0.0):
+def mean_return(returns, played, costs):
+    """Return the fitness [P] by the mean of returns, less costs."""
+    nothing = np.zeros(len(returns), np.int32)
+    return Scores(fitness_function("mean"), returns, {}, nothing, costs).fitness(played)
+
+
+def race(options, scores, costs=0.0, fitness="mean"):
     """Play a race with returns of scores [P, E].
 
     Returns the arguments of `mean_return`, with a return of NaN for each episode that was not played, and each round as
@@ -56,7 +62,8 @@ def race(options, scores, costs=0.0):
         returns[at] = scores[at]
         played[at] = True
         rounds.append((now.candidates.tolist(), list(now.episodes)))
-        now = next_round(now, options, returns, costs)
+        found = Scores(fitness_function(fitness), returns, {}, np.zeros(P, np.int32), costs)
+        now = next_round(now, options, found)
     return (returns, played, costs), rounds
 
 

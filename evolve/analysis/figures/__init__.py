@@ -6,7 +6,7 @@ with the extra `plot`, and only `style` imports it.
 
 from evolve.analysis.figures.comparison import draw_comparison, draw_load, draw_returns
 from evolve.analysis.figures.connections import Connections, connections_of
-from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves
+from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves, fitness_in_words
 from evolve.analysis.figures.network import DrawnNetwork, draw_champion, draw_network, network_of
 from evolve.analysis.figures.style import FORMATS, check_library, save, to_svg
 
@@ -24,6 +24,7 @@ __all__ = [
     "draw_load",
     "draw_network",
     "draw_returns",
+    "fitness_in_words",
     "network_of",
     "save",
     "to_svg",

@@ -16,7 +16,7 @@ from evolve.analysis.comparison import RunGroup, described, held_out_score
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
 from evolve.analysis.formatting import number
-from evolve.config import Config
+from evolve.config import Config, names_function, quantile_of
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun
@@ -219,13 +219,25 @@ def _draw_panel(figure: Any, panel: Any, kind: str, facet: Facet, inches: float,
 def _title_and_unit(kind: str, groups: Sequence[RunGroup]) -> tuple[str, str]:
     """Return the title of a panel and the unit of its y axis."""
     counted = " or ".join(dict.fromkeys(group.mask_unit for group in groups))
-    fitness = "mean return less\nthe cost of connections" if costs_connections(groups) else "mean return"
+    fitness = fitness_in_words(groups) + ("" if not costs_connections(groups) else " less\nthe cost of connections")
     return {
         "fitness": ("Fitness", fitness),
         "connections": (f"{counted.capitalize()} left", counted.replace(" or ", "\nor ")),
         "throughput": ("Throughput", "1,000 steps/s"),
         "idle": ("Idle workers", "% of the time"),
     }[kind]
+
+
+def fitness_in_words(groups: Sequence[RunGroup]) -> str:
+    """Return the definition of the fitness in words, without the cost of connections: "mean return"."""
+    return " or ".join(dict.fromkeys(_fitness_of(group.config.fitness) for group in groups))
+
+
+def _fitness_of(setting: str) -> str:
+    if names_function(setting):
+        return f"{setting} of the returns"
+    known = {"mean": "mean return", "min": "smallest return", "median": "median return"}
+    return known.get(setting) or f"{quantile_of(setting):g} quantile of the returns"
 
 
 def costs_connections(groups: Sequence[RunGroup]) -> bool:

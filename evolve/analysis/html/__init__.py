@@ -93,6 +93,7 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         left_out=left_out,
         uneven=uneven_lengths(compared),
         costs_connections=figures.costs_connections(compared),
+        fitness=figures.fitness_in_words(compared),
         comparison=_comparison(compared),
         curves=_picture("curves", "Curves over generations", figures.draw_curves(compared, titled=False)),
         networks=[_network(*each) for each in zip(range(len(groups)), groups, best, strict=True)],

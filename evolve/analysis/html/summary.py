@@ -15,7 +15,7 @@ from evolve.errors import EvolveError, Stopped
 from evolve.numerics import backend
 from evolve.numerics.streams import Purpose
 from evolve.store import StoredRun
-from evolve.training import Experiment, is_portable, manifest, reload
+from evolve.training import Experiment, manifest, reload
 
 _MAX_CHECKED = 10  # generations whose champions are evaluated again
 _FILM_WIDTH = 800  # pixels
@@ -108,7 +108,7 @@ def _verify(
     """Evaluate the champions of some generations again, evenly spaced from the first to the last."""
     config = experiment.config
     generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
-    local_manifest = manifest(transport, backend(config.compute.backend), is_portable(config))
+    local_manifest = manifest(transport, backend(config.compute.backend), config)
     verdict = verification.reevaluate(run, experiment, coordinator, local_manifest, generations)
     if verdict.equal:
         return VerificationSummary(True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}")
