@@ -3,10 +3,13 @@
 The meaning of a setting is the docstring below it in its model.
 """
 
+import ast
 import inspect
 import json
 import textwrap
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -34,15 +37,36 @@ class Description:
 def descriptions(model: type[Options]) -> list[Description]:
     """Return the settings of a model that are single values or lists, in their order."""
     return [
-        Description(name, _default(field), limits(field.annotation, field.metadata), _meaning(field))
+        Description(name, _default(field), limits(field.annotation, field.metadata), _meaning(model, name))
         for name, field in model.model_fields.items()
         if not isinstance(field.get_default(call_default_factory=True), BaseModel) and field.default_factory is None
     ]
 
 
-def _meaning(field: FieldInfo) -> str:
+def _meaning(model: type[Options], name: str) -> str:
     """Return the docstring of a setting in one line."""
-    return " ".join((field.description or "").split())
+    return next((found[name] for kind in model.__mro__ if name in (found := _docstrings(kind))), "")
+
+
+@cache
+def _docstrings(kind: type) -> dict[str, str]:
+    """Return the docstrings below the annotated names of a class, by name; none if its source is not at hand."""
+    # Pydantic can read them, too, but only when it makes the model: that is a fifth of the time of importing evolve.
+    try:
+        source = textwrap.dedent(inspect.getsource(kind))
+    except (OSError, TypeError):  # a class of C, or typed at Python's prompt
+        return {}
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        setting.target.id: " ".join(text.split())
+        for setting, below in pairwise(definition.body)
+        if isinstance(setting, ast.AnnAssign)
+        and isinstance(setting.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(text := below.value.value, str)
+    }
 
 
 def limits(kind: Any, metadata: Any = ()) -> str:
@@ -120,17 +144,18 @@ def _head(model: type[Options], table: Table, *title: str) -> list[str]:
                 line = f"# {name} is not set{f': {allowed}' if allowed else ''}"
             else:
                 line = f"# {name} = {_default(field)}{f'  # {allowed}' if allowed else ''}"
-            lines += [*_comment(_meaning(field)), line]
+            lines += [*_comment(_meaning(model, name)), line]
     return lines
 
 
 def _with_comments(line: str, model: type[Options] | None) -> list[str]:
     """Return a line `name = value` below the meaning of that setting, and with its limits as a comment."""
-    field = model.model_fields.get(line.partition(" = ")[0]) if model is not None else None
-    if field is None:
+    name = line.partition(" = ")[0]
+    field = model.model_fields.get(name) if model is not None else None
+    if model is None or field is None:
         return [line]
     allowed = limits(field.annotation, field.metadata)
-    return [*_comment(_meaning(field)), f"{line}  # {allowed}" if allowed else line]
+    return [*_comment(_meaning(model, name)), f"{line}  # {allowed}" if allowed else line]
 
 
 def _comment(text: str) -> list[str]:

@@ -119,9 +119,8 @@ class Options(BaseModel):
     The docstring below a setting is its meaning. The generated pages and `evolve run --settings` show it.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    # A validator is built when its table is first validated: a command imports many tables, and validates few of them.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of settings, such as the names in earlier versions: {"old name": "current name"}."""
 
