@@ -179,8 +179,13 @@ def test_arithmetic_that_reaches_a_fitness_is_portable():
 
 
 def is_private(name):
-    """Return whether a name is private to the package; `os._exit` and a method of Gymnasium's worlds are not."""
-    return name.startswith("_") and not name.startswith("__") and name not in ("_exit", "_clean_particles")
+    """Return whether a name is private to the package.
+
+    `os._exit`, a method of Gymnasium's worlds, and methods that notebooks call, such as `_repr_html_`, are not.
+    """
+    if name.endswith("_") or name in ("_exit", "_clean_particles"):
+        return False
+    return name.startswith("_")
 
 
 def private_names(tree):

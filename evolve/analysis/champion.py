@@ -109,6 +109,20 @@ def mean_traces(run: Stored, experiment: Experiment, champion: Champion, coordin
     return traces
 
 
+def typical_episode(run: Stored, experiment: Experiment, champion: Champion) -> tuple[Episode, str]:
+    """Return an episode that shows a champion, and its description: the held-out episode of median return.
+
+    A champion that was not evaluated is shown in the first episode of its generation.
+    """
+    if champion.generation is not None or run.held_out is None:
+        return verification.choose_episode(run, experiment, champion.generation), "its first episode"
+    # Of an even number of episodes, the lower of the two in the middle.
+    returns = run.held_out.returns
+    median = int(np.argsort(returns, kind="stable")[(len(returns) - 1) // 2])
+    episode = verification.choose_episode(run, experiment, episode=median, purpose=Purpose.HELD_OUT)
+    return episode, f"the episode of median return, number {median}"
+
+
 class NetworkObserver:
     """A copy of the network of an episode. It receives the same observations, and does not affect the episode.
 

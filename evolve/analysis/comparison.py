@@ -69,10 +69,15 @@ def read_groups(files: Sequence[Path]) -> tuple[list[StoredRun], list[RunGroup]]
         RunError: No run has a complete generation.
     """
     runs = [store.read(path) for path in files]
+    return runs, begun_groups(runs)
+
+
+def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
+    """Return the groups of the runs that have a complete generation. Raises RunError if there are none."""
     begun = [(run, load_config(run.header.config, str(run.path))) for run in runs if run.num_generations]
     if not begun:
-        raise store.no_generation(", ".join(map(str, files)), "there is nothing to draw")
-    return runs, group_runs(begun)
+        raise store.no_generation(", ".join(str(run.path) for run in runs), "there is nothing to draw")
+    return group_runs(begun)
 
 
 def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:

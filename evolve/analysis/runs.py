@@ -5,7 +5,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 
 from evolve import training, verification
-from evolve.analysis import statistics
+from evolve.analysis import exhibits, statistics
 from evolve.analysis.champion import export_champion
+from evolve.analysis.formatting import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
-from evolve.errors import InputError, check_whole, import_extra
+from evolve.errors import InputError, check_whole, import_extra, pluralize
 from evolve.numerics import backend
 from evolve.shapes import Float64
 from evolve.store import Record, Stored, StoredChampion, StoredRun, disk
 from evolve.training import Experiment
 from evolve.training.champion import Policy
 from evolve.verification import Verdict
+from evolve.verification.verdict import html_table
 
 _EVENTS = "events.out.tfevents.evolve"
 
@@ -271,6 +273,56 @@ class _Evolved:
 
         return Verdict.from_json(json.loads(ranks.call(work)))
 
+    def plot_network(self, generation: int | None = None, traces: bool = False) -> exhibits.Picture:
+        """Return a picture of the final champion's network, which a notebook shows; `save` writes a file.
+
+        Args:
+            generation: A generation, whose best candidate is drawn instead.
+            traces: Whether to draw its mean Hebbian traces instead of its weights.
+        """
+        return exhibits.plot_network(self._stored, self.experiment, script_ranks(), generation, traces)
+
+    def film(
+        self, generation: int | Sequence[int] | None = None, episode: int | None = None, seconds: float = 12.0
+    ) -> exhibits.Film:
+        """Return a film of the final champion, which a notebook shows; `save` writes it as MP4 or GIF.
+
+        Args:
+            generation: A generation, whose best candidate is filmed instead; or several, one after another.
+            episode: The number of the episode; by default the held-out episode of median return, or episode 0 of a
+                generation.
+            seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
+
+        Raises:
+            InputError: The environment cannot be drawn here, or a library is missing.
+        """
+        generations = generation if isinstance(generation, Sequence) else [generation]
+        made: list[exhibits.Film] = []
+
+        def work(_: Coordinator) -> bytes:
+            made.append(exhibits.film(self._stored, self.experiment, generations, episode, seconds))
+            return pack(**made[0].to_arrays())
+
+        answer = script_ranks().call(work)
+        return made[0] if made else exhibits.Film.from_arrays(unpack(answer))
+
+    def _repr_html_(self) -> str:
+        """Return a table about the file, for a notebook."""
+        return html_table(*self._summary())
+
+    def _summary(self) -> tuple[str, dict[str, str]]:
+        """Return a heading, and names and texts about the file."""
+        config = self.config
+        seed = f"{config.env.id}, {config.network.name}, {config.strategy.name}, seed {self.seed}"
+        held_out, stored = self.held_out, self._stored
+        found = ""
+        if held_out is not None and len(statistics.finite(held_out.returns)):
+            spread = f", 95 % interval {between(held_out.interval)}" if held_out.interval else ""
+            found = f"mean {number(held_out.mean)} over {pluralize(len(held_out.returns), 'episode')}{spread}"
+        work = f"{stored.steps:,} steps in {duration(stored.seconds)}"
+        digest = stored.digest if stored.num_generations else ""
+        return seed, {"held-out return": found, "work": work, "digest": digest, "file": str(self.path)}
+
     def _check_champion(self) -> None:
         """Raise InputError if there is no champion yet."""
 
@@ -363,12 +415,41 @@ class Run(_Evolved):
 
         return Path(os.fsdecode(script_ranks().call(work)))
 
+    def plot(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
+        """Return the curves of the run as a picture, which a notebook shows; `save` writes PNG, SVG or PDF.
+
+        Args:
+            over: The horizontal axis: "generation", "steps" or "time".
+            load: Whether to draw throughput and idle workers, too.
+
+        Raises:
+            InputError: matplotlib is not installed.
+        """
+        return exhibits.plot([self._stored], over, load)
+
+    def report(self, quick: bool = False) -> exhibits.Page:
+        """Return a page about the run, with a film and a verification, which a notebook shows; `save` writes it.
+
+        quick: whether to play no episodes. Raises InputError if a library is missing.
+        """
+        return exhibits.report([self._stored], script_ranks(), quick)
+
     def table(self) -> dict[str, list[Any]]:
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
         A prefix of fitness and connections tells the best candidate from the mean or median of all candidates.
         """
         return table(self._stored)
+
+    def _summary(self) -> tuple[str, dict[str, str]]:
+        heading, rows = super()._summary()
+        done = f"{self._stored.num_generations:,} of {self.config.generations:,}"
+        state = "" if self.complete else ", not complete"
+        if not self._stored.records:
+            return heading, {"generations": f"{done}{state}"} | rows
+        first, last = self.generations[0], self.generations[-1]
+        fitness = f"best {number(first.best)} → {number(last.best)}, mean {number(first.mean)} → {number(last.mean)}"
+        return heading, {"generations": f"{done}{state}", "fitness": fitness} | rows
 
     def _check_champion(self) -> None:
         self._last()

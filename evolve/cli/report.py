@@ -5,11 +5,12 @@ Unless `--quick` is given, the ranks evaluate champions of each run again, and r
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from evolve import environments
 from evolve.analysis import html
-from evolve.analysis.comparison import best_run, deduplicate_seeds, read_groups, uneven_lengths
+from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_lengths
 from evolve.analysis.html.summary import RunSummary, summarize_run
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
@@ -17,8 +18,6 @@ from evolve.cli.parser import Parser, add_workers_option, file_argument, run_fil
 from evolve.cluster.crew import Work
 from evolve.store import StoredRun
 from evolve.store.disk import check_writable
-
-_QUICK = "No film was made (--quick)."
 
 
 def _parser() -> Parser:
@@ -56,19 +55,16 @@ def write_page(app: App, files: Sequence[Path], output: Path, quick: bool = Fals
     compared, left_out = deduplicate_seeds(groups)
     for note in filter(None, (left_out, uneven_lengths(compared))):
         print(f"evolve.report: {note}", file=sys.stderr)
-    begun = [run for group in groups for run in group.runs]  # runs with at least one complete generation
     if quick:
-        summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
+        page, filmed = html.make_page(runs, groups, None)
     else:
-        with ReportProgress(len(begun)) as progress:
-            best = {best_run(group).path for group in groups}  # one film for each experiment
-            summaries = [_summarize(app, run, progress, run.path in best) for run in begun]
-    empty = [run.path for run in runs if not run.num_generations]
-    html.save(html.render(groups, summaries, empty), output)
-    return any(summary.film for summary in summaries)
+        with ReportProgress(sum(len(group.runs) for group in groups)) as progress:
+            page, filmed = html.make_page(runs, groups, partial(_summarize, app, progress))
+    html.save(page, output)
+    return filmed
 
 
-def _summarize(app: App, run: StoredRun, progress: ReportProgress, filmed: bool) -> RunSummary:
+def _summarize(app: App, progress: ReportProgress, run: StoredRun, filmed: bool) -> RunSummary:
     progress.start(run.path)
     coordinator = app.coordinator()
     coordinator.progress = progress.update

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evolve import environments, networks, store, strategies
-from evolve.analysis import html, statistics
+from evolve.analysis import html, statistics, video
 from evolve.analysis.progress import ProgressReporter, RunsClock
-from evolve.analysis.video.encoders import library
 from evolve.cli import report
 from evolve.cli.app import App, BestEffortStream, launch
 from evolve.cli.parser import (
@@ -220,8 +219,7 @@ def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
     dry: whether no file may be written, not even to test whether the directory is writable.
     """
     html.check_libraries()
-    for name in ("PIL.ImageFont", "av", "imageio.v3"):
-        library(name)
+    video.check_library()
     page = page_of(runs)
     if page.parent.exists() and not dry:
         check_writable(page, html.FORMATS)

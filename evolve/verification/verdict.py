@@ -1,5 +1,6 @@
 """The verdict: whether two runs are equal and, if not, where they differ first; as lines of text, and as JSON."""
 
+import html
 import math
 import textwrap
 from collections.abc import Mapping
@@ -55,6 +56,23 @@ def _short(text: str) -> str:
     """Return a text without control characters and not too long, since a manifest may come from a stranger."""
     text = sanitize(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def html_table(heading: str, rows: Mapping[str, str]) -> str:
+    """Return names and texts as a table for a notebook, light or dark; rows without a text are left out."""
+    name_style = "text-align:left;font-weight:normal;opacity:.7;padding:1px 16px 1px 0;vertical-align:top"
+    text_style = "text-align:left;padding:1px 0;overflow-wrap:anywhere"
+    lines = "".join(
+        f'<tr style="background:none"><th scope="row" style="{name_style}">{html.escape(name)}</th>'
+        f'<td style="{text_style}">{html.escape(text)}</td></tr>'
+        for name, text in rows.items()
+        if text
+    )
+    title = '<tr style="background:none"><td colspan="2" style="text-align:left;font-weight:600;padding:1px 0">'
+    return (
+        '<table style="border-collapse:collapse;font-size:13px;margin:0">'
+        f"{title}{html.escape(heading)}</td></tr>{lines}</table>"
+    )
 
 
 Cause = Literal["configuration", "random stream", "strategy", "environment", "network", "log"]
@@ -143,6 +161,17 @@ class Verdict:
             lines.append("configurations are the same")
         table = side_by_side([side.name for side in self.sides], self.manifests, width)
         return "\n".join(fitted([*lines, *table], width))
+
+    def _repr_html_(self) -> str:
+        """Return the verdict as a table for a notebook."""
+        places = ((name, getattr(self, name)) for name in ("generation", "candidate", "episode", "step"))
+        where = ", ".join(f"{name} {number}" for name, number in places if number is not None)
+        returns = " against ".join(repr(side.returned) for side in self.sides if side.returned is not None)
+        rows = {"first difference": where, "differs": self.what or "", "returns": returns, "cause": self.cause or ""}
+        engines = "; ".join(self._engines()).removeprefix("engines: ")
+        rows |= {"reason": self.why, "engines": engines}
+        sign = "\N{CHECK MARK} equal" if self.equal else "\N{MULTIPLICATION X} different"
+        return html_table(f"{sign}: {self.summary}", rows)
 
     def _engines(self) -> list[str]:
         """Return the line that names the engines, if they differ."""

@@ -126,7 +126,8 @@ def test_quickly_no_episode_is_played(call, runs, tmp_path):
     left_out = f"a seed counts once, so these are left out: copy.h5 (equal to {runs / 'a' / 'seed-1.h5'})"
     assert (done.code, done.err) == (0, f"evolve.report: {left_out}\n")
     page = Page(tmp_path / "report.html")
-    for text in ("not checked", f"python -m evolve.verify {runs / 'a' / 'seed-1.h5'}", "No film was made (--quick).",
+    for text in ("not checked", f"python -m evolve.verify {runs / 'a' / 'seed-1.h5'}",
+                 "No film was made, as no episode was played.",
                  f"In comparisons and curves {left_out}"):  # fmt: skip
         assert text in page.text, text
 

@@ -1,6 +1,7 @@
 """Verdicts as text, for terminals of any width, and as JSON."""
 
 import json
+from xml.etree import ElementTree
 
 from evolve.verification import Verdict
 from evolve.verification.verdict import Side
@@ -31,6 +32,19 @@ def test_the_values_of_both_sides_are_shown_and_where_they_differ():
     assert "  a\n    observation  0.5 1 2\n    action       0.1\n" in text
     assert [line.split(" ")[2] for line in text.splitlines() if " differ at " in line] == ["observations"]
     assert "1, 2 of 0 to 2" in text
+
+
+def test_a_notebook_shows_a_verdict_as_a_table():
+    sides = Side("a", 1.0), Side("b", 2.0)
+    found = Verdict(False, "they <differ>", "environment", "so", 0, 1, 2, 3, "observations", sides)
+    rows = ["|".join(row.itertext()) for row in ElementTree.fromstring(found._repr_html_())]
+    assert rows == [
+        "\N{MULTIPLICATION X} different: they <differ>",
+        "first difference|generation 0, candidate 1, episode 2, step 3",
+        "differs|observations", "returns|1.0 against 2.0", "cause|environment", "reason|so",
+    ]  # fmt: skip
+    equal = ElementTree.fromstring(Verdict(True, "3 generations")._repr_html_())
+    assert ["|".join(row.itertext()) for row in equal] == ["\N{CHECK MARK} equal: 3 generations"]
 
 
 def test_a_verdict_comes_back_from_json():

@@ -8,7 +8,7 @@ from evolve.analysis.figures.comparison import draw_comparison, draw_load, draw_
 from evolve.analysis.figures.connections import Connections, connections_of
 from evolve.analysis.figures.curves import AXES, costs_connections, draw_curves, fitness_in_words
 from evolve.analysis.figures.network import DrawnNetwork, draw_champion, draw_network, network_of
-from evolve.analysis.figures.style import FORMATS, check_library, save, to_svg
+from evolve.analysis.figures.style import FORMATS, check_library, save, to_png, to_svg
 
 __all__ = [
     "AXES",
@@ -27,5 +27,6 @@ __all__ = [
     "fitness_in_words",
     "network_of",
     "save",
+    "to_png",
     "to_svg",
 ]

@@ -132,6 +132,14 @@ def save(figure: Any, path: Path) -> None:
 
 
 @styled
+def to_png(figure: Any) -> bytes:
+    """Return a figure as PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+@styled
 def to_svg(figure: Any, name: str) -> str:
     """Return a figure as SVG for a page; its ids begin with `name`, and it fills the width of its place.
 

@@ -7,7 +7,7 @@ sentences. Only this module imports Jinja2, which comes with the extra `report`.
 
 import base64
 import importlib.resources
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from evolve.training import reload
 
 FORMATS = (".html", ".htm")
 """The allowed endings of a page's file name."""
+_QUICK = "No film was made, as no episode was played."
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,27 @@ def render(groups: Sequence[RunGroup], summaries: Sequence[RunSummary], empty: S
         manifest=tables.manifest_rows(names, runs),
     )
     return text
+
+
+def make_page(
+    runs: Sequence[StoredRun], groups: Sequence[RunGroup], summarize: Callable[[StoredRun, bool], RunSummary] | None
+) -> tuple[str, bool]:
+    """Return the page of runs, and whether it has a film.
+
+    Args:
+        runs: The runs.
+        groups: The groups of the runs that have completed a generation.
+        summarize: Plays episodes of a run again; called with whether to film its champion, once for each group. None
+            to play no episodes.
+    """
+    begun = [run for group in groups for run in group.runs]
+    if summarize is None:
+        summaries = [RunSummary(run, why_no_film=_QUICK) for run in begun]
+    else:
+        best = {best_run(group).path for group in groups}  # one film for each experiment
+        summaries = [summarize(run, run.path in best) for run in begun]
+    empty = [run.path for run in runs if not run.num_generations]
+    return render(groups, summaries, empty), any(summary.film for summary in summaries)
 
 
 def save(text: str, path: Path) -> None:

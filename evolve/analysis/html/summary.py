@@ -8,12 +8,11 @@ import numpy as np
 
 from evolve import verification
 from evolve.analysis import video
-from evolve.analysis.champion import champion_of
+from evolve.analysis.champion import champion_of, typical_episode
 from evolve.analysis.formatting import number
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped
 from evolve.numerics import backend
-from evolve.numerics.streams import Purpose
 from evolve.store import StoredRun
 from evolve.training import Experiment, manifest, reload
 
@@ -117,19 +116,9 @@ def _verify(
 
 
 def _film(run: StoredRun, experiment: Experiment) -> Clip:
-    """Return a short film of the champion: its held-out episode of median return.
-
-    A champion without held-out episodes is shown in the first episode of its generation.
-    """
+    """Return a short film of the champion in a typical episode."""
     champion = champion_of(run)
-    if champion.generation is None and run.held_out is not None:
-        # Of an even number of episodes, the lower of the two in the middle.
-        median = int(np.argsort(run.held_out.returns, kind="stable")[(len(run.held_out.returns) - 1) // 2])
-        episode = verification.choose_episode(run, experiment, episode=median, purpose=Purpose.HELD_OUT)
-        description = f"the episode of median return, number {median}"
-    else:
-        episode = verification.choose_episode(run, experiment, champion.generation)
-        description = "its first episode"
+    episode, description = typical_episode(run, experiment, champion)
     # If the environment cannot be drawn, another one plays instead, and the remark says so.
     shown, remark = video.drawable(experiment)
     with tempfile.TemporaryDirectory() as directory:

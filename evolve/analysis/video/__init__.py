@@ -19,7 +19,7 @@ from evolve import environments, verification
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
 from evolve.analysis.formatting import number
-from evolve.analysis.video.encoders import FORMATS, check_film, still
+from evolve.analysis.video.encoders import FORMATS, check_film, check_library, size, still
 from evolve.analysis.video.picture import Label, Painter, fits
 from evolve.environments import Engine, Mode, Recorder
 from evolve.environments.envpool_engine import can_draw
@@ -31,7 +31,18 @@ from evolve.store import Stored, disk
 from evolve.training import Experiment
 from evolve.verification import EachStep, Episode
 
-__all__ = ["FORMATS", "Film", "Label", "Subject", "check_film", "drawable", "film_episodes", "still"]
+__all__ = [
+    "FORMATS",
+    "Film",
+    "Label",
+    "Subject",
+    "check_film",
+    "check_library",
+    "drawable",
+    "film_episodes",
+    "size",
+    "still",
+]
 
 _TITLE = 1.0  # seconds for which a title is shown
 _END = 0.5  # seconds for which the last picture stays

@@ -150,6 +150,18 @@ def check_film(path: Path) -> None:
     disk.check_writable(path, tuple(FORMATS))
 
 
+def check_library() -> None:
+    """Raise InputError unless the libraries of MP4 films are installed."""
+    for name in ("PIL.ImageFont", "av", "imageio.v3"):
+        library(name)
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Return width and height of an MP4 film, in pixels."""
+    _, height, width, _ = library("imageio.v3").improps(path, plugin="pyav").shape
+    return width, height
+
+
 def still(path: Path, seconds: float = 3.0) -> bytes:
     """Return a picture of an MP4 film as JPEG: after so many seconds, or the last picture of a shorter film."""
     library("av")

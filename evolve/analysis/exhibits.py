@@ -1,0 +1,276 @@
+"""Pictures, films and pages of runs: objects that a notebook shows, and that a script saves.
+
+They belong to the Python interface. The packages `figures`, `video` and `html` draw; matplotlib, PyAV and Jinja2 are
+imported when an exhibit is made.
+"""
+
+import base64
+import html as escaping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from evolve import environments, verification
+from evolve.analysis import figures, html, video
+from evolve.analysis.champion import Champion, champion_of, mean_traces, typical_episode
+from evolve.analysis.comparison import begun_groups, deduplicate_seeds
+from evolve.analysis.formatting import number
+from evolve.analysis.html.summary import summarize_run
+from evolve.cluster import Coordinator
+from evolve.cluster.collective import Collective, all_ranks
+from evolve.errors import InputError, check_whole
+from evolve.numerics.streams import Purpose
+from evolve.shapes import Float32
+from evolve.store import Stored, StoredChampion, StoredRun, no_generation
+from evolve.store.disk import atomic_write, check_writable, naming_output
+from evolve.training import Experiment
+
+_PIXELS_PER_INCH = 96  # of a screen, by the definition of CSS
+_FILM_WIDTH = 800  # pixels
+_PAGE_HEIGHT = 640  # pixels
+
+
+class Exhibit:
+    """Something to show. In a script of several ranks, rank 0 alone saves it."""
+
+    formats: Sequence[str]
+    """The endings that a file name may have."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        """One line about the content."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file in the format of its ending; return its path. Raises InputError if that fails."""
+        path = Path(path)
+        if all_ranks().rank == 0:
+            check_writable(path, tuple(self.formats))
+            self._write(path)
+        return path
+
+    def _write(self, path: Path) -> None:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.title}>"
+
+
+class Picture(Exhibit):
+    """A figure of matplotlib, as PNG, SVG or PDF.
+
+    Args:
+        figure: The figure. A script may change it before it is shown or saved.
+        title: One line about it.
+    """
+
+    formats = figures.FORMATS
+
+    def __init__(self, figure: Any, title: str) -> None:
+        super().__init__(title)
+        self.figure = figure
+        """The figure of matplotlib."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """Return the picture and its size on a page, in pixels: half the resolution of the picture, roughly."""
+        width, height = (round(inches * _PIXELS_PER_INCH) for inches in self.figure.get_size_inches())
+        return figures.to_png(self.figure), {"width": width, "height": height}
+
+    def _write(self, path: Path) -> None:
+        figures.save(self.figure, path)
+
+
+class Film(Exhibit):
+    """A film, as MP4 or GIF.
+
+    Args:
+        title: One line about it.
+        mp4: The film.
+        jpeg: A still.
+        size: Its width and height in pixels.
+        make: Films the same episodes again into a file, for other formats; None on a rank that saves nothing.
+    """
+
+    formats = tuple(video.FORMATS)
+
+    def __init__(
+        self, title: str, mp4: bytes, jpeg: bytes, size: Sequence[int], make: Callable[[Path], Any] | None = None
+    ) -> None:
+        super().__init__(title)
+        self._mp4, self._jpeg, self._size, self._make = mp4, jpeg, size, make
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the film as arrays, for other ranks."""
+        texts = {"title": self.title.encode(), "mp4": self._mp4, "jpeg": self._jpeg}
+        return {name: np.frombuffer(text, np.uint8) for name, text in texts.items()} | {"size": np.array(self._size)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
+        """Return the film that `to_arrays` converted."""
+        title, mp4, jpeg = (arrays[name].tobytes() for name in ("title", "mp4", "jpeg"))
+        return cls(title.decode(), mp4, jpeg, arrays["size"].tolist())
+
+    def _repr_html_(self) -> str:
+        """Return a player of the film, which holds the film itself."""
+        width, height = self._size
+        style = f"width:{width}px;max-width:100%;height:auto;aspect-ratio:{width}/{height}"
+        film, still = (_data_url(*each) for each in (("video/mp4", self._mp4), ("image/jpeg", self._jpeg)))
+        return (
+            f'<video controls loop muted playsinline width="{width}" height="{height}" style="{style}" '
+            f'poster="{still}" src="{film}"></video>'
+            f'<div style="font-size:13px;opacity:.75">{escaping.escape(self.title)}</div>'
+        )
+
+    def _write(self, path: Path) -> None:
+        if path.suffix != ".mp4" and self._make is not None:
+            self._make(path)
+            return
+        with naming_output(path), atomic_write(path) as partial:
+            partial.write_bytes(self._mp4)
+
+
+class Page(Exhibit):
+    """A page of HTML that needs no other file."""
+
+    formats = html.FORMATS
+
+    def __init__(self, text: str, title: str) -> None:
+        super().__init__(title)
+        self.text = text
+        """The page."""
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, so that its style and the style of the notebook keep apart."""
+        style = f"width:100%;height:{_PAGE_HEIGHT}px;border:1px solid rgba(128,128,128,.4)"
+        title, text = escaping.escape(self.title), escaping.escape(self.text)
+        return f'<iframe title="{title}" srcdoc="{text}" style="{style}"></iframe>'
+
+    def _write(self, path: Path) -> None:
+        html.save(self.text, path)
+
+
+def _data_url(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
+    """Return the curves of runs over `over`, a key of `figures.AXES`. load: whether to draw the load of workers, too.
+
+    Raises InputError for an unknown axis or without matplotlib, and RunError if no run has a complete generation.
+    """
+    if over not in figures.AXES:
+        raise InputError("over", " or ".join(map(repr, figures.AXES)), over)
+    groups = deduplicate_seeds(begun_groups(runs))[0]
+    return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
+
+
+def plot_network(
+    run: Stored, experiment: Experiment, ranks: Collective, generation: int | None, traces: bool
+) -> Picture:
+    """Return the network of a champion. Raises InputError, and RunError without a complete generation.
+
+    Args:
+        run: The run.
+        experiment: Its experiment.
+        ranks: Play the champion's episodes, if traces are drawn.
+        generation: The generation of which the champion is the best candidate; None for the final champion.
+        traces: Whether to draw its mean traces instead of its weights.
+    """
+    champion = _champion(run, generation)
+    shown = None
+    if traces:
+        if not experiment.network.num_traces:
+            raise InputError("traces", "a network that leaves Hebbian traces", experiment.config.network.name)
+        shown = _traces(run, experiment, champion, ranks)
+    return Picture(figures.draw_champion(champion, experiment, shown), f"network of the {champion.title}")
+
+
+def _champion(run: Stored, generation: int | None) -> Champion:
+    if not run.num_generations:
+        raise no_generation(run.path, "there is no champion")
+    if generation is not None:
+        if isinstance(run, StoredChampion):
+            raise InputError("generation", "a run file with it", f"{run.path}, a champion file")
+        if check_whole("generation", generation, 0) >= run.num_generations:
+            raise InputError("generation", f"0 … {run.num_generations - 1}, or None", generation)
+    return champion_of(run, generation)
+
+
+def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Collective) -> Float32:
+    def work(coordinator: Coordinator) -> bytes:
+        return mean_traces(run, experiment, champion, coordinator).tobytes()
+
+    return np.frombuffer(ranks.call(work), np.float32)
+
+
+def film(
+    run: Stored, experiment: Experiment, generations: Sequence[int | None], episode: int | None, seconds: float
+) -> Film:
+    """Return a film of champions, one after another; to be called on one rank.
+
+    Args:
+        run: The run.
+        experiment: Its experiment.
+        generations: The generations of which the champions are the best candidates; None for the final champion.
+        episode: The number of the episode, by default 0; of the final champion the episode of median return.
+        seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
+
+    Raises:
+        InputError: The environment cannot be drawn, a library is missing, or the run lacks a generation or an episode.
+        RunError: The run has no complete generation.
+        EpisodeError: An episode fails.
+    """
+    if not generations:
+        raise InputError("generation", "one or several generations", "an empty list")
+    if not seconds > 0:
+        raise InputError("seconds", "a time above 0", seconds)
+    environments.without_display()
+    video.check_library()
+    shown, remark = video.drawable(experiment)
+    subjects, titles = [], []
+    for generation in generations:
+        champion = _champion(run, generation)
+        if episode is None:
+            chosen, description = typical_episode(run, experiment, champion)
+        else:
+            purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
+            chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
+            description = f"episode {episode}"
+        subjects.append(video.Subject(run, shown, chosen, champion.title + (", in Gymnasium" if remark else "")))
+        titles.append(f"{champion.title}, {remark or description}")
+    return _film(subjects, titles, seconds)
+
+
+def _film(subjects: Sequence[video.Subject], titles: Sequence[str], seconds: float) -> Film:
+    def make(path: Path) -> list[float]:
+        results = video.film_episodes(subjects, path, _FILM_WIDTH if path.suffix == ".mp4" else None, at_most=seconds)
+        return [float(each.returns[0]) for each in results]
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "film.mp4"
+        returns = make(path)
+        title = "; ".join(f"{title}: return {number(found)}" for title, found in zip(titles, returns, strict=True))
+        return Film(title, path.read_bytes(), video.still(path), video.size(path), make)
+
+
+def report(runs: Sequence[StoredRun], ranks: Collective, quick: bool) -> Page:
+    """Return the report of runs. ranks: play episodes, unless `quick`.
+
+    Raises InputError if a library is missing, and RunError if no run has a complete generation.
+    """
+    html.check_libraries()
+    groups = begun_groups(runs)
+
+    def work(coordinator: Coordinator) -> bytes:
+        environments.without_display()
+
+        def summarize(run: StoredRun, filmed: bool) -> Any:
+            return summarize_run(run, coordinator, ranks.transport, filmed)
+
+        text, _ = html.make_page(runs, groups, None if quick else summarize)
+        return text.encode("utf-8", "backslashreplace")
+
+    title = ", ".join(dict.fromkeys(group.label for group in groups))
+    return Page(ranks.call(work).decode(), f"report on {title}")
