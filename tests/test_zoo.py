@@ -8,8 +8,7 @@ import pytest
 from conftest import ROOT
 
 import evolve
-from evolve.config import differences
-from evolve.config.documents import read_file
+from evolve.config import differences, read_file
 from evolve.config.sweep import experiments
 from evolve.training import prepare
 from evolve.verification.comparison import PUBLISHED

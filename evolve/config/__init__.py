@@ -6,8 +6,20 @@ settings in `RUNTIME_KEYS` cannot change a fitness, so they may differ when a ru
 """
 
 from evolve.config.descriptions import annotated_toml, descriptions
-from evolve.config.documents import read_assignment, read_file, read_table, set_key
-from evolve.config.options import Options, Table, flatten, names_function, nearest, parse, quantile_of, seconds
+from evolve.config.options import (
+    Options,
+    Table,
+    flatten,
+    names_function,
+    nearest,
+    parse,
+    quantile_of,
+    read_assignment,
+    read_file,
+    read_table,
+    seconds,
+    set_key,
+)
 from evolve.config.registry import Choice, Registry, Section
 from evolve.config.settings import (
     RUNTIME_KEYS,

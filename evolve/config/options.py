@@ -1,9 +1,11 @@
-"""Tables of settings: their base class, the types of single settings, and the messages for invalid settings."""
+"""Tables of settings: reading TOML, their base class, the types of single settings, and messages for invalid ones."""
 
 import difflib
 import math
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -11,6 +13,8 @@ from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
 
+_MAX_CHARACTERS = 1_000_000  # of a TOML document
+_MAX_DEPTH = 32  # levels of nested tables and arrays
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -267,3 +271,85 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def read_table(text: str, source: str) -> Table:
+    """Return the table of a TOML document.
+
+    Args:
+        text: The document.
+        source: The name of the document in errors.
+
+    Raises:
+        InputError: The document is malformed or too long, or has values that are nested too deep or too large.
+    """
+    if len(text) > _MAX_CHARACTERS:
+        raise InputError(source, f"TOML of at most {_MAX_CHARACTERS:,} characters", f"{len(text):,}")
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep(source) from None
+    except ValueError as error:  # a TOMLDecodeError, or an integer with more digits than Python converts
+        raise InputError(source, "well-formed TOML", f"{error}", "") from None
+    _check_values(table, source)
+    return table
+
+
+def _check_values(value: object, source: str, depth: int = 0) -> None:
+    """Raise InputError for values that are nested too deep, and for integers of more than 64 bits."""
+    if depth > _MAX_DEPTH:
+        raise _too_deep(source)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InputError(source, "integers of at most 64 bits", value)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_values(part, source, depth + 1)
+
+
+def _too_deep(source: str) -> InputError:
+    return InputError(source, f"values nested at most {_MAX_DEPTH} deep", "deeper nesting")
+
+
+def read_file(path: Path) -> Table:
+    """Return the table of a TOML file. Raises InputError if the file cannot be read, and as `read_table` does."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MAX_CHARACTERS + 1)
+    except (OSError, ValueError) as error:
+        raise InputError("EXPERIMENT.toml", "a readable TOML file", f"{path} ({error})") from None
+    return read_table(text, str(path))
+
+
+def set_key(table: Table, key: str, value: object) -> None:
+    """Set a dotted key in a table, and create the tables that the key names and the table lacks.
+
+    Args:
+        table: The table, changed in place.
+        key: "env.kwargs.gravity".
+        value: Any TOML value.
+
+    Raises:
+        InputError: A part of the key, such as "env", is a value that is not a table.
+    """
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"key {key}", f"{section} to be a table", inner)
+        table = inner
+    table[last] = value
+
+
+def read_assignment(text: str) -> tuple[str, object]:
+    """Return the key and the value of `section.key=value`. A value that is not valid TOML is plain text.
+
+    Raises InputError if `text` is not such an assignment.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,31}", key.strip()):
+        raise InputError("--set", "section.key=value", text)
+    try:
+        found = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        return key.strip(), value.strip()
+    _check_values(found, "--set")
+    return key.strip(), found

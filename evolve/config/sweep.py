@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.config.documents import set_key
-from evolve.config.options import Table, parse
+from evolve.config.options import Table, parse, set_key
 from evolve.config.settings import Config
 from evolve.errors import InputError
 
