@@ -21,7 +21,6 @@ from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
 from evolve.errors import InputError, check_whole, import_extra, pluralize
-from evolve.numerics import backend
 from evolve.shapes import Float64
 from evolve.store import Record, Stored, StoredChampion, StoredRun, disk
 from evolve.training import Experiment
@@ -263,13 +262,9 @@ class _Evolved:
         experiment = verification.with_failures_allowed(reloaded)
 
         def work(coordinator: Coordinator) -> bytes:
-            config, stored = experiment.config, self._stored
-            here = training.manifest(ranks.transport, backend(config.compute.backend), config)
-            if isinstance(stored, StoredRun):
-                verdict = verification.reevaluate(stored, experiment, coordinator, here)
-            else:
-                verdict = verification.reevaluate_champion(stored, experiment, coordinator, here)
-            return json.dumps(verification.name_engines(verdict, stored, experiment).to_json()).encode()
+            local_manifest = training.manifest(experiment, ranks.transport)
+            verdict = verification.repetition(self._stored, experiment, coordinator, local_manifest).reevaluate()
+            return json.dumps(verification.name_engines(verdict, self._stored, experiment).to_json()).encode()
 
         return Verdict.from_json(json.loads(ranks.call(work)))
 

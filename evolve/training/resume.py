@@ -232,7 +232,7 @@ def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
 
 def _header(run: PlannedRun, transport: Transport) -> Header:
     config = run.experiment.config
-    about = manifest(transport, run.experiment.backend, config)
+    about = manifest(run.experiment, transport)
     return Header(config.to_toml(), about, run.seed, config.env.id)
 
 

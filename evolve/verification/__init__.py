@@ -13,12 +13,13 @@ from evolve.store import Stored
 from evolve.training import Experiment, load_config
 from evolve.verification.comparison import compare, compare_with_published, read_published
 from evolve.verification.playing import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
-from evolve.verification.repetition import reevaluate, reevaluate_champion, rerun, rerun_champion, spot_check
+from evolve.verification.repetition import RunRepetition, repetition, spot_check
 from evolve.verification.verdict import ENGINE, Verdict
 
 __all__ = [
     "EachStep",
     "Episode",
+    "RunRepetition",
     "Verdict",
     "champion_episodes",
     "choose_episode",
@@ -28,10 +29,7 @@ __all__ = [
     "name_engines",
     "play",
     "read_published",
-    "reevaluate",
-    "reevaluate_champion",
-    "rerun",
-    "rerun_champion",
+    "repetition",
     "spot_check",
     "with_failures_allowed",
 ]

@@ -1,13 +1,12 @@
 """Repeat a run on this machine: the episodes of its champions (`reevaluate`), or the whole run (`rerun`).
 
-Both stop at the first difference. A champion file has no log: its held-out episodes are played again
-(`reevaluate_champion`), or its run is repeated and compared by its last digest (`rerun_champion`). `spot_check` repeats
-a single episode, before a resumed run goes on.
+Both stop at the first difference. A champion file has no log: its held-out episodes are played again, or its run is
+repeated and compared by its last digest. `spot_check` repeats a single episode, before a resumed run goes on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +22,7 @@ from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
-from evolve.store import Header, HeldOut, Record, StoredChampion, StoredRun
+from evolve.store import Header, HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
 from evolve.verification import logs, playing
 from evolve.verification.logs import CandidateLog, FirstDifference, explain
@@ -33,221 +32,294 @@ from evolve.verification.verdict import Side, Verdict, manifest_texts
 _GENERATIONS_AT_ONCE = 200  # limits the memory for the results of their episodes
 
 
-def reevaluate(
-    run: StoredRun,
-    experiment: Experiment,
-    coordinator: Coordinator,
-    local_manifest: Mapping[str, Any],
-    generations: Sequence[int] | None = None,
-) -> Verdict:
-    """Play again the episodes on which champions were selected, and compare them with the log.
+@dataclass(frozen=True)
+class Repetition:
+    """The repetition of a run on this machine, and its comparison with the file.
 
-    Held-out episodes are played again, too. The fitness of all candidates is computed again from the logged returns,
-    unless it is a function that cannot be imported here. If the file keeps all genomes, their digests are computed
-    again.
-
-    Args:
-        run: The run file.
-        experiment: The experiment of the run, whose episodes may fail (`with_failures_allowed`).
-        coordinator: Distributes the episodes.
-        local_manifest: The manifest of this process.
-        generations: The generations whose champions play; by default all.
-    """
-    numbers = range(run.num_generations) if generations is None else generations
-    for batch in _batches(run, experiment, numbers):
-        verdict = _check_champions(run, experiment, coordinator, local_manifest, batch)
-        if verdict is not None:
-            return verdict
-    part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
-    champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
-    summary = f"{champions}, {pluralize(len(numbers) * experiment.config.episodes, 'episode')} evaluated again"
-    summary += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
-    try:
-        difference = logs.fitness_difference(run, experiment, numbers)
-    except EvolveError as error:
-        difference = None
-        summary += f"; but the fitness was not computed again ({str(error).splitlines()[0]})"
-    if difference is not None:
-        kind = "function" if names_function(experiment.config.fitness) else "fitness"
-        verdict = _unequal(run, local_manifest, difference.summary, kind)
-        return replace(verdict, generation=difference.generation, candidate=difference.candidate)
-    return _check_digests_and_held_out(run, experiment, coordinator) or Verdict(True, summary)
-
-
-def _batches(run: StoredRun, experiment: Experiment, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
-
-    All episodes of a call have the same step limit, so a batch ends where the limit changes.
-    """
-    for _, group in groupby(numbers, partial(training.limit_of, experiment, run.records)):
-        same_limit = list(group)
-        for begin in range(0, len(same_limit), _GENERATIONS_AT_ONCE):
-            yield same_limit[begin : begin + _GENERATIONS_AT_ONCE]
-
-
-def _check_champions(
-    run: StoredRun,
-    experiment: Experiment,
-    coordinator: Coordinator,
-    local_manifest: Mapping[str, Any],
-    numbers: Sequence[int],
-) -> Verdict | None:
-    """Return the first difference between the champions' logs and their episodes here; None if they are equal."""
-    genomes, results = _evaluate(run, experiment, coordinator, numbers)
-    fingerprints = genomes.fingerprints()
-    traces = results.trace_fingerprints()
-    for row, generation in enumerate(numbers):
-        kind = _check_genomes(run, experiment, generation, int(fingerprints[row]))
-        log = logs.log_of_results(results, row, int(traces[row]))
-        verdict = _check_champion(run, experiment, generation, log, kind, local_manifest)
-        if verdict is not None:
-            return verdict
-    return None
-
-
-def _evaluate(
-    run: StoredRun, experiment: Experiment, coordinator: Coordinator, numbers: Sequence[int]
-) -> tuple[Genomes, PopulationResults]:
-    """Return the champions of some generations, and the results of their episodes here."""
-    config = experiment.config
-    records = [run.records[generation] for generation in numbers]
-    candidates = [record.champion_candidate for record in records]
-    common = config.common_random_numbers
-    # The key of candidate c is the last one of a population of c + 1 candidates.
-    keys = [generation_keys(g, c + 1, common)[-1:] for g, c in zip(numbers, candidates, strict=True)]
-    genomes = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
-    # Each champion sees observations normalized as in its own generation. Without normalization all are None.
-    stored = [training.normalizer_of(experiment, run, generation) for generation in numbers]
-    normalizers = np.stack([n for n in stored if n is not None]) if config.normalize_observations else None
-    batch = EpisodeBatch.of(
-        run.header.seed,
-        Purpose.EPISODE,
-        genomes,
-        np.concatenate(keys),
-        range(config.episodes),
-        normalizers,
-        candidates=np.array(candidates),
-    )
-    spec = training.in_generation(experiment, run.records, numbers[0]).rollout_spec
-    results = coordinator.evaluate(spec, batch)
-    return genomes, by_candidate(results, len(genomes), config.episodes)
-
-
-def _check_genomes(run: StoredRun, experiment: Experiment, generation: int, fingerprint: int) -> str | None:
-    """Return the kind of difference (see `explain`) in the genomes of a generation; None if there is no difference.
-
-    fingerprint: The fingerprint of the stored champion, computed here.
-    """
-    record = run.records[generation]
-    same = None
-    if generation == 0:
-        same = playing.initial_fingerprints(run, experiment) == record.genome_fingerprints
-        # If most initial genomes differ, the run has another seed. If a few differ, the log was changed.
-        if 2 * np.count_nonzero(same) < len(same):
-            return "init"
-    if fingerprint != int(record.genome_fingerprints[record.champion_candidate]):
-        return "weights"
-    return None if same is None or same.all() else "log"
-
-
-def _check_champion(
-    run: StoredRun,
-    experiment: Experiment,
-    generation: int,
-    log: CandidateLog,
-    kind: str | None,
-    local_manifest: Mapping[str, Any],
-) -> Verdict | None:
-    """Return the difference between a champion's log in the file and its log on this machine; None if they are equal.
-
-    log: The log on this machine. kind: The kind of difference in the genomes, or None.
-    """
-    record = run.records[generation]
-    candidate = int(record.champion_candidate)
-    error = logs.inconsistency(record)
-    kept = logs.log_of_record(record, candidate)
-    different = np.flatnonzero(logs.different_episodes(kept, log)).tolist()
-    if different:
-        manifests = manifest_texts(run.header.manifest, local_manifest)
-        return playing.diagnose(run, experiment, (generation, candidate, different[0]), log, kind, manifests)
-    # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown.
-    if kept.trace_fingerprint and log.trace_fingerprint != kept.trace_fingerprint:
-        kind = kind or "traces"
-    if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
-        kind = kind or "log"
-        error = error or "the champion's step hashes contradict its episodes"
-    if kind is None and error is None:
-        return None
-    error = error or f"candidate {candidate}: its log contradicts its episodes"
-    verdict = _unequal(run, local_manifest, f"generation {generation}: {error}", kind or "log")
-    return replace(verdict, generation=generation, candidate=candidate)
-
-
-def _check_digests_and_held_out(run: StoredRun, experiment: Experiment, coordinator: Coordinator) -> Verdict | None:
-    """Check the held-out episodes, and the digests if the file has all genomes.
-
-    Return the first difference; None if they are equal.
-    """
-    difference = logs.digest_difference(run)
-    if difference is not None:
-        return Verdict(False, difference.summary, *explain("log", None), generation=difference.generation, what="log")
-    kept = run.held_out
-    if kept is None and run.complete and experiment.config.held_out_episodes:
-        summary = "its held-out evaluation is missing, though it is complete"
-        return Verdict(False, summary, *explain("log", None), what="log")
-    if kept is None:
-        return None
-    champion = Genomes(kept.weights[None], kept.mask[None])
-    normalizer = training.normalizer_of(experiment, run, run.num_generations)
-    repeated = training.held_out(experiment, coordinator, champion, run.header.seed, len(kept.returns), normalizer)
-    if np.array_equal(repeated.returns, kept.returns, equal_nan=True) and np.array_equal(repeated.seeds, kept.seeds):
-        return None
-    summary = f"the champion's returns on {pluralize(len(kept.returns), 'held-out episode')} differ on {HERE}"
-    return Verdict(False, summary, *explain("held-out", None), what="held-out")
-
-
-def _unequal(
-    run: StoredRun | StoredChampion,
-    local_manifest: Mapping[str, Any],
-    summary: str,
-    kind: str,
-    returns: tuple[float | None, float | None] = (None, None),
-) -> Verdict:
-    """Return the verdict on a file that differs from its repetition.
-
-    kind: The kind of difference, see `explain`. returns: The returns of the different episode, in the file and here.
-    """
-    sides = tuple(Side(name, returned) for name, returned in zip((str(run.path), HERE), returns, strict=True))
-    cause, why = explain(kind, None, run.header.seed)
-    manifests = manifest_texts(run.header.manifest, local_manifest)
-    return Verdict(False, summary, cause, why, what=kind, sides=sides, manifests=manifests)
-
-
-def reevaluate_champion(
-    champion: StoredChampion, experiment: Experiment, coordinator: Coordinator, local_manifest: Mapping[str, Any]
-) -> Verdict:
-    """Play all held-out episodes of a champion file again, and compare their returns to the bit.
-
-    Args:
-        champion: The file.
+    Attributes:
+        run: The file.
         experiment: Its experiment, whose episodes may fail (`with_failures_allowed`).
         coordinator: Distributes the episodes.
         local_manifest: The manifest of this process.
     """
-    kept = champion.held_out
-    repeated = training.evaluate_champion(champion, experiment, coordinator, len(kept.returns))
-    different = ~((repeated.returns == kept.returns) | (np.isnan(repeated.returns) & np.isnan(kept.returns)))
-    episodes = pluralize(len(kept.returns), "held-out episode")
-    if not different.any() and np.array_equal(repeated.seeds, kept.seeds):
-        return Verdict(True, f"the champion of {pluralize(champion.num_generations, 'generation')}, {episodes} again")
-    if not different.any():
-        summary = "the environment seeds of its held-out episodes do not follow from its seed"
-        return _unequal(champion, local_manifest, summary, "log")
-    episode = int(np.argmax(different))
-    returns = float(kept.returns[episode]), float(repeated.returns[episode])
-    summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
-    summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
-    return replace(_unequal(champion, local_manifest, summary, "held-out", returns), episode=episode)
+
+    run: Stored
+    experiment: Experiment
+    coordinator: Coordinator
+    local_manifest: Mapping[str, Any]
+
+    def reevaluate(self) -> Verdict:
+        """Play episodes of champions again, and compare them with the file."""
+        raise NotImplementedError
+
+    def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
+        """Run the experiment again, for the number of generations in the file, and compare the results.
+
+        on_generation: Called with each generation.
+        """
+        raise NotImplementedError
+
+    def _repeat(self, log: "_NewestGeneration", on_generation: Callable[[Record], None]) -> None:
+        """Run the experiment again without a held-out evaluation. Raises what `log.append` raises."""
+        settings = {"generations": self.run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
+        config = self.experiment.config.model_copy(update=settings)
+        for record in training.iterate(replace(self.experiment, config=config), self.coordinator, log):
+            on_generation(record)
+
+    def _manifests(self) -> tuple[dict[str, str], ...]:
+        """Return the manifests of the file and of this process."""
+        return manifest_texts(self.run.header.manifest, self.local_manifest)
+
+    def _unequal(
+        self,
+        summary: str,
+        kind: str,
+        place: tuple[int | None, int | None, int | None] = (None, None, None),
+        returns: tuple[float | None, float | None] = (None, None),
+    ) -> Verdict:
+        """Return the verdict on a file that differs from its repetition.
+
+        Args:
+            summary: The difference in one sentence.
+            kind: The kind of difference, see `explain`.
+            place: Generation, candidate and episode of the difference, as far as they are known.
+            returns: The returns of the different episode, in the file and here.
+        """
+        sides = tuple(Side(name, value) for name, value in zip((str(self.run.path), HERE), returns, strict=True))
+        cause, why = explain(kind, None, self.run.header.seed)
+        return Verdict(False, summary, cause, why, *place, what=kind, sides=sides, manifests=self._manifests())
+
+
+def repetition(
+    run: Stored, experiment: Experiment, coordinator: Coordinator, local_manifest: Mapping[str, Any]
+) -> Repetition:
+    """Return the repetition of a run file or a champion file."""
+    if isinstance(run, StoredRun):
+        return RunRepetition(run, experiment, coordinator, local_manifest)
+    return ChampionRepetition(run, experiment, coordinator, local_manifest)
+
+
+@dataclass(frozen=True)
+class RunRepetition(Repetition):
+    """The repetition of a run file."""
+
+    run: StoredRun
+
+    def reevaluate(self, generations: Sequence[int] | None = None) -> Verdict:
+        """Play again the episodes on which champions were selected, and compare them with the log.
+
+        Held-out episodes are played again, too. The fitness of all candidates is computed again from the logged
+        returns, unless it is a function that cannot be imported here. If the file keeps all genomes, their digests are
+        computed again.
+
+        generations: The generations whose champions play; by default all.
+        """
+        run = self.run
+        numbers = range(run.num_generations) if generations is None else generations
+        for batch in self._batches(numbers):
+            verdict = self._check_champions(batch)
+            if verdict is not None:
+                return verdict
+        part = "" if len(numbers) == run.num_generations else f"{len(numbers)} of "
+        champions = f"the champions of {part}{pluralize(run.num_generations, 'generation')}"
+        summary = f"{champions}, {pluralize(len(numbers) * self.experiment.config.episodes, 'episode')} evaluated again"
+        summary += f", and {len(run.held_out.returns)} held-out ones" if run.held_out is not None else ""
+        try:
+            difference = logs.fitness_difference(run, self.experiment, numbers)
+        except EvolveError as error:
+            difference = None
+            summary += f"; but the fitness was not computed again ({str(error).splitlines()[0]})"
+        if difference is not None:
+            kind = "function" if names_function(self.experiment.config.fitness) else "fitness"
+            return self._unequal(difference.summary, kind, (difference.generation, difference.candidate, None))
+        return self._check_digests_and_held_out() or Verdict(True, summary)
+
+    def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
+        """Run the experiment again, for the number of generations in the file, and compare everything that is stored.
+
+        on_generation: Called with each generation that is equal.
+        """
+        log = _NewestGeneration(self.run, self.run.records)
+        try:
+            self._repeat(log, on_generation)
+        except _DifferenceFound as found:
+            return self._explain(found, log)
+        if not logs.same_arrays(self.run.checkpoint, log.checkpoint):
+            summary = "the checkpoint does not belong to its generations"
+            return Verdict(False, summary, *explain("log", None), what="log")
+        equal = Verdict(True, f"{pluralize(self.run.num_generations, 'generation')}, digest {self.run.digest}")
+        return self._check_digests_and_held_out() or equal
+
+    def _batches(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield generations in batches of at most `_GENERATIONS_AT_ONCE`, which one call of the coordinator can play.
+
+        All episodes of a call have the same step limit, so a batch ends where the limit changes.
+        """
+        for _, group in groupby(numbers, partial(training.limit_of, self.experiment, self.run.records)):
+            same_limit = list(group)
+            for begin in range(0, len(same_limit), _GENERATIONS_AT_ONCE):
+                yield same_limit[begin : begin + _GENERATIONS_AT_ONCE]
+
+    def _check_champions(self, numbers: Sequence[int]) -> Verdict | None:
+        """Return the first difference between the champions' logs and their episodes here; None if they are equal."""
+        genomes, results = self._evaluate(numbers)
+        fingerprints = genomes.fingerprints()
+        traces = results.trace_fingerprints()
+        for row, generation in enumerate(numbers):
+            kind = self._check_genomes(generation, int(fingerprints[row]))
+            verdict = self._check_champion(generation, logs.log_of_results(results, row, int(traces[row])), kind)
+            if verdict is not None:
+                return verdict
+        return None
+
+    def _evaluate(self, numbers: Sequence[int]) -> tuple[Genomes, PopulationResults]:
+        """Return the champions of some generations, and the results of their episodes here."""
+        run, experiment, config = self.run, self.experiment, self.experiment.config
+        records = [run.records[generation] for generation in numbers]
+        candidates = [record.champion_candidate for record in records]
+        common = config.common_random_numbers
+        # The key of candidate c is the last one of a population of c + 1 candidates.
+        keys = [generation_keys(g, c + 1, common)[-1:] for g, c in zip(numbers, candidates, strict=True)]
+        genomes = Genomes(np.stack([r.champion_weights for r in records]), np.stack([r.champion_mask for r in records]))
+        # Each champion sees observations normalized as in its own generation. Without normalization all are None.
+        stored = [training.normalizer_of(experiment, run, generation) for generation in numbers]
+        normalizers = np.stack([n for n in stored if n is not None]) if config.normalize_observations else None
+        batch = EpisodeBatch.of(
+            run.header.seed,
+            Purpose.EPISODE,
+            genomes,
+            np.concatenate(keys),
+            range(config.episodes),
+            normalizers,
+            candidates=np.array(candidates),
+        )
+        spec = training.in_generation(experiment, run.records, numbers[0]).rollout_spec
+        results = self.coordinator.evaluate(spec, batch)
+        return genomes, by_candidate(results, len(genomes), config.episodes)
+
+    def _check_genomes(self, generation: int, fingerprint: int) -> str | None:
+        """Return the kind of difference (see `explain`) in the genomes of a generation; None if there is no difference.
+
+        fingerprint: The fingerprint of the stored champion, computed here.
+        """
+        record = self.run.records[generation]
+        same = None
+        if generation == 0:
+            same = playing.initial_fingerprints(self.run, self.experiment) == record.genome_fingerprints
+            # If most initial genomes differ, the run has another seed. If a few differ, the log was changed.
+            if 2 * np.count_nonzero(same) < len(same):
+                return "init"
+        if fingerprint != int(record.genome_fingerprints[record.champion_candidate]):
+            return "weights"
+        return None if same is None or same.all() else "log"
+
+    def _check_champion(self, generation: int, log: CandidateLog, kind: str | None) -> Verdict | None:
+        """Return the difference between a champion's log in the file and its log here; None if they are equal.
+
+        log: The log on this machine. kind: The kind of difference in the genomes, or None.
+        """
+        record = self.run.records[generation]
+        candidate = int(record.champion_candidate)
+        error = logs.inconsistency(record)
+        kept = logs.log_of_record(record, candidate)
+        different = np.flatnonzero(logs.different_episodes(kept, log)).tolist()
+        if different:
+            key = generation, candidate, different[0]
+            return playing.diagnose(self.run, self.experiment, key, log, kind, self._manifests())
+        # The episodes are equal, but other parts of the log may differ. A fingerprint of 0 means that it is unknown.
+        if kept.trace_fingerprint and log.trace_fingerprint != kept.trace_fingerprint:
+            kind = kind or "traces"
+        if not np.array_equal(record.champion_step_hashes, np.concatenate(log.step_hashes or [])):
+            kind = kind or "log"
+            error = error or "the champion's step hashes contradict its episodes"
+        if kind is None and error is None:
+            return None
+        error = error or f"candidate {candidate}: its log contradicts its episodes"
+        summary = f"generation {generation}: {error}"
+        return self._unequal(summary, kind or "log", (generation, candidate, None))
+
+    def _check_digests_and_held_out(self) -> Verdict | None:
+        """Check the held-out episodes, and the digests if the file has all genomes.
+
+        Return the first difference; None if they are equal.
+        """
+        difference = logs.digest_difference(self.run)
+        if difference is not None:
+            cause, why = explain("log", None)
+            return Verdict(False, difference.summary, cause, why, generation=difference.generation, what="log")
+        kept, experiment = self.run.held_out, self.experiment
+        if kept is None and self.run.complete and experiment.config.held_out_episodes:
+            summary = "its held-out evaluation is missing, though it is complete"
+            return Verdict(False, summary, *explain("log", None), what="log")
+        if kept is None:
+            return None
+        champion = Genomes(kept.weights[None], kept.mask[None])
+        normalizer = training.normalizer_of(experiment, self.run, self.run.num_generations)
+        episodes, seed = len(kept.returns), self.run.header.seed
+        repeated = training.held_out(experiment, self.coordinator, champion, seed, episodes, normalizer)
+        equal = np.array_equal(repeated.returns, kept.returns, equal_nan=True)
+        if equal and np.array_equal(repeated.seeds, kept.seeds):
+            return None
+        summary = f"the champion's returns on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
+        return Verdict(False, summary, *explain("held-out", None), what="held-out")
+
+    def _explain(self, found: "_DifferenceFound", log: "_NewestGeneration") -> Verdict:
+        """Return the verdict on the first difference between the run and its repetition, with its cause."""
+        difference = found.difference
+        generation, candidate, episode = difference.generation, difference.candidate, difference.episode
+        # Only an episode can be played again for a diagnosis.
+        if difference.what != "episode" or candidate is None or episode is None:
+            kind = "init" if difference.what == "genome" and generation == 0 else difference.what
+            verdict = self._unequal(difference.summary, kind, (generation, candidate, episode))
+            cause, why = explain(logs.refine(kind, generation, verdict.manifests), None, self.run.header.seed)
+            return replace(verdict, cause=cause, why=why)
+        # The log still has the state before this generation, from which the strategy generates the candidate again.
+        strategy, state = training.restore(self.experiment, log)
+        genome = strategy.ask(state, generation, np.array([candidate]))
+        local_log = logs.log_of_record(found.record, candidate)
+        key = generation, candidate, episode
+        return playing.diagnose(self.run, self.experiment, key, local_log, None, self._manifests(), genome)
+
+
+@dataclass(frozen=True)
+class ChampionRepetition(Repetition):
+    """The repetition of the run of a champion file."""
+
+    run: StoredChampion
+
+    def reevaluate(self) -> Verdict:
+        """Play all held-out episodes again, and compare their returns to the bit."""
+        kept = self.run.held_out
+        repeated = training.evaluate_champion(self.run, self.experiment, self.coordinator, len(kept.returns))
+        different = ~((repeated.returns == kept.returns) | (np.isnan(repeated.returns) & np.isnan(kept.returns)))
+        episodes = pluralize(len(kept.returns), "held-out episode")
+        if different.any():
+            episode = int(np.argmax(different))
+            returns = float(kept.returns[episode]), float(repeated.returns[episode])
+            summary = f"{np.count_nonzero(different)} of {episodes} have different returns, first episode {episode}: "
+            summary += f"{returns[0]!r} against {returns[1]!r} on {HERE}"
+            return self._unequal(summary, "held-out", (None, None, episode), returns)
+        if not np.array_equal(repeated.seeds, kept.seeds):
+            return self._unequal("the environment seeds of its held-out episodes do not follow from its seed", "log")
+        generations = pluralize(self.run.num_generations, "generation")
+        return Verdict(True, f"the champion of {generations}, {episodes} again")
+
+    def rerun(self, on_generation: Callable[[Record], None]) -> Verdict:
+        """Run the experiment again; compare the digest, the champion and its held-out returns.
+
+        on_generation: Called with each generation.
+        """
+        run, log = self.run, _NewestGeneration(self.run)
+        self._repeat(log, on_generation)
+        digest = "" if log.last is None else log.last.digest.decode()
+        if digest != run.digest:
+            return self._unequal(f"on {HERE} its run ends with digest {digest}, not {run.digest}", "digest")
+        strategy, state = training.restore(self.experiment, log)
+        kept = Genomes(run.held_out.weights[None], run.held_out.mask[None])
+        if not np.array_equal(strategy.champion(state).fingerprints(), kept.fingerprints()):
+            return self._unequal("its genome is not the champion of its run, though the digest is equal", "log")
+        verdict = self.reevaluate()
+        return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
 
 
 class _NewestGeneration:
@@ -303,113 +375,6 @@ class _DifferenceFound(Exception):  # noqa: N818 - the difference is the result
         super().__init__(difference.summary)
         self.difference = difference
         self.record = record
-
-
-def _repeat(
-    run: StoredRun | StoredChampion,
-    experiment: Experiment,
-    coordinator: Coordinator,
-    log: _NewestGeneration,
-    on_generation: Callable[[Record], None],
-) -> None:
-    """Run an experiment again, for the number of generations in the file and without a held-out evaluation."""
-    settings = {"generations": run.num_generations, "held_out_episodes": 0, "early_stop": EarlyStopOptions()}
-    config = experiment.config.model_copy(update=settings)
-    for record in training.iterate(replace(experiment, config=config), coordinator, log):
-        on_generation(record)
-
-
-def rerun(
-    run: StoredRun,
-    experiment: Experiment,
-    coordinator: Coordinator,
-    local_manifest: Mapping[str, Any],
-    on_generation: Callable[[Record], None],
-) -> Verdict:
-    """Run an experiment again, for the number of generations in the file, and compare everything that is stored.
-
-    Args:
-        run: The run file.
-        experiment: The experiment of the run, whose episodes may fail (`with_failures_allowed`).
-        coordinator: Distributes the episodes.
-        local_manifest: The manifest of this process.
-        on_generation: Called with each generation that is equal.
-    """
-    log = _NewestGeneration(run, run.records)
-    try:
-        _repeat(run, experiment, coordinator, log, on_generation)
-    except _DifferenceFound as found:
-        return _explain_difference(run, experiment, log, found, local_manifest)
-    if not logs.same_arrays(run.checkpoint, log.checkpoint):
-        summary = "the checkpoint does not belong to its generations"
-        return Verdict(False, summary, *explain("log", None), what="log")
-    equal = Verdict(True, f"{pluralize(run.num_generations, 'generation')}, digest {run.digest}")
-    return _check_digests_and_held_out(run, experiment, coordinator) or equal
-
-
-def _explain_difference(
-    run: StoredRun,
-    experiment: Experiment,
-    log: _NewestGeneration,
-    found: _DifferenceFound,
-    local_manifest: Mapping[str, Any],
-) -> Verdict:
-    """Return the verdict on the first difference between a run and its repetition, with its cause."""
-    manifests = manifest_texts(run.header.manifest, local_manifest)
-    difference = found.difference
-    generation, candidate, episode = difference.generation, difference.candidate, difference.episode
-    # Only an episode can be played again for a diagnosis.
-    if difference.what != "episode" or candidate is None or episode is None:
-        kind = "init" if difference.what == "genome" and generation == 0 else difference.what
-        cause, why = explain(logs.refine(kind, generation, manifests), None, run.header.seed)
-        return Verdict(
-            False,
-            difference.summary,
-            cause,
-            why,
-            generation,
-            candidate,
-            episode,
-            what=kind,
-            sides=(Side(str(run.path)), Side(HERE)),
-            manifests=manifests,
-        )
-    # The log still has the state before this generation, from which the strategy generates the candidate again.
-    strategy, state = training.restore(experiment, log)
-    genome = strategy.ask(state, generation, np.array([candidate]))
-    local_log = logs.log_of_record(found.record, candidate)
-    return playing.diagnose(run, experiment, (generation, candidate, episode), local_log, None, manifests, genome)
-
-
-def rerun_champion(
-    champion: StoredChampion,
-    experiment: Experiment,
-    coordinator: Coordinator,
-    local_manifest: Mapping[str, Any],
-    on_generation: Callable[[Record], None],
-) -> Verdict:
-    """Run the experiment of a champion file again; compare the digest, the champion and its held-out returns.
-
-    Args:
-        champion: The file.
-        experiment: Its experiment, whose episodes may fail (`with_failures_allowed`).
-        coordinator: Distributes the episodes.
-        local_manifest: The manifest of this process.
-        on_generation: Called with each generation.
-    """
-    log = _NewestGeneration(champion)
-    _repeat(champion, experiment, coordinator, log, on_generation)
-    digest = "" if log.last is None else log.last.digest.decode()
-    if digest != champion.digest:
-        summary = f"on {HERE} its run ends with digest {digest}, not {champion.digest}"
-        return _unequal(champion, local_manifest, summary, "digest")
-    strategy, state = training.restore(experiment, log)
-    kept = Genomes(champion.held_out.weights[None], champion.held_out.mask[None])
-    if not np.array_equal(strategy.champion(state).fingerprints(), kept.fingerprints()):
-        summary = "its genome is not the champion of its run, though the digest is equal"
-        return _unequal(champion, local_manifest, summary, "log")
-    verdict = reevaluate_champion(champion, experiment, coordinator, local_manifest)
-    return replace(verdict, summary=f"{verdict.summary}; digest {digest}") if verdict.equal else verdict
 
 
 class _LongerError(Exception):

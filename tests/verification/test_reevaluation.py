@@ -11,7 +11,7 @@ from tampering import edit_config, tamper
 from evolve import store
 from evolve.cluster import Coordinator, Transport
 from evolve.training import make_rollout, reload
-from evolve.verification import reevaluate, with_failures_allowed
+from evolve.verification import RunRepetition, with_failures_allowed
 
 
 def test_one_file_is_evaluated_again(call, command, runs):
@@ -27,9 +27,10 @@ def test_some_generations_may_be_enough(runs):
     tamper(runs["b"], "generation/returns", (1, champion, 0), -3.0)
     run = store.read(runs["b"])
     coordinator = Coordinator(Transport(), make_rollout)
-    found = reevaluate(run, with_failures_allowed(reload(run)), coordinator, {}, (0, 2))
+    repetition = RunRepetition(run, with_failures_allowed(reload(run)), coordinator, {})
+    found = repetition.reevaluate((0, 2))
     assert (found.equal, re.findall(r"\d+", str(found))) == (True, ["2", "3", "4"])
-    assert reevaluate(run, with_failures_allowed(reload(run)), coordinator, {}, (0, 1)).generation == 1
+    assert repetition.reevaluate((0, 1)).generation == 1
 
 
 def test_a_changed_weight_is_found(call, runs):

@@ -14,7 +14,7 @@ from pathlib import Path
 from evolve.cluster import Transport
 from evolve.numerics import native
 from evolve.numerics.device import device
-from evolve.training import manifest
+from evolve.training.manifest import machine_manifest
 
 Fact = str | int | float | None
 
@@ -124,7 +124,7 @@ def _variant(clones: str) -> str | None:
 
 
 def _software(transport: Transport) -> dict[str, Fact]:
-    found = manifest(transport, "")
+    found = machine_manifest(transport)
     packages = found["packages"]
     facts: dict[str, Fact] = {name: found[key] for name, key in _FROM_MANIFEST.items()}
     return facts | {name: packages.get(name) for name in _PACKAGES}

@@ -12,7 +12,6 @@ from evolve.analysis.champion import champion_of, typical_episode
 from evolve.analysis.formatting import number
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped
-from evolve.numerics import backend
 from evolve.store import StoredRun
 from evolve.training import Experiment, manifest, reload
 
@@ -105,10 +104,9 @@ def _verify(
     run: StoredRun, experiment: Experiment, coordinator: Coordinator, transport: Transport
 ) -> VerificationSummary:
     """Evaluate the champions of some generations again, evenly spaced from the first to the last."""
-    config = experiment.config
     generations = np.unique(np.linspace(0, run.num_generations - 1, _MAX_CHECKED).round().astype(int)).tolist()
-    local_manifest = manifest(transport, backend(config.compute.backend), config)
-    verdict = verification.reevaluate(run, experiment, coordinator, local_manifest, generations)
+    local_manifest = manifest(experiment, transport)
+    verdict = verification.RunRepetition(run, experiment, coordinator, local_manifest).reevaluate(generations)
     if verdict.equal:
         return VerificationSummary(True, f"{verdict.summary}, on {local_manifest['cpu']}, {local_manifest['libc']}")
     cause = f" {verdict.cause.capitalize()}: {verdict.why}." if verdict.cause else ""
