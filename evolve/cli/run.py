@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evolve import environments, networks, store, strategies
-from evolve.analysis import html, statistics, video
+from evolve.analysis import statistics
 from evolve.analysis.progress import ProgressReporter, RunsClock
-from evolve.cli import report
 from evolve.cli.app import App, BestEffortStream, launch
 from evolve.cli.parser import (
     Parser,
@@ -218,6 +217,8 @@ def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
 
     dry: whether no file may be written, not even to test whether the directory is writable.
     """
+    from evolve.analysis import html, video  # noqa: PLC0415 - a run without a report does not need them
+
     html.check_libraries()
     video.check_library()
     page = page_of(runs)
@@ -229,6 +230,8 @@ def check_report(runs: Sequence[PlannedRun], dry: bool = False) -> None:
 
 def write_report(app: App, runs: Sequence[PlannedRun]) -> str:
     """Write the page about runs that have ended; return the line that names its path. Raises Stopped."""
+    from evolve.cli import report  # noqa: PLC0415 - a run without a report does not need it
+
     page = page_of(runs)
     files = [run.path for run in runs]
     try:
