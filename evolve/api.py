@@ -1,11 +1,13 @@
 """The Python interface: functions that train, load and iterate, and the classes of their results.
 
 Under `mpirun -n R python script.py` every rank calls the same functions: rank 0 coordinates, the others play episodes,
-and all get the same objects. Nothing here prints, catches signals or changes the process.
+and all get the same objects. With `workers` the process of the script starts such ranks itself, receives each
+generation from their rank 0, and answers it. Only `progress=True` prints; nothing catches signals.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +20,22 @@ from evolve.analysis.runs import (
     Generation,
     Run,
     pack,
-    record_from_arrays,
-    record_to_arrays,
+    pack_generation,
     script_ranks,
     unpack,
+    unpack_generation,
 )
+from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_of_workers
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.store import StoredRun
 from evolve.training import Experiment
-from evolve.training import iterate as evolve_generations
 from evolve.training.champion import Policy
 from evolve.training.experiment import PlannedRun
-from evolve.training.plan import plan_from_arguments, preview
-from evolve.training.resume import check_and_create_runs, open_run, replace_run
-from evolve.verification import Verdict, spot_check
+from evolve.training.plan import plan_from_arguments
+from evolve.verification import Verdict
 
 __all__ = [
     "ChampionFile",
@@ -67,10 +68,14 @@ def train(
     output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    workers: int | str | None = None,
+    progress: bool = False,
     callbacks: Iterable[Callable[[Generation], object]] = (),
     **settings: Any,
 ) -> Run:
     """Evolve an experiment to its end; return its run.
+
+    The run ends early, and can be resumed, if a callback returns False, or after `compute.time_limit`.
 
     Args:
         experiment: A TOML file, a table, or a configuration. Without it, `settings` define the experiment. With
@@ -80,7 +85,12 @@ def train(
         resume: Whether to continue an existing run file. If its run is complete, it is returned unchanged.
         overwrite: Whether to replace an existing run file, also of other settings. It is replaced when the first new
             generation is complete.
-        callbacks: Functions that rank 0 calls with each generation, after the generation is in the run file.
+        workers: The number of processes that play episodes, which this process starts with mpirun; "auto" starts one
+            per core if that pays. By default this process plays them, or the ranks of the script's own mpirun.
+        progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
+            seconds.
+        callbacks: Functions that rank 0 calls with each generation, after the generation is in the run file. If one
+            returns False, the run stops.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
             name is enough: `env="CartPole-v1", network={"name": "elman", "hidden": [8]}, generations=20`.
 
@@ -89,14 +99,30 @@ def train(
         EpisodeError: An episode failed.
         RunError: A rank cannot go on.
     """
+    functions = _checked_callbacks(callbacks)
+    task = Task(resume, overwrite, progress, sees_each=bool(functions))
+    make_plan = partial(plan_from_arguments, experiment, seed, output, settings)
+
+    def see(generations: Iterator[Generation]) -> None:
+        for generation in generations:
+            answers = [callback(generation) for callback in functions]
+            if any(answer is False for answer in answers):
+                break
+
+    if workers is not None:
+        plan = make_plan()
+        size = number_of_workers(workers, plan, task)
+        if size > 1:
+            with closing(evolve_elsewhere(plan, task, size)) as generations:
+                see(generations)
+            return Run(store.read(plan.path))
+        make_plan = partial(_given, plan)
     ranks = script_ranks()
 
     def work(coordinator: Coordinator) -> bytes:
-        functions = _checked_callbacks(callbacks)
-        plan = plan_from_arguments(experiment, seed, output, settings)
-        for generation in _generations(ranks, coordinator, plan, resume, overwrite, script_sees_each=bool(functions)):
-            for callback in functions:
-                callback(generation)
+        plan = make_plan()
+        with closing(evolve(ranks, coordinator, plan, task, task.reporter)) as generations:
+            see(generations)
         # All ranks return the same run, so rank 0 sends its path and the content of its file.
         image = plan.path.read_bytes() if plan.path.stat().st_size < _MAX_SENT_BYTES else b""
         return pack(path=np.frombuffer(str(plan.path).encode(), np.uint8), image=np.frombuffer(image, np.uint8))
@@ -113,28 +139,42 @@ def iterate(
     output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    workers: int | str | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> Iterator[Generation]:
     """Evolve an experiment as `train` does, yielding each generation on every rank once the run file holds it.
 
     A script may leave the loop early, by `break` or by an exception. The run file can then be resumed.
     """
+    task = Task(resume, overwrite, progress, sees_each=True)
+    make_plan = partial(plan_from_arguments, experiment, seed, output, settings)
+    if workers is not None:
+        plan = make_plan()
+        size = number_of_workers(workers, plan, task)
+        if size > 1:
+            with closing(evolve_elsewhere(plan, task, size)) as generations:
+                yield from generations
+            return
+        make_plan = partial(_given, plan)
     with closing(script_ranks()) as ranks:
         if ranks.leads:
-            yield from _lead(ranks, lambda: plan_from_arguments(experiment, seed, output, settings), resume, overwrite)
+            yield from _lead(ranks, make_plan, task)
         else:
             yield from _follow(ranks)
 
 
-def _lead(
-    ranks: Collective, make_plan: Callable[[], PlannedRun], resume: bool, overwrite: bool
-) -> Iterator[Generation]:
+def _given(plan: PlannedRun) -> PlannedRun:
+    return plan
+
+
+def _lead(ranks: Collective, make_plan: Callable[[], PlannedRun], task: Task) -> Iterator[Generation]:
     """Evolve a run on rank 0, yielding each generation after sending it to the other ranks."""
     try:
         plan = make_plan()
         coordinator = ranks.coordinator()
-        for generation in _generations(ranks, coordinator, plan, resume, overwrite, script_sees_each=True):
-            ranks.release(pack(number=np.array(generation.number), **record_to_arrays(generation.record)))
+        for generation in evolve(ranks, coordinator, plan, task, task.reporter):
+            ranks.release(pack_generation(generation))
             # The other ranks left `serve` to receive the generation, so their next batch begins with a new setup.
             coordinator.forget_setup()
             yield generation
@@ -149,8 +189,7 @@ def _lead(
 def _follow(ranks: Collective) -> Iterator[Generation]:
     """Play episodes for rank 0, yielding each generation that rank 0 sends."""
     while answer := ranks.follow():
-        parts = unpack(answer)
-        yield Generation(int(parts.pop("number")), record_from_arrays(parts))
+        yield unpack_generation(answer)
 
 
 def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
@@ -162,31 +201,3 @@ def _checked_callbacks(callbacks: Any) -> list[Callable[[Generation], object]]:
         if not callable(callback):
             raise InputError("callbacks", "a list of functions", f"one with {callback!r}")
     return functions
-
-
-def _generations(
-    ranks: Collective,
-    coordinator: Coordinator,
-    plan: PlannedRun,
-    resume: bool,
-    overwrite: bool,
-    script_sees_each: bool,
-) -> Iterator[Generation]:
-    """Evolve a run on rank 0.
-
-    script_sees_each: whether the script sees each generation. The run file is then flushed before the script sees it.
-    """
-    plan.experiment.strategy(plan.seed)  # raises InputError for options that do not fit, before any file is written
-    if resume and overwrite:
-        raise InputError(
-            "overwrite", "not together with resume=True: overwrite begins a new run, resume continues one", "both"
-        )
-    # A file that is replaced stays in place until the first new generation is complete.
-    replaced = overwrite and preview(plan, overwrite=True).action == "replace"
-    # `lambda: None` never gives a reason to stop: this interface catches no signals.
-    check_and_create_runs([plan], resume, ranks.transport, lambda: None, spot_check, overwrite)
-    with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
-        file.flushes_each = script_sees_each
-        if not file.complete:
-            for record in evolve_generations(plan.experiment, coordinator, file):
-                yield Generation(file.num_generations - 1, record)

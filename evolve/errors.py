@@ -147,6 +147,34 @@ class HostLost(Stopped):
     """A host has stopped responding, and the other hosts cannot continue without it."""
 
 
+_KINDS: dict[str, type[EvolveError]] = {
+    kind.__name__: kind for kind in (EpisodeError, HostLost, InputError, RunError, Stopped)
+}
+_ATTRIBUTES = ("argument", "expected", "got", "which", "message", "key")
+
+
+def error_to_json(error: BaseException) -> bytes:
+    """Return an error as JSON, from which `error_from_json` restores it in another process."""
+    attributes = {name: getattr(error, name) for name in _ATTRIBUTES if hasattr(error, name)}
+    return json.dumps(
+        {"kind": type(error).__name__, "text": str(error), "attributes": attributes}, default=str
+    ).encode()
+
+
+def error_from_json(content: bytes) -> EvolveError:
+    """Return the error that `error_to_json` has converted; a RunError for an exception of another library."""
+    fields = json.loads(content)
+    kind = _KINDS.get(fields["kind"], RunError)
+    error = kind.__new__(kind)
+    EvolveError.__init__(error, fields["text"])
+    if kind.__name__ == fields["kind"]:
+        for name, value in fields["attributes"].items():
+            setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    if isinstance(error, InputError):
+        error.cure = ()
+    return error
+
+
 def check_whole(argument: str, value: Any, least: int) -> int:
     """Return a whole number of at least `least` as an int. Raises InputError for other values, including booleans."""
     try:

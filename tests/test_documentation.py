@@ -119,6 +119,13 @@ def test_the_script_gives_every_rank_the_same(tmp_path):
     assert first == second
 
 
+def test_the_script_that_starts_workers(tmp_path):
+    write_files("python.md", tmp_path)
+    done = finished([sys.executable, "workers.py"], tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["3", "4", "5"]
+
+
 def test_weights_and_biases_gets_every_generation(tmp_path):
     pytest.importorskip("wandb")
     write_files("other-tools.md", tmp_path)

@@ -4,11 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import h5py
+import psutil
 import pytest
-from conftest import environment, finished, launcher
+from conftest import environment, finished, launcher, wait_for
 
 import evolve
 
@@ -42,12 +44,12 @@ def take(generations, last=3):
         if generation.number == last:
             break
 
-def train(end):
+def train(end, **more):
     def callback(generation):
         see(generation)
         if generation.number == 3:
-            end()
-    evolve.train(**{SETTINGS}, output="out", callbacks=[callback])
+            return end()
+    evolve.train(**{SETTINGS}, output="out", callbacks=[callback], **more)
 
 def kill(number=signal.SIGKILL):
     os.kill(os.getpid(), number)
@@ -103,7 +105,16 @@ SCRIPTS: dict[str, tuple[str, int | str]] = {
     "callback, os._exit": ("train(lambda: os._exit(0))", 0),
     "callback, SIGKILL": ("train(kill)", -signal.SIGKILL),
     "callback, KeyboardInterrupt": ("train(lambda: kill(signal.SIGINT))", "KeyboardInterrupt"),
+    "callback, False": ("train(lambda: False)", 0),
     "callback in a thread": ("threading.Thread(target=train, args=[sys.exit]).start()", 0),
+}
+
+# The same with ranks that the script starts itself.
+WORKERS: dict[str, tuple[str, int | str]] = {
+    "end of the script": ("left = iterate(workers=2); take(left)", 0),
+    "SIGKILL": ("left = iterate(workers=2); take(left); kill()", -signal.SIGKILL),
+    "KeyboardInterrupt": ("left = iterate(workers=2); take(left); kill(signal.SIGINT)", "KeyboardInterrupt"),
+    "callback, exception": ("train(fail, workers=2)", ERROR),
 }
 
 
@@ -157,18 +168,45 @@ def run_ranks(script, folder, ranks=None):
     return seen(folder)
 
 
-@pytest.mark.parametrize("way", SCRIPTS)
-def test_a_generation_that_was_seen_is_kept(way, nursery, tmp_path):
-    script, end = SCRIPTS[way]
-    code, error = nursery(BEGIN + script, tmp_path)
-    assert in_file(tmp_path / NAME) == seen(tmp_path)
-    assert len(seen(tmp_path)) == (1 if way == "one generation" else 4)
+def check_end(code, error, end):
+    """Check the exit code and stderr of a script: silence, or one traceback."""
     if isinstance(end, int):
         assert (code, error) == (end, "")
     else:
         assert code != 0
         assert (error.startswith("Traceback"), error.count("Traceback")) == (True, 1), error
         assert error.splitlines()[-1] == end
+
+
+@pytest.mark.parametrize("way", SCRIPTS)
+def test_a_generation_that_was_seen_is_kept(way, nursery, tmp_path):
+    script, end = SCRIPTS[way]
+    code, error = nursery(BEGIN + script, tmp_path)
+    assert in_file(tmp_path / NAME) == seen(tmp_path)
+    assert len(seen(tmp_path)) == (1 if way == "one generation" else 4)
+    check_end(code, error, end)
+
+
+def processes_in(folder):
+    """Return the processes that work in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.cwd() == str(folder):
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize(
+    "way", ["end of the script", *(pytest.param(way, marks=pytest.mark.slow) for way in [*WORKERS][1:])]
+)
+def test_a_generation_of_workers_that_was_seen_is_kept_and_no_rank_stays(way, nursery, tmp_path):
+    script, end = WORKERS[way]
+    code, error = nursery(BEGIN + script, tmp_path)
+    wait_for(lambda: not processes_in(tmp_path))  # a killed script cannot wait for its ranks
+    assert in_file(tmp_path / NAME) == seen(tmp_path)
+    assert len(seen(tmp_path)) == 4
+    check_end(code, error, end)
 
 
 def test_a_thread_at_work_does_not_keep_the_interpreter_from_its_exit(tmp_path):

@@ -1,10 +1,12 @@
 """The output by the library rich: tables, and a progress bar with the last complete generation below it."""
 
+import importlib
 from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
+from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -24,9 +26,36 @@ class Display(Progress):
         yield Text("")  # mpirun holds back a line until a newline ends it
 
 
-def make_display(unit: str = "generations") -> Display:
-    """Return a display that is not shown yet. unit: the name of the counted items."""
-    return Display(
+class NotebookDisplay(Display):
+    """The progress bar in the output of a notebook's cell. Unlike rich's own, it needs no widgets."""
+
+    def start(self) -> None:
+        """Show the bar."""
+        self._cell = importlib.import_module("IPython.display").display(self, display_id=True)
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Show changes."""
+        super().update(task_id, **changes)
+        self._cell.update(self)
+
+    def stop(self) -> None:
+        """Leave the bar as it is."""
+        self._cell.update(self)
+
+
+def make_display(unit: str, stream: TextIO | None, on_terminal: bool) -> Display | None:
+    """Return a display that is not shown yet; None if there is neither a terminal nor a notebook.
+
+    Args:
+        unit: The name of the counted items.
+        stream: The stream of the terminal; by default stdout.
+        on_terminal: Whether the stream is a terminal.
+    """
+    console = Console(file=stream, force_terminal=on_terminal or None)
+    if not (on_terminal or console.is_jupyter):
+        return None
+    kind = NotebookDisplay if console.is_jupyter else Display
+    return kind(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(separator=" of "),
@@ -34,7 +63,7 @@ def make_display(unit: str = "generations") -> Display:
         TextColumn("{task.fields[now]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
-        console=Console(force_terminal=True),
+        console=console,
         expand=True,
     )
 

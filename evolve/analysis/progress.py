@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -24,14 +24,16 @@ MIN_REFRESH = 0.2
 _TITLES = {Purpose.HELD_OUT: "held-out", Purpose.VALIDATION: "validation"}
 
 
-def on_terminal() -> bool:
-    """Return whether stdout is a terminal. Under Open MPI, which gives every rank a pseudo-terminal, ask mpirun's."""
-    if not sys.stdout.isatty():
+def on_terminal(stream: TextIO | None = None) -> bool:
+    """Return whether a stream, by default stdout, is a terminal."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return False
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         return True
+    # Open MPI gives every rank pseudo-terminals, so mpirun's own stream decides.
     try:
-        descriptor = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
+        descriptor = os.open(f"/proc/{os.getppid()}/fd/{stream.fileno()}", os.O_WRONLY | os.O_NOCTTY)
     except OSError:
         return False
     try:
@@ -100,6 +102,8 @@ class ProgressReporter:
         quiet: Whether to print no progress.
         steps: Environment steps until `early_stop.steps` ends the run; infinite without that limit.
         clock: The clock of all runs of the command.
+        every: Seconds between two lines without a terminal; the last generation always has its line.
+        stream: The stream of the progress; by default stdout.
     """
 
     def __init__(
@@ -110,8 +114,14 @@ class ProgressReporter:
         quiet: bool = False,
         steps: float = math.inf,
         clock: RunsClock | None = None,
+        every: float = 0.0,
+        stream: TextIO | None = None,
     ) -> None:
         self._clock = clock or RunsClock([1])
+        self._every = every
+        self._stream = stream
+        self._line = ""
+        self._printed_at = -math.inf
         self._seed = seed
         self._completed = completed
         self._generations = generations
@@ -122,7 +132,7 @@ class ProgressReporter:
         self._first = completed
         self._begin = time.monotonic()
         self._refreshed_at = 0.0
-        self.display = _make_display() if on_terminal() and not quiet else None
+        self.display = None if quiet else _make_display(stream=stream)
         """The bar on a terminal; None if lines are printed instead."""
 
     def __enter__(self) -> "ProgressReporter":
@@ -134,12 +144,15 @@ class ProgressReporter:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._print_line()
         if self.display is not None:
             self.display.update(self._bar, now="", left="", rest="")
             self.display.stop()
 
     def __call__(self, record: Record) -> None:
         """Show a generation that has been completed."""
+        if self._quiet:
+            return
         self._completed += 1
         self._steps_taken += record.steps
         self._expected = self._estimate_generations()
@@ -156,13 +169,14 @@ class ProgressReporter:
                 "rest": rest,
             }
             self.display.update(self._bar, completed=self._completed, total=self._expected, **shown)
-        elif not self._quiet:
+        else:
             about = "" if self._expected == self._generations else "about "
             count = f"({self._completed} of {about}{self._expected})"
-            print(
-                f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}{f', {rest}' if rest else ''}",
-                flush=True,
+            self._line = (
+                f"seed {self._seed}  {generation} {count}  {fitness}  {work}  {left}{f', {rest}' if rest else ''}"
             )
+            if time.monotonic() - self._printed_at >= self._every:
+                self._print_line()
 
     def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
         """Show the current evaluation, its progress, and the number of idle workers; may be called often."""
@@ -175,6 +189,12 @@ class ProgressReporter:
         what = _TITLES.get(purpose, f"generation {self._completed}")
         now = f"{what}: {done / episodes:.0%}{waiting}"
         self.display.update(self._bar, completed=completed, now=now, left=left, rest=rest)
+
+    def _print_line(self) -> None:
+        """Print the line of the newest generation, unless it was printed."""
+        if self._line:
+            print(self._line, file=self._stream, flush=True)
+            self._line, self._printed_at = "", time.monotonic()
 
     def _left(self, completed: float) -> tuple[str, str]:
         """Return the remaining times, of this run and of all runs, after a number of completed generations."""
@@ -217,12 +237,14 @@ def describe_work(record: Record) -> str:
     return f"{rate:,.0f} steps/s, {environments:.0%} in environments{waiting}{race}"
 
 
-def _make_display(*unit: str) -> "Display":
-    """Return a display."""
+def _make_display(unit: str = "generations", stream: TextIO | None = None) -> "Display | None":
+    """Return a display on a terminal or in a notebook; None elsewhere."""
     # The import of its library takes a tenth of a second, which other ranks and logs need not spend.
+    if not on_terminal(stream) and "IPython" not in sys.modules:
+        return None
     from evolve.analysis.display import make_display  # noqa: PLC0415
 
-    return make_display(*unit)
+    return make_display(unit, stream, on_terminal(stream))
 
 
 def _clock(seconds: float) -> str:
@@ -238,7 +260,7 @@ class ReportProgress:
         self._done = -1
         self._name = ""
         self._refreshed_at = 0.0
-        self.display = _make_display("runs") if on_terminal() else None
+        self.display = _make_display("runs")
         """The bar on a terminal; None if lines are printed instead."""
 
     def __enter__(self) -> "ReportProgress":

@@ -185,6 +185,17 @@ class Evaluation:
         return statistics.finite(self.returns)
 
 
+def pack_generation(generation: Generation) -> bytes:
+    """Return a generation as bytes."""
+    return pack(number=np.array(generation.number), **record_to_arrays(generation.record))
+
+
+def unpack_generation(content: bytes) -> Generation:
+    """Return the generation that `pack_generation` has packed."""
+    parts = unpack(content)
+    return Generation(int(parts.pop("number")), record_from_arrays(parts))
+
+
 def script_ranks() -> Collective:
     """Return the ranks of this script, for one call. Calls share no rollouts, as several threads may call at once."""
     return Collective(training.make_rollout, shared=training.StrategyReplica())

@@ -1,6 +1,5 @@
 """Collective calls of a script: every rank calls the same function, rank 0 does the work, and all get its answer."""
 
-import json
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -11,11 +10,10 @@ from evolve.cluster.coordinator import Coordinator, dismiss
 from evolve.cluster.start import connect, silence_seconds
 from evolve.cluster.transport import Transport
 from evolve.cluster.worker import KeptRollouts, MakeRollout, SharedState, serve
-from evolve.errors import EvolveError, HostLost, InputError, RunError, Stopped
+from evolve.errors import RunError, error_from_json, error_to_json
 
 _ANSWER, _ERROR = b"A", b"E"
 _ON_ALL_RANKS = "_raised_on_all_ranks"
-_KINDS: dict[str, type[EvolveError]] = {kind.__name__: kind for kind in (HostLost, InputError, RunError, Stopped)}
 
 
 @cache
@@ -51,21 +49,22 @@ class Collective:
 
     Args:
         make_rollout: Makes a rollout from an experiment's TOML text.
-        stop_reason: Called often by rank 0; returns a reason to stop early, or None.
         shared: The state that rank 0 updates on the other ranks.
     """
 
     def __init__(
         self,
         make_rollout: MakeRollout,
-        stop_reason: Callable[[], str | None] = lambda: None,
         shared: SharedState | None = None,
     ) -> None:
         self._shared = shared
         self.transport = all_ranks()
         """The transport between the ranks."""
         self._rollouts = KeptRollouts(make_rollout)
-        self._stop_reason = stop_reason
+        self.stop_reason: Callable[[], str | None] = lambda: None
+        """Called often by rank 0; returns a reason to stop early, or None."""
+        self.all_left = True
+        """Whether all other ranks have left `follow` after an error of rank 0."""
 
     @property
     def leads(self) -> bool:
@@ -74,7 +73,10 @@ class Collective:
 
     def coordinator(self) -> Coordinator:
         """Return a coordinator of the other ranks; for rank 0 only."""
-        return Coordinator(self.transport, self._rollouts, self._stop_reason, exit_on_hang=False)
+        return Coordinator(self.transport, self._rollouts, self._reason, exit_on_hang=False)
+
+    def _reason(self) -> str | None:
+        return self.stop_reason()
 
     def call(self, work: Callable[[Coordinator], bytes]) -> bytes:
         """Do `work` on rank 0; return its answer, or raise its error, on every rank.
@@ -100,10 +102,7 @@ class Collective:
         """Serve rank 0 until it releases this rank; return its answer, or raise its error."""
         answer = serve(self.transport, self._rollouts, lambda: None, self._shared)
         if answer[:1] == _ERROR:
-            message = json.loads(answer[1:])
-            kind = _KINDS.get(message["kind"], RunError)
-            error = kind.__new__(kind)
-            EvolveError.__init__(error, message["message"])
+            error = error_from_json(answer[1:])
             setattr(error, _ON_ALL_RANKS, True)
             raise error
         return answer[1:]
@@ -115,7 +114,6 @@ class Collective:
 
     def release_error(self, error: BaseException) -> None:
         """Have the other ranks leave `follow` with an error that is raised on this rank, too."""
-        message = {"kind": type(error).__name__, "message": str(error)}
-        dismiss(self.transport, _ERROR + json.dumps(message).encode())
+        self.all_left = dismiss(self.transport, _ERROR + error_to_json(error))
         with suppress(Exception):  # an exception of another library may refuse attributes
             setattr(error, _ON_ALL_RANKS, True)

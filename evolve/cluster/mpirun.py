@@ -32,7 +32,7 @@ EXIT_CODE = "EVOLVE_EXIT_CODE"
 COMMAND = "EVOLVE_COMMAND"
 """The variable with the command line of the user, if it is not the command line of this process."""
 _WORKERS = "EVOLVE_WORKERS"
-_SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
+SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
 folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
@@ -209,7 +209,7 @@ class Supervisor:
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             self._process = subprocess.Popen(
                 words,
-                env={_SESSION_FOLDER: folder} | environment | {EXIT_CODE: str(exit_code_file)},
+                env={SESSION_FOLDER: folder} | environment | {EXIT_CODE: str(exit_code_file)},
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C then reaches this process alone
                 preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509 - this process has started no thread

@@ -3,7 +3,6 @@
 Nothing here writes.
 """
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -28,9 +27,7 @@ from evolve.training.resume import (
     experiment_table,
     is_unfinished,
 )
-from evolve.training.rollouts import choose_backend
 
-_LOG = logging.getLogger("evolve")
 _NAMES = {"env": "id", "network": "name", "strategy": "name"}
 
 
@@ -167,10 +164,7 @@ def plan_from_arguments(
     config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
-    prepared, trial = choose_backend(prepare(config))
-    if trial is not None:
-        _LOG.info("%s", trial)
-    return plan_runs([prepared], file)[0]
+    return plan_runs([prepare(config)], file)[0]
 
 
 def _table(experiment: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_work_shares(busy, environments, expected):
 
 
 def test_lines_where_nobody_watches(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     with ProgressReporter(4, 1, 3) as reporter:
         reporter(record([0.0, 2.0, 1.0], [0.0, 1.5, 0.75]))
         reporter.update(Purpose.EPISODE, 1, 10, 1)
@@ -50,7 +50,7 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
 
 
 def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     for left, foreseen in ((2500, "about 4"), (1000, "about 2"), (10**9, "50"), (np.inf, "50")):
         with ProgressReporter(4, 1, 50, steps=left) as reporter:
             reporter(record([1.5], [1.2]))
@@ -58,7 +58,7 @@ def test_a_limit_of_steps_is_foreseen(capsys, monkeypatch):
 
 
 def test_the_end_of_all_runs_is_foreseen_too(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     clock = RunsClock([0, 20, 20, 60])  # episodes: the first run was complete already
@@ -79,7 +79,7 @@ def test_the_end_of_all_runs_is_foreseen_too(capsys, monkeypatch):
 
 
 def test_a_display_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: True)
     monkeypatch.setattr(progress, "MIN_REFRESH", 0.0)
     with ProgressReporter(4, 0, 2, clock=RunsClock([1, 1])) as reporter:
         shown = reporter.display.tasks[0]

@@ -8,7 +8,7 @@ from evolve.numerics.streams import Purpose
 
 
 def test_lines_where_nobody_watches(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: False)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     here = Path().resolve().name
     for runs, lines in ((1, 0), (3, 2)):
         with ReportProgress(runs) as shown:
@@ -21,7 +21,7 @@ def test_lines_where_nobody_watches(capsys, monkeypatch):
 
 
 def test_a_display_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: True)
     monkeypatch.setattr(progress, "MIN_REFRESH", 0.0)
     with ReportProgress(2) as shown:
         bar = shown.display.tasks[0]
@@ -38,7 +38,7 @@ def test_a_display_on_a_terminal(capsys, monkeypatch):
 
 
 def test_an_error_leaves_the_bar_where_it_is(monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "on_terminal", lambda *_: True)
     try:
         with ReportProgress(2) as shown:
             shown.start(Path("a.h5"))

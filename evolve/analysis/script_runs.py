@@ -1,0 +1,268 @@
+"""A run that a script asks for, generation by generation: in this process and its ranks, or in ranks that it starts."""
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
+from evolve.analysis.runs import Generation, pack_generation, script_ranks, unpack_generation
+from evolve.cluster import Coordinator, launched
+from evolve.cluster.collective import Collective
+from evolve.cluster.crew import crew_to_start
+from evolve.cluster.script import Link, StartedRanks
+from evolve.config import seconds
+from evolve.errors import (
+    EvolveError,
+    HostLost,
+    InputError,
+    RunError,
+    Setting,
+    Stopped,
+    check_whole,
+    error_from_json,
+    error_to_json,
+    one_line,
+)
+from evolve.numerics.streams import Purpose
+from evolve.store import Record, RunFile
+from evolve.training import iterate, load_config, prepare
+from evolve.training.experiment import PlannedRun
+from evolve.training.plan import preview, work_of
+from evolve.training.resume import check_and_create_runs, generations_on_disk, open_run, replace_run
+from evolve.training.rollouts import choose_backend
+from evolve.verification import spot_check
+
+_LOG = logging.getLogger("evolve")
+_LINE_EVERY = 5.0  # seconds between two lines of progress without a terminal
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a script asks for, besides the planned run.
+
+    sees_each: whether the script sees each generation. The run file is then flushed before the script sees it.
+    """
+
+    resume: bool
+    overwrite: bool
+    progress: bool
+    sees_each: bool
+
+    def reporter(self, plan: PlannedRun, completed: int, steps: int) -> ProgressReporter:
+        """Return the progress display of a run with a number of completed generations and their steps."""
+        config = plan.experiment.config
+        left = math.inf if config.early_stop.steps is None else config.early_stop.steps - steps
+        about = (plan.seed, completed, config.generations)
+        return ProgressReporter(*about, not self.progress, left, every=_LINE_EVERY, stream=sys.stderr)
+
+
+def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:
+    """Return the number of workers to start for a run; 1 if this process plays its episodes. Raises InputError."""
+    if asked != "auto":
+        try:
+            asked = check_whole("workers", asked, 1)
+        except InputError:
+            raise InputError("workers", 'a number of workers, at least 1, or "auto"', repr(asked)) from None
+    crew = crew_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
+    _check_task(plan, task)
+    if preview(plan, task.resume, task.overwrite).action == "keep":
+        return 1
+    _LOG.info("%s", crew.describe())
+    return crew.workers
+
+
+def _check_task(plan: PlannedRun, task: Task) -> None:
+    """Raise InputError for options that do not fit, before any file is written."""
+    plan.experiment.strategy(plan.seed)
+    if task.resume and task.overwrite:
+        raise InputError(
+            "overwrite", "not together with resume=True: overwrite begins a new run, resume continues one", "both"
+        )
+
+
+def evolve(
+    ranks: Collective,
+    coordinator: Coordinator,
+    plan: PlannedRun,
+    task: Task,
+    open_reporter: "Callable[[PlannedRun, int, int], ProgressReporter | _Relay]",
+) -> Generator[Generation]:
+    """Evolve a run on rank 0 until its end, its time limit, or another reason to stop.
+
+    open_reporter: returns the object that receives the progress.
+    """
+    experiment, trial = choose_backend(plan.experiment)
+    plan = replace(plan, experiment=experiment)
+    if trial is not None:
+        _LOG.info("%s", trial)
+    _check_task(plan, task)
+    ranks.stop_reason = _with_time_limit(ranks.stop_reason, experiment.config.compute.time_limit)
+    # A file that is replaced stays in place until the first new generation is complete.
+    replaced = task.overwrite and preview(plan, overwrite=True).action == "replace"
+    file: RunFile | None = None
+    try:
+        check_and_create_runs([plan], task.resume, ranks.transport, ranks.stop_reason, spot_check, task.overwrite)
+        with closing(replace_run(plan, ranks.transport) if replaced else open_run(plan)) as file:
+            file.flushes_each = task.sees_each
+            if file.complete:
+                return
+            with open_reporter(plan, file.num_generations, file.steps) as reporter:
+                coordinator.progress = reporter.update
+                for record in iterate(experiment, coordinator, file):
+                    reporter(record)
+                    yield Generation(file.num_generations - 1, record)
+    except Stopped as why:
+        if isinstance(why, HostLost):
+            raise
+        # The caller finds the complete generations in the run file, unless that is still the file to be replaced.
+        if file is not None and file.replaces:
+            raise Stopped(f"stopped by {why}: {generations_on_disk(file)}.") from None
+
+
+def _with_time_limit(reason: Callable[[], str | None], limit: str | None) -> Callable[[], str | None]:
+    """Return a function that gives a reason to stop: the given one, or the time limit, which begins now."""
+    if limit is None:
+        return reason
+    deadline = time.monotonic() + seconds(limit)
+    return lambda: reason() or ("the time limit" if time.monotonic() > deadline else None)
+
+
+# The first byte of each message from the rank 0 that a script has started. The only answer of the script is `_GO_ON`.
+_BEGIN, _UPDATE, _GENERATION, _LOGGED, _ERROR, _DONE = b"B", b"U", b"G", b"L", b"E", b"D"
+_GO_ON = b"+"
+_ENDED = "the script has left its run, or has ended"
+
+
+def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Generation]:
+    """Evolve a run on ranks that this process starts; yield each generation if the script sees it.
+
+    If the caller leaves the generator, the ranks stop, and the run file keeps the complete generations.
+    """
+    request = {
+        "config": plan.experiment.config.to_toml(),
+        "seed": plan.seed,
+        "path": str(plan.path),
+        "task": asdict(task),
+        "command": sys.orig_argv,
+        "level": _LOG.getEffectiveLevel(),
+    }
+    reporter: ProgressReporter | None = None
+    with closing(StartedRanks(workers, "evolve.analysis.script_runs:work_for_script")) as ranks, ExitStack() as stack:
+        ranks.send(json.dumps(request).encode())
+        while (message := ranks.receive()) is not None:
+            kind, content = message[:1], message[1:]
+            if kind == _DONE:
+                return
+            if kind == _ERROR:
+                raise error_from_json(content)
+            if kind == _LOGGED:
+                level, text = json.loads(content)
+                _LOG.log(level, "%s", text)
+            elif reporter is None:
+                reporter = stack.enter_context(task.reporter(plan, *json.loads(content)))
+            elif kind == _UPDATE:
+                purpose, *counts = json.loads(content)
+                reporter.update(Purpose(purpose), *counts)
+            else:
+                generation = unpack_generation(content)
+                reporter(generation.record)
+                if task.sees_each:
+                    yield generation
+                    ranks.send(_GO_ON)
+        raise ranks.lost()
+
+
+def work_for_script() -> None:
+    """Do the work of a rank that a script has started: rank 0 evolves the run that the script asks for."""
+    link = Link.to_script() if launched()[1] == 0 else None
+    with closing(script_ranks()) as ranks:
+        if link is None:
+            with suppress(EvolveError):  # rank 0 reports it to the script
+                ranks.follow()
+            return
+        with closing(link):
+            try:
+                ranks.call(partial(_evolve_for_script, ranks, link))
+            except EvolveError as error:
+                link.send(_ERROR + error_to_json(error))
+            except BaseException as error:
+                link.send(_ERROR + error_to_json(RunError(one_line(error))))
+                raise
+            else:
+                link.send(_DONE)
+            # A worker in a long episode would keep MPI, and thus this process, from ending.
+            if not ranks.all_left:
+                ranks.transport.abort(1)
+
+
+def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:
+    """Evolve the run that a script asks for on rank 0, and send the script each generation."""
+    request = json.loads(link.receive() or b"{}")
+    if not request:
+        raise Stopped(_ENDED)
+    sys.orig_argv[:] = request["command"]  # for the manifest of the run file
+    _LOG.addHandler(_Relay.Handler(link))
+    _LOG.propagate = False
+    _LOG.setLevel(request["level"])
+    ranks.stop_reason = lambda: _ENDED if link.is_closed else None
+    try:
+        experiment = prepare(load_config(request["config"]))
+    except InputError as error:  # the process of the script has prepared the same experiment
+        cure = "Register environments in a module instead of the script, and name it: "
+        expected = "an experiment that a new process can prepare, too"
+        raise InputError("workers", expected, str(error), cure, Setting("env.id", "module:Name-v0"), ".") from None
+    plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
+    task = Task(**request["task"])
+    with closing(evolve(ranks, coordinator, plan, task, partial(_Relay, link, task))) as generations:
+        for generation in generations:
+            if task.sees_each or task.progress:
+                link.send(_GENERATION + pack_generation(generation))
+            if task.sees_each and link.receive() is None:
+                break
+    if link.is_closed:
+        raise Stopped(_ENDED)
+    return b""
+
+
+class _Relay:
+    """Sends the progress of a run to the script that has started this rank."""
+
+    def __init__(self, link: Link, task: Task, _: PlannedRun, completed: int, steps: int) -> None:
+        self._link = link
+        self._wanted = task.progress
+        self._sent_at = 0.0
+        link.send(_BEGIN + json.dumps([completed, steps]).encode())
+
+    class Handler(logging.Handler):
+        """Sends log records, which the script's own logger shows."""
+
+        def __init__(self, link: Link) -> None:
+            super().__init__()
+            self._link = link
+
+        def emit(self, record: logging.LogRecord) -> None:
+            """Send a log record."""
+            self._link.send(_LOGGED + json.dumps([record.levelno, record.getMessage()]).encode())
+
+    def __enter__(self) -> "_Relay":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __call__(self, record: Record) -> None:
+        """Do nothing: the script receives the generation itself."""
+
+    def update(self, purpose: Purpose, done: int, episodes: int, idle: int) -> None:
+        """Send the progress of the current evaluation, unless it was sent just now."""
+        if self._wanted and time.monotonic() - self._sent_at > MIN_REFRESH:
+            self._sent_at = time.monotonic()
+            self._link.send(_UPDATE + json.dumps([int(purpose), done, episodes, idle]).encode())

@@ -1,0 +1,214 @@
+"""Ranks that a script starts itself with mpirun, and its connection to their rank 0.
+
+The script has one end of a socket, rank 0 the other. If the script ends, even by SIGKILL, rank 0 reads the end of the
+stream and stops. If the script leaves early, it closes its end, and kills the ranks that do not stop by themselves.
+"""
+
+import atexit
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from evolve.cluster.mpirun import SESSION_FOLDER, mpirun_environment, mpirun_words
+from evolve.cluster.transport import check_mpi4py
+from evolve.errors import RunError, Setting
+
+_SOCKET = "EVOLVE_SCRIPT"
+"""The variable with the path of the script's socket."""
+_SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
+"""The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
+_PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
+_LENGTH = struct.Struct("!Q")
+_LONGEST_PATH = 100  # bytes of the name of a socket
+_PATIENCE = 10.0
+"""Seconds that the ranks may take to stop by themselves; rank 0 waits five seconds for workers in an episode."""
+_LAST_PATIENCE = 3.0  # seconds that mpirun may take to end them
+
+
+class Link:
+    """One end of the connection, which transfers messages. After the other end has closed, messages are dropped."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._sending = threading.Lock()
+
+    @classmethod
+    def to_script(cls) -> "Link":
+        """Return the end of rank 0. Ends this process if the script has ended already."""
+        end = socket.socket(socket.AF_UNIX)
+        try:
+            end.connect(os.environ[_SOCKET])
+        except OSError:
+            sys.exit(1)
+        return cls(end)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the other end has closed."""
+        try:
+            return self._end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def send(self, content: bytes) -> None:
+        """Send a message."""
+        with self._sending, suppress(OSError):
+            self._end.sendall(_LENGTH.pack(len(content)) + content)
+
+    def receive(self) -> bytes | None:
+        """Return the next message; None if the other end has closed."""
+        length = self._read(_LENGTH.size)
+        return None if length is None else self._read(*_LENGTH.unpack(length))
+
+    def _read(self, size: int) -> bytes | None:
+        content = bytearray()
+        while len(content) < size:
+            try:
+                part = self._end.recv(min(size - len(content), 2**20))
+            except OSError:
+                part = b""
+            if not part:
+                return None
+            content += part
+        return bytes(content)
+
+    def close(self) -> None:
+        """Close this end, also for a thread that waits for a message."""
+        with suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+        self._end.close()
+
+
+class StartedRanks:
+    """Ranks on this machine that execute a function for this process.
+
+    Args:
+        workers: The number of workers; rank 0 is started in addition.
+        function: The function, `module:name`, which each rank calls.
+
+    Raises:
+        InputError: mpi4py or mpirun is missing.
+        RunError: The ranks ended before they connected.
+    """
+
+    def __init__(self, workers: int, function: str) -> None:
+        check_mpi4py("workers")
+        module, _, name = function.partition(":")
+        words = [*mpirun_words(workers + 1), sys.executable, "-c", f"{_PROGRAM}from {module} import {name}; {name}()"]
+        self._pid = os.getpid()
+        self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True)
+        if len(os.fsencode(self._folder.name)) > _LONGEST_PATH:
+            self._folder = tempfile.TemporaryDirectory(prefix="evolve-", ignore_cleanup_errors=True, dir="/tmp")
+        path = str(Path(self._folder.name) / "s")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(1)
+            listener.settimeout(0.1)
+            searched = json.dumps([each for each in sys.path if isinstance(each, str)])
+            environment = {SESSION_FOLDER: self._folder.name} | mpirun_environment()
+            self._process = subprocess.Popen(
+                words,
+                env=environment | {_SOCKET: path, _SEARCH_PATH: searched},
+                stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C then reaches this process alone
+            )
+            self._link: Link | None = None
+            _RUNNING.add(self)
+            try:
+                self._link = self._accept(listener)
+            except BaseException:
+                self.close()
+                raise
+
+    def _accept(self, listener: socket.socket) -> Link:
+        while True:
+            with suppress(TimeoutError):
+                end = listener.accept()[0]
+                end.settimeout(None)
+                return Link(end)
+            if self._process.poll() is not None:
+                raise self.lost()
+
+    def send(self, content: bytes) -> None:
+        """Send a message to rank 0."""
+        assert self._link is not None
+        self._link.send(content)
+
+    def receive(self) -> bytes | None:
+        """Return the next message of rank 0; None if rank 0 has ended."""
+        assert self._link is not None
+        return self._link.receive()
+
+    def lost(self) -> RunError:
+        """Return the error for ranks that ended without a message."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
+        why = f"the ranks ended with code {self._process.poll()}; stderr has their messages. "
+        kept = "Complete generations are in the run file: continue with "
+        return RunError(why, kept, Setting("resume", True), ".")
+
+    def close(self) -> None:
+        """End the ranks: they stop by themselves, or are killed after a while."""
+        # A process that was forked from the script has copies of its objects, but the ranks belong to the script.
+        if os.getpid() != self._pid:
+            return
+        _RUNNING.discard(self)
+        try:
+            if self._link is None:
+                self._process.terminate()
+            else:
+                self._link.close()
+                self._wait(_PATIENCE)
+        finally:
+            self._kill()
+            self._folder.cleanup()
+
+    def _wait(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def _kill(self) -> None:
+        """End the ranks that have not stopped: first by mpirun, then mpirun together with them."""
+        if self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._wait(_LAST_PATIENCE)
+        finally:
+            if self._process.poll() is None:
+                ranks = _children(self._process.pid)
+                self._process.kill()
+                self._process.wait()
+                for pid in ranks:
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children of a process (Linux)."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
+
+
+_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End the ranks of generators that the script has left at its exit."""
+    for ranks in list(_RUNNING):
+        ranks.close()
