@@ -24,7 +24,8 @@ FLAGS = {
         "env.id": "-e/--env", "network.name": "-a/--agent", "strategy.name": "--strategy",
         "population": "-p/--population", "generations": "-g/--generations", "episodes": "-r/--episodes",
         "network.hidden": "-d/--hidden", "seeds": "-s/--seed", "seed": "-s/--seed", "env.engine": "--engine",
-        "compute.backend": "--backend", "output.directory": "-o/--output", "compute.time_limit": "--time-limit",
+        "compute.backend": "--backend", "compute.threads": "--threads", "compute.time_limit": "--time-limit",
+        "output.directory": "-o/--output",
     },
     "evaluate": {"env.id": "-e/--env", "env.engine": "--engine"},
     "verify": {"env.engine": "--engine"},
@@ -50,7 +51,7 @@ HIDDEN = argparse.SUPPRESS
 _MISTAKES = {
     r"argument (\S+): invalid int value: '(.*)'": "a whole number",
     r"argument (\S+): invalid float value: '(.*)'": "a number",
-    r"argument (\S+): invalid workers value: '(.*)'": "a number of workers, at least 1, or auto",
+    r"argument (\S+): invalid number: '(.*)'": "a number, at least 1, or auto",
     r"argument (\S+): expected (?:one|at least one) argument()": "a value",
     r"the following arguments are required: (.+)()": "a value",
 }
@@ -117,14 +118,15 @@ class Parser(argparse.ArgumentParser):
 def add_workers_option(parser: argparse.ArgumentParser) -> None:
     """Add `--workers` to the options of a command."""
     words = "start N workers and a coordinator with mpirun; auto: one worker per core of this machine"
-    parser.add_argument("--workers", type=_number_of_workers, metavar="N", help=words)
+    parser.add_argument("--workers", type=number_or_auto, metavar="N", help=words)
 
 
-def _number_of_workers(text: str) -> int | str:
+def number_or_auto(text: str) -> int | str:
+    """Return a number of workers or threads, or "auto"."""
     if text == "auto":
         return text
     if not text.isdecimal() or not 1 <= int(text) < 2**20:
-        raise argparse.ArgumentTypeError(f"invalid workers value: {text!r}")
+        raise argparse.ArgumentTypeError(f"invalid number: {text!r}")
     return int(text)
 
 

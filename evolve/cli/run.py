@@ -21,6 +21,7 @@ from evolve.cli.parser import (
     add_workers_option,
     command_line,
     how_to_resume,
+    number_or_auto,
     one_run_file,
     replay_line,
     steps_after,
@@ -106,6 +107,13 @@ def _parser() -> Parser:
         dest="compute.backend",
         metavar="NAME",
         help="network arithmetic: auto, numpy, native or cupy (a GPU)",
+    )
+    add(
+        "--threads",
+        dest="compute.threads",
+        type=number_or_auto,
+        metavar="N",
+        help="threads of each process that play exact tasks, or auto: all its cores (1)",
     )
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")

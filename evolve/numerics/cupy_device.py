@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.errors import InputError, RunError, Setting, how_to_install, one_line
-from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers
+from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError, Transfers, local_ranks
 
 _PACKAGE = Path(__file__).parents[1]
 _HEADERS = ("numerics", "networks", "environments", "rollouts")  # packages with a folder `kernels`
@@ -38,13 +38,6 @@ _OTHERWISE = "Or use ", Setting("compute.backend", "native"), ": the bits are th
 _SPARE = 0.9  # of the free memory
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 _NO_DEVICE = 100  # cudaErrorNoDevice
-# Environment variables in which launchers give the rank of a process on its host, and the number of ranks there.
-LOCAL_RANKS = (
-    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
-    ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
-)
 _GONE = (RuntimeError, AttributeError, TypeError)  # raised at the end of a process, or after a GPU has failed
 
 
@@ -220,15 +213,6 @@ def open_device() -> "CupyDevice":
         return CupyDevice(cuda, number, sharing=len(range(number, ranks, count)))
     except RuntimeError as error:  # another process may use the GPU exclusively
         raise InputError("compute.backend", f"GPU {number} to be usable", str(error), *_OTHERWISE) from None
-
-
-def local_ranks() -> tuple[int, int]:
-    """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1)."""
-    for pair in LOCAL_RANKS:
-        rank, size = (re.match(r"\d+", os.environ.get(name, "")) for name in pair)  # SLURM says "8(x2)"
-        if rank and size:
-            return int(rank[0]), max(int(rank[0]) + 1, int(size[0]))
-    return 0, 1
 
 
 class CupyDevice:

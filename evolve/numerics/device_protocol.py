@@ -4,6 +4,8 @@ A device has its own memory and works beside the host. Nothing is copied without
 counted, and the host goes on while the device works.
 """
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,13 @@ WIDTH = 32
 """The slots of one tile on a device, as in kernels/lanes.h."""
 MOST_PARTS = 8
 """The largest number of threads that share the columns of a slot."""
+# Environment variables in which launchers give the rank of a process on its host, and the number of ranks there.
+LOCAL_RANKS = (
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+    ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+)
 
 
 class Memory(Protocol):
@@ -109,3 +118,12 @@ class Transfers:
             yield
         finally:
             self.limit = before
+
+
+def local_ranks() -> tuple[int, int]:
+    """Return the rank of this process on its host, and the number of ranks there, from the launcher; or (0, 1)."""
+    for pair in LOCAL_RANKS:
+        rank, size = (re.match(r"\d+", os.environ.get(name, "")) for name in pair)  # SLURM says "8(x2)"
+        if rank and size:
+            return int(rank[0]), max(int(rank[0]) + 1, int(size[0]))
+    return 0, 1

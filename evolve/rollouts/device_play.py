@@ -23,6 +23,7 @@ from evolve.rollouts.exact_rollout import ExactRollout, Feed, InitialColumns, Pl
 from evolve.rollouts.queue import EpisodeQueue
 from evolve.rollouts.results import quantize_traces
 from evolve.rollouts.rollout import Rollout
+from evolve.rollouts.threads import ThreadedRollout
 from evolve.shapes import Int64
 
 
@@ -104,7 +105,7 @@ class RolloutInHalves:
         self._queue.making = context
 
 
-AnyRollout = Rollout | RolloutInHalves | ExactRollout
+AnyRollout = Rollout | RolloutInHalves | ExactRollout | ThreadedRollout
 
 
 class _Structure(ctypes.Structure):

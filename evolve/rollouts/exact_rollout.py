@@ -279,16 +279,24 @@ class ExactRollout:
         batch: The networks of the slots, which compute the initial contents of a slot from a genome.
         feed_size: The largest number of episodes in a feed.
         max_episode_seconds: The attribute of all rollouts; no exact episode takes that long.
+        queue: The queue from which it takes episodes, which other rollouts may share; by default its own.
     """
 
-    def __init__(self, play: Play, batch: SlotArrays, feed_size: int, max_episode_seconds: float) -> None:
+    def __init__(
+        self,
+        play: Play,
+        batch: SlotArrays,
+        feed_size: int,
+        max_episode_seconds: float,
+        queue: EpisodeQueue | None = None,
+    ) -> None:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """The seconds of playing; a kernel does environments and networks in one, so both are included."""
         self._batch = batch
         self._feed_size = feed_size
         self.play = play
-        self._queue = EpisodeQueue()
+        self._queue = EpisodeQueue() if queue is None else queue
         self._traces = "none"
         self.steps = 64
         """The limit of steps of the next call of `Play.run`; each tick adapts it to `_CALL_SECONDS`."""
@@ -300,6 +308,11 @@ class ExactRollout:
     def pending(self) -> int:
         """The number of episodes that are queued or running."""
         return len(self._queue) + self.play.waiting + self.play.running
+
+    @property
+    def begun(self) -> bool:
+        """Whether it took episodes from the queue whose results it has not returned."""
+        return self.play.waiting + self.play.running + self.play.finished > 0
 
     @property
     def ticking(self) -> int:
@@ -315,8 +328,20 @@ class ExactRollout:
 
         Results are held back for at most `_RESULTS_SECONDS`, to return many at a time.
         """
+        self.feed()
+        self.play_on()
+        return self.take_results()
+
+    def feed(self, most: int | None = None) -> None:
+        """Give the next episodes of the queue to `play`, if it is ready.
+
+        most: The largest number of episodes; by default the feed size.
+        """
         if self.play.ready and len(self._queue):
-            self._feed()
+            self._feed(self._feed_size if most is None else min(most, self._feed_size))
+
+    def play_on(self) -> None:
+        """Play for some milliseconds. This is the only method that another thread may call."""
         begin = time.perf_counter()
         self._steps_played += self.play.run(self.steps, more=len(self._queue) > 0)
         seconds = time.perf_counter() - begin
@@ -325,6 +350,9 @@ class ExactRollout:
         # The next call gets as many steps as would have taken `_CALL_SECONDS` in this one, at most twice as many.
         fitting = int(self.steps * _CALL_SECONDS / max(seconds, 1e-6))
         self.steps = max(16, min(2 * self.steps, fitting, _MOST_STEPS))
+
+    def take_results(self) -> EpisodeResults | None:
+        """Return the results of finished episodes; None if there are none, or if they may be held back."""
         due = not self.play.waiting or self._seconds_played > _RESULTS_SECONDS
         return self._results() if due and self.play.finished else None
 
@@ -348,9 +376,9 @@ class ExactRollout:
         """Generate genomes within a context: that time belongs to no episode."""
         self._queue.making = context
 
-    def _feed(self) -> None:
-        """Give the next episodes of the queue to `play`."""
-        episodes = self._queue.take(self._feed_size)
+    def _feed(self, most: int) -> None:
+        """Give the next episodes of the queue, at most `most`, to `play`."""
+        episodes = self._queue.take(most)
         genomes = episodes.genomes
         self._traces = episodes.traces
         keys: Int64 = episodes.genome_ids * _EPISODES_PER_GENOME + episodes.episodes

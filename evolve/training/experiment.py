@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
+from evolve.cluster.crew import available_cores
 from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table
 from evolve.errors import InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import in_sight
+from evolve.numerics.device_protocol import local_ranks
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 from evolve.training.fitness_functions import fitness_function
@@ -52,7 +54,7 @@ class Experiment:
             config = config.model_copy(update={"compute": compute})
         return RolloutSpec(
             experiment=config.to_toml(),
-            slots=self.config.compute.slots or 1,
+            slots=num_threads(config) * (config.compute.slots or 1),
             num_traces=self.network.num_traces,
             max_episode_seconds=env.max_episode_seconds,
             on_failure=env.on_failure,
@@ -67,7 +69,8 @@ class Experiment:
             task = environments.exact_task(self.config.env)
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
-                return min(environments.slots_per_call(task), self.config.compute.slots or 1)
+                alone = min(environments.slots_per_call(task), self.config.compute.slots or 1)
+                return num_threads(self.config) * alone
         if self.backend != "native" or self.network.slot_size < _LARGE:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)
@@ -249,6 +252,14 @@ def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) ->
         least = early - early % pruning_every
         expected = f"{least:,}, or {least + all_starts:,} or more, as each round begins with its starts, {one_length}"
         raise InputError("early_generations", expected, early)
+
+
+def num_threads(config: Config) -> int:
+    """Return the number of threads in which this process plays the episodes of a configuration."""
+    asked = config.compute.threads
+    if config.env.engine != "exact" or backend(config.compute.backend) != "native":
+        return 1
+    return max(1, available_cores() // local_ranks()[1]) if asked == "auto" else asked
 
 
 def memory() -> float:

@@ -20,10 +20,11 @@ from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
 from evolve.rollouts.device_play import DevicePlay
-from evolve.rollouts.exact_rollout import NativePlay, Play
+from evolve.rollouts.exact_rollout import NativePlay
 from evolve.rollouts.inference import device_step, make_inference
+from evolve.rollouts.threads import ThreadedRollout
 from evolve.strategies import initial_genomes
-from evolve.training.experiment import Experiment, load_config
+from evolve.training.experiment import Experiment, load_config, num_threads
 
 _FEED = 4
 """Episodes of each slot in one call of a device; with several, few slots wait for the longest episode."""
@@ -102,7 +103,7 @@ def _needed(experiment: Experiment, slots: int) -> int:
     return needed
 
 
-def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | None:
+def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout | ThreadedRollout | None:
     """Return the rollout that plays whole episodes of an exact task; None if a step-by-step rollout plays instead."""
     if config.env.engine != "exact" or chosen == "numpy":
         return None
@@ -113,13 +114,20 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     if not isinstance(batch, SlotArrays):
         return None
     normalize = config.normalize_observations
-    play: Play
-    if chosen == "native":
-        feed_size, play = slots, NativePlay(task, batch, slots, normalize)
-    else:
+    if chosen != "native":
         feed_size = _FEED * slots
         play = DevicePlay(task, batch, network.num_weights, feed_size, normalize)
-    return ExactRollout(play, batch, feed_size, config.env.max_episode_seconds)
+        return ExactRollout(play, batch, feed_size, config.env.max_episode_seconds)
+    lanes = environments.slots_per_call(task)
+
+    def part(queue: rollouts.EpisodeQueue | None = None) -> ExactRollout:
+        slot_arrays = network.batch(lanes, chosen)
+        assert isinstance(slot_arrays, SlotArrays)
+        play = NativePlay(task, slot_arrays, slots, normalize)
+        return ExactRollout(play, slot_arrays, slots, config.env.max_episode_seconds, queue)
+
+    threads = num_threads(config)
+    return part() if threads == 1 else ThreadedRollout(part, threads, lanes)
 
 
 def _rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> Rollout:
@@ -251,7 +259,7 @@ def _measure(rollout: AnyRollout, batch: EpisodeBatch, seconds: float, pat: Call
             rollout.submit(batch)
         at_least = rollout.ticking
         results = rollout.tick()
-        if not isinstance(rollout, ExactRollout):
+        if not isinstance(rollout, ExactRollout | ThreadedRollout):
             steps += at_least
         elif results is not None:  # whole episodes, of many steps
             steps += int(results.lengths.sum())

@@ -13,10 +13,10 @@ from emulation import EmulatedDevice, emulation_available
 from emulation.cuda import Cuda, CudaError
 
 from evolve.errors import InputError, RunError
-from evolve.numerics import cupy_device, device
-from evolve.numerics.cupy_device import CupyDevice, local_ranks, open_device
+from evolve.numerics import cupy_device, device, device_protocol
+from evolve.numerics.cupy_device import CupyDevice, open_device
 from evolve.numerics.device import DeviceArrays
-from evolve.numerics.device_protocol import DeviceMemoryError
+from evolve.numerics.device_protocol import DeviceMemoryError, local_ranks
 
 pytestmark = pytest.mark.skipif(not emulation_available(), reason="no gcc or no NVRTC")
 
@@ -27,7 +27,7 @@ def cuda(monkeypatch, no_device):
     made = Cuda(EmulatedDevice())
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=made))
     monkeypatch.setattr(cupy_device, "machine_code", lambda architecture, unit="": f"{architecture} {unit}".encode())
-    for names in cupy_device.LOCAL_RANKS:
+    for names in device_protocol.LOCAL_RANKS:
         for name in names:
             monkeypatch.delenv(name, raising=False)
     return made

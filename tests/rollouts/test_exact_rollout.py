@@ -2,18 +2,15 @@
 
 import numpy as np
 import pytest
+from episode_tables import E, P, batch_of, finish, table_of
 
 from evolve import environments, networks
 from evolve.config import Config, EnvOptions, parse
-from evolve.genome import concatenate
 from evolve.numerics import native
-from evolve.numerics.streams import Purpose, Stream
-from evolve.rollouts import EpisodeBatch, ExactRollout, Rollout, generation_keys, join, sum_traces
-from evolve.rollouts.episodes import QUANTITIES
+from evolve.rollouts import ExactRollout, Rollout
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-P, E = 9, 3
 NETWORKS = [
     {"name": "hebbian-dag", "hidden": [5]},
     {"name": "hebbian-dag", "hidden": [5], "plasticity": 1.0, "neuromodulated": True},
@@ -37,40 +34,6 @@ def rollouts(env, network, normalize, slots=7):
         made.append(rollout_of(parse(Config, table)))
     engine = environments.make(EnvOptions(id=env, engine="exact"), 1)
     return *made, networks.make(network, engine.observation_size, engine.action_size)
-
-
-def batch_of(network, normalize, **settings):
-    genomes = concatenate(*(network.init(Stream(1, Purpose.INIT, 0, p)) for p in range(P)))
-    random = np.random.Generator(np.random.Philox(1))
-    shape = (P, 2, network.observation_size)
-    normalizers = random.uniform(0.5, 2, shape).astype(np.float32) if normalize else None
-    keys = generation_keys(3, P)
-    return EpisodeBatch.of(9, Purpose.EPISODE, genomes, keys, range(E), normalizers, describe=True, **settings)
-
-
-def finish(rollout, parts=()):
-    found = [*parts]
-    while rollout.pending:
-        results = rollout.tick()
-        if results is not None:
-            found.append(results)
-    return found
-
-
-def table_of(parts):
-    """Return the results in the order of their keys, as bytes, without the quantities that depend on the clock."""
-    results = sum_traces(join(parts)).check()
-    order = np.lexsort((results.episodes, results.genomes))
-    ends = np.cumsum(results.lengths)
-    hashes = [results.step_hashes[ends[n] - results.lengths[n] : ends[n]].tobytes() for n in order]
-    described = np.argsort(results.described)
-    table = {"step_hashes": hashes}
-    for name, (symbols, _) in QUANTITIES.items():
-        values = getattr(results, name)
-        rows = {"N": order, "D": described}.get(symbols[0], slice(None))
-        if name not in ("step_hashes", "episode_seconds"):
-            table[name] = values[rows].tobytes()
-    return table
 
 
 @pytest.mark.parametrize(
