@@ -12,7 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evolve import networks, strategies
-    from evolve.api import Config, Evaluation, Experiment, Generation, Policy, Run, Verdict, iterate, load, train
+    from evolve.api import (
+        Config,
+        Evaluation,
+        Experiment,
+        Generation,
+        Policy,
+        Run,
+        RunComparison,
+        Sweep,
+        Verdict,
+        compare,
+        iterate,
+        load,
+        sweep,
+        train,
+    )
     from evolve.environments import register_task
     from evolve.errors import EpisodeError, EvolveError, InputError, RunError
 
@@ -30,14 +45,18 @@ __all__ = [
     "InputError",
     "Policy",
     "Run",
+    "RunComparison",
     "RunError",
+    "Sweep",
     "Verdict",
     "__version__",
+    "compare",
     "iterate",
     "load",
     "networks",
     "register_task",
     "strategies",
+    "sweep",
     "train",
 ]
 

@@ -5,6 +5,7 @@ and all get the same objects. With `workers` the process of the script starts su
 generation from their rank 0, and answers it. Only `progress=True` prints; nothing catches signals.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -26,6 +27,7 @@ from evolve.analysis.runs import (
     unpack_generation,
 )
 from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_of_workers
+from evolve.analysis.studies import RunComparison, Sweep, compare
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
@@ -33,8 +35,8 @@ from evolve.errors import InputError
 from evolve.store import StoredRun
 from evolve.training import Experiment
 from evolve.training.champion import Policy
-from evolve.training.experiment import PlannedRun
-from evolve.training.plan import plan_from_arguments
+from evolve.training.experiment import PlannedRun, load_config
+from evolve.training.plan import plan_from_arguments, preview, sweep_from_arguments
 from evolve.verification import Verdict
 
 __all__ = [
@@ -45,9 +47,13 @@ __all__ = [
     "Generation",
     "Policy",
     "Run",
+    "RunComparison",
+    "Sweep",
     "Verdict",
+    "compare",
     "iterate",
     "load",
+    "sweep",
     "train",
 ]
 
@@ -130,6 +136,64 @@ def train(
     answer = unpack(ranks.call(work))
     path = Path(answer["path"].tobytes().decode())
     return Run(store.read_image(path, answer["image"].tobytes()) if answer["image"].size else store.read(path))
+
+
+def sweep(
+    grid: Mapping[str, Any],
+    experiment: str | Path | Mapping[str, Any] | Config | None = None,
+    *,
+    seeds: Iterable[int] | None = None,
+    output: str | Path | Mapping[str, Any] | None = None,
+    resume: bool = True,
+    overwrite: bool = False,
+    workers: int | str | None = None,
+    progress: bool = False,
+    callbacks: Iterable[Callable[[Generation], object]] = (),
+    **settings: Any,
+) -> Sweep:
+    """Evolve an experiment for each combination of values and each seed, one run after another; return all runs.
+
+    Existing run files are continued, and complete ones are kept, so a cell of a notebook can run again.
+
+    Args:
+        grid: Lists of values by setting: `{"strategy.sigma": [0.1, 0.3], "network": ["mlp", "elman"]}`. Each
+            combination is an experiment; the last setting changes fastest.
+        experiment: As for `train`; it may have a table `[sweep]`, to which the grid is added.
+        seeds: The seeds of each experiment; by default the seeds of `experiment`.
+        output: The directory that holds a directory of each experiment, by default `runs/sweep`.
+        resume: Whether to continue existing run files.
+        overwrite: Whether to replace existing run files.
+        workers: As for `train`.
+        progress: As for `train`.
+        callbacks: Functions that rank 0 calls with each generation of each run. If one returns False, this run stops,
+            and the next one begins.
+        settings: Settings that all experiments share, as for `train`.
+
+    Raises:
+        InputError: A setting is wrong, or a run file contradicts its experiment. All are checked before the first run.
+        EpisodeError: An episode failed.
+        RunError: A rank cannot go on.
+    """
+    resumes = resume and not overwrite
+    functions = _checked_callbacks(callbacks)
+
+    def check(_: Coordinator) -> bytes:
+        points = sweep_from_arguments(grid, experiment, seeds, output, settings)
+        runs = [(each, seed) for _, each in points for seed in each.seeds]
+        for each, seed in runs:
+            plan = plan_from_arguments(each, seed, None, {})
+            plan.experiment.strategy(seed)
+            preview(plan, resumes, overwrite)
+        return json.dumps([(values, config.to_toml(), config.seeds) for values, config in points]).encode()
+
+    runs, values = [], []
+    for point, text, seeds_of_point in json.loads(script_ranks().call(check)):
+        config = load_config(text)
+        for seed in seeds_of_point:
+            again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
+            runs.append(again(workers=workers, progress=progress, callbacks=functions))
+            values.append(point)
+    return Sweep(runs, values)
 
 
 def iterate(

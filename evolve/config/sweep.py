@@ -72,20 +72,25 @@ def points(table: Table) -> list[tuple[str, Table]]:
     Raises InputError if `sweep` is not a table of lists, or has more than `MAX_EXPERIMENTS` combinations.
     """
     table = copy.deepcopy(table)
-    grid = table.pop("sweep", {})
+    chosen = combinations(table.pop("sweep", {}))
+    found = []
+    for values in chosen:
+        point = copy.deepcopy(table)
+        for key, value in values.items():
+            set_key(point, key, copy.deepcopy(value))
+        found.append(point)
+    return list(zip(_names(chosen), found, strict=True))
+
+
+def combinations(grid: Any) -> list[dict[str, Any]]:
+    """Return the values of each experiment of a sweep by dotted keys, in the order of `points`. Raises InputError."""
     if not isinstance(grid, dict):
         raise InputError("sweep", "a table of lists", grid)
     lists = _lists(grid, "")
     if math.prod(len(values) for _, values in lists) > MAX_EXPERIMENTS:
         raise InputError("sweep", f"at most {MAX_EXPERIMENTS} combinations", " × ".join(str(len(v)) for _, v in lists))
-    found = []
-    for values in itertools.product(*(values for _, values in lists)):
-        chosen = dict(zip((key for key, _ in lists), values, strict=True))
-        point = copy.deepcopy(table)
-        for key, value in chosen.items():
-            set_key(point, key, copy.deepcopy(value))
-        found.append((chosen, point))
-    return list(zip(_names([chosen for chosen, _ in found]), (point for _, point in found), strict=True))
+    keys = [key for key, _ in lists]
+    return [dict(zip(keys, values, strict=True)) for values in itertools.product(*(values for _, values in lists))]
 
 
 def override(table: Table, given: Sequence[tuple[str, object]]) -> None:

@@ -3,7 +3,7 @@
 Nothing here writes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import reduce
@@ -16,7 +16,7 @@ import numpy as np
 from evolve import environments, store
 from evolve.cluster.crew import Work
 from evolve.config import Config, parse, read_file, set_key
-from evolve.config.sweep import experiments
+from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError
 from evolve.store import StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
@@ -149,6 +149,49 @@ def plan_from_arguments(
     seeds = _plain(settings.get("seeds"))
     if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
         raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
+    _override_all(table, output, settings)
+    found = experiments(table, "sweep")
+    if len(found) > 1:
+        raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
+    config = found[0]
+    config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
+    if file is not None and stored is not None:
+        check_same_run(config, stored, file)
+    return plan_runs([prepare(config)], file)[0]
+
+
+def sweep_from_arguments(
+    grid: Mapping[str, Any],
+    experiment: str | Path | Mapping[str, Any] | Config | None,
+    seeds: Any,
+    output: str | Path | Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+) -> list[tuple[dict[str, Any], Config]]:
+    """Return the experiments that the arguments of `evolve.sweep` describe, each with its values of the grid.
+
+    Raises InputError.
+    """
+    table = _table(experiment)
+    _override_all(table, output, settings)
+    if seeds is not None:
+        table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
+    if not isinstance(grid, Mapping):
+        raise InputError("grid", 'a table of lists, such as {"strategy.sigma": [0.1, 0.3]}', repr(grid))
+    for key, values in grid.items():
+        varied = _plain(list(values) if isinstance(values, range) else values)
+        # Texts are names: of environments, networks or strategies.
+        if key in _NAMES and isinstance(varied, list) and all(isinstance(value, str) for value in varied):
+            set_key(table, f"sweep.{key}.{_NAMES[key]}", varied)
+        else:
+            set_key(table, f"sweep.{key}", varied)
+    title = Path(experiment).stem if isinstance(experiment, str | Path) else "sweep"
+    return list(zip(combinations(table.get("sweep", {})), experiments(table, title), strict=True))
+
+
+def _override_all(
+    table: dict[str, Any], output: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
+) -> None:
+    """Set settings, and the directory or the table of the output. Raises InputError."""
     for key, value in settings.items():
         _override(table, key, value)
     if isinstance(output, Mapping):
@@ -157,14 +200,6 @@ def plan_from_arguments(
         if not isinstance(output, str | Path):
             raise InputError("output", "a directory, or a table of settings", repr(output))
         set_key(table, "output.directory", str(output))
-    found = experiments(table, "sweep")
-    if len(found) > 1:
-        raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by the command line.")
-    config = found[0]
-    config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
-    if file is not None and stored is not None:
-        check_same_run(config, stored, file)
-    return plan_runs([prepare(config)], file)[0]
 
 
 def _table(experiment: Any) -> dict[str, Any]:

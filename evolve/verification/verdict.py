@@ -3,7 +3,7 @@
 import html
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -72,6 +72,23 @@ def html_table(heading: str, rows: Mapping[str, str]) -> str:
     return (
         '<table style="border-collapse:collapse;font-size:13px;margin:0">'
         f"{title}{html.escape(heading)}</td></tr>{lines}</table>"
+    )
+
+
+def html_rows(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts under columns as a table for a notebook, light or dark."""
+    cell = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
+    head = "".join(
+        f'<th scope="col" style="{cell};font-weight:normal;opacity:.7">{html.escape(name)}</th>' for name in columns
+    )
+    lines = [
+        "".join(f'<td style="{cell};overflow-wrap:anywhere">{html.escape(text)}</td>' for text in row) for row in rows
+    ]
+    body = "".join(f'<tr style="background:none">{line}</tr>' for line in (head, *lines))
+    title = f'<tr style="background:none"><td colspan="{len(columns)}" style="{cell};font-weight:600">'
+    return (
+        '<table style="border-collapse:collapse;font-size:13px;margin:0">'
+        f"{title}{html.escape(heading)}</td></tr>{body}</table>"
     )
 
 

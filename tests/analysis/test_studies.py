@@ -1,0 +1,127 @@
+"""Sweeps and comparisons of the Python interface."""
+
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from conftest import finished, launcher
+
+import evolve
+from evolve.errors import InputError
+
+SMALL = {"generations": 2, "population": 6, "episodes": 1, "held_out_episodes": 2}
+ENV = {"id": "CartPole-v1", "max_episode_steps": 12}
+GRID = {"network": ["mlp", "elman"], "strategy.sigma": [0.1, 0.3]}
+
+
+def swept(output, **more):
+    arguments = {"seeds": range(2), "env": ENV, "strategy": "openai-es"} | SMALL | more
+    return evolve.sweep(GRID, output=output, **arguments)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    return swept(tmp_path_factory.mktemp("sweep"))
+
+
+def test_a_sweep_has_a_run_for_each_combination_and_seed(sweep):
+    assert [(p["network.name"], p["strategy.sigma"]) for p in sweep.points[::2]] == [
+        ("mlp", 0.1), ("mlp", 0.3), ("elman", 0.1), ("elman", 0.3),
+    ]  # fmt: skip
+    assert [run.seed for run in sweep] == [0, 1] * 4
+    for point, run in zip(sweep.points, sweep, strict=True):
+        assert run.config.network.name == point["network.name"]
+        assert run.config.strategy.table()["sigma"] == point["strategy.sigma"]
+    assert sweep[0].path.parent.name == "name=mlp,sigma=0.1"
+    assert len({run.digest for run in sweep}) == 8
+    alone = evolve.train(sweep[3].config, seed=1, output=sweep[0].path.parent / "alone")
+    assert alone.digest == sweep[3].digest
+
+
+def test_the_table_of_a_sweep_has_a_row_for_each_run(sweep):
+    table = sweep.table()
+    assert {len(column) for column in table.values()} == {8}
+    assert list(table)[:3] == ["network.name", "strategy.sigma", "seed"]
+    assert table["held_out_mean"] == [run.held_out.mean for run in sweep]
+    assert table["best_fitness"] == [run.generations[-1].best for run in sweep]
+    shown = ElementTree.fromstring(sweep._repr_html_())
+    rows = ["|".join(row.itertext()) for row in shown]
+    assert rows[:2] == ["8 runs, 2 seeds", "network.name|strategy.sigma|held-out mean|of seeds"]
+    means = [float(row.split("|")[2]) for row in rows[2:]]
+    assert len(means) == 4
+    assert means == sorted(means, reverse=True)
+
+
+def test_a_sweep_that_runs_again_keeps_its_runs_and_a_longer_one_continues_them(sweep):
+    output = sweep[0].path.parent.parent
+    before = [run.path.read_bytes() for run in sweep]
+    seen = []
+    again = swept(output, callbacks=[seen.append])
+    assert [run.path.read_bytes() for run in again] == before
+    assert seen == []
+    assert [run.digest for run in again] == [run.digest for run in sweep]
+    with pytest.raises(InputError, match="already exists"):
+        swept(output, resume=False)
+    with pytest.raises(InputError, match=r"^population, .*expected 6 as in the run file|^population"):
+        swept(output, population=8)
+    longer = swept(output, generations=3, callbacks=[seen.append])
+    assert [generation.number for generation in seen] == [2] * 8
+    assert [run.generations[1].digest for run in longer] == [run.digest for run in sweep]
+
+
+def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
+    for grid, message in (
+        ({"strategy.sigma": [0.1, -1.0]}, "strategy.sigma"),
+        ({"strategy.sigm": [0.1]}, "strategy.sigm"),
+        ({"strategy.sigma": 0.1}, r"sweep\.strategy\.sigma: expected a list of values"),
+        ([0.1], "grid: expected a table of lists"),
+        ({"seeds": [1, 2]}, "cannot be swept over"),
+    ):
+        with pytest.raises(InputError, match=message):
+            evolve.sweep(grid, strategy="openai-es", **SMALL, output=tmp_path / "out")
+    with pytest.raises(InputError, match="callbacks"):
+        evolve.sweep({}, **SMALL, output=tmp_path / "out", callbacks=print)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_comparison_is_a_picture_with_a_table(sweep, tmp_path):
+    found = sweep.compare()
+    table = found.table()
+    assert table["seeds"] == [2] * 4
+    assert table["best"] == [True, False, False, False]
+    assert table["mean"] == sorted(table["mean"], reverse=True)
+    assert np.isnan(table["p"]).all()
+    assert any("too few seeds" in note for note in found.notes)
+    assert found.title == "4 experiments, held-out champion's mean return"
+    assert found.save(tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    paths = evolve.compare([str(run.path) for run in sweep.runs[:4]])
+    assert sorted(paths.table()["experiment"]) == ["sigma 0.1", "sigma 0.3"]
+    assert found.curves().figure.axes
+    assert found.report(quick=True).text.count("seed-1.h5") >= 4
+    for wrong in (sweep[0], "seed-0.h5", 3, [3]):
+        with pytest.raises(InputError, match=r"^runs: expected a list of runs"):
+            evolve.compare(wrong)
+
+
+def test_a_sweep_over_ranks_has_the_digests_of_one_process(sweep, tmp_path):
+    program = f"""
+import evolve
+grid, more = {GRID!r}, {dict(SMALL, env=ENV, strategy="openai-es")!r}
+print(*(run.digest for run in evolve.sweep(grid, seeds=[1], output="out", **more)))
+"""
+    done = finished([*launcher(3), sys.executable, "-c", program], tmp_path)
+    assert done.code == 0, done.err
+    expected = " ".join(run.digest for run in sweep if run.seed == 1)
+    assert done.out.splitlines() == [expected] * 3
+
+
+def test_a_callback_stops_a_run_and_the_next_one_begins(tmp_path):
+    def stop(generation):
+        return False
+
+    more = {"env": ENV, "strategy": "openai-es"} | SMALL
+    found = evolve.sweep({"strategy.sigma": [0.1, 0.3]}, **more, output=tmp_path, callbacks=[stop])
+    assert found.table()["generations"] == [1, 1]
+    assert np.isnan(found.table()["held_out_mean"]).all()
+    assert "0.1|none|" in "|".join(ElementTree.fromstring(found._repr_html_()).itertext())
