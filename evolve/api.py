@@ -28,6 +28,7 @@ from evolve.analysis.runs import (
 )
 from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_of_workers
 from evolve.analysis.studies import RunComparison, Sweep, compare
+from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
@@ -76,6 +77,7 @@ def train(
     overwrite: bool = False,
     workers: int | str | None = None,
     progress: bool = False,
+    tensorboard: str | Path | None = None,
     callbacks: Iterable[Callable[[Generation], object]] = (),
     **settings: Any,
 ) -> Run:
@@ -95,6 +97,8 @@ def train(
             per core if that pays. By default this process plays them, or the ranks of the script's own mpirun.
         progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
             seconds.
+        tensorboard: The directory of event files for TensorBoard, which grow by each generation. The files of this run
+            are in a directory of their own, `<tensorboard>/<directory of the run file>/seed-S`.
         callbacks: Functions that rank 0 calls with each generation, after the generation is in the run file. If one
             returns False, the run stops.
         settings: Any settings, as in TOML; they override settings of the experiment. For env, network and strategy the
@@ -106,21 +110,23 @@ def train(
         RunError: A rank cannot go on.
     """
     functions = _checked_callbacks(callbacks)
-    task = Task(resume, overwrite, progress, sees_each=bool(functions))
+    task = Task(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
     make_plan = partial(plan_from_arguments, experiment, seed, output, settings)
 
-    def see(generations: Iterator[Generation]) -> None:
-        for generation in generations:
-            answers = [callback(generation) for callback in functions]
-            if any(answer is False for answer in answers):
-                break
+    def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
+        with live_log(tensorboard, plan.path, "tensorboard") as log:
+            for generation in generations:
+                log(generation.number, generation.record)
+                answers = [callback(generation) for callback in functions]
+                if any(answer is False for answer in answers):
+                    break
 
     if workers is not None:
         plan = make_plan()
         size = number_of_workers(workers, plan, task)
         if size > 1:
             with closing(evolve_elsewhere(plan, task, size)) as generations:
-                see(generations)
+                see(plan, generations)
             return Run(store.read(plan.path))
         make_plan = partial(_given, plan)
     ranks = script_ranks()
@@ -128,7 +134,7 @@ def train(
     def work(coordinator: Coordinator) -> bytes:
         plan = make_plan()
         with closing(evolve(ranks, coordinator, plan, task, task.reporter)) as generations:
-            see(generations)
+            see(plan, generations)
         # All ranks return the same run, so rank 0 sends its path and the content of its file.
         image = plan.path.read_bytes() if plan.path.stat().st_size < _MAX_SENT_BYTES else b""
         return pack(path=np.frombuffer(str(plan.path).encode(), np.uint8), image=np.frombuffer(image, np.uint8))
@@ -148,6 +154,7 @@ def sweep(
     overwrite: bool = False,
     workers: int | str | None = None,
     progress: bool = False,
+    tensorboard: str | Path | None = None,
     callbacks: Iterable[Callable[[Generation], object]] = (),
     **settings: Any,
 ) -> Sweep:
@@ -165,6 +172,7 @@ def sweep(
         overwrite: Whether to replace existing run files.
         workers: As for `train`.
         progress: As for `train`.
+        tensorboard: As for `train`.
         callbacks: Functions that rank 0 calls with each generation of each run. If one returns False, this run stops,
             and the next one begins.
         settings: Settings that all experiments share, as for `train`.
@@ -191,7 +199,7 @@ def sweep(
         config = load_config(text)
         for seed in seeds_of_point:
             again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
-            runs.append(again(workers=workers, progress=progress, callbacks=functions))
+            runs.append(again(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
             values.append(point)
     return Sweep(runs, values)
 

@@ -23,6 +23,7 @@ DOORS = {
     "av": {"analysis/video/"},
     "PIL": {"analysis/video/"},
     "scipy": {"analysis/statistics.py"},
+    "tensorboardX": {"analysis/tensorboard.py"},
     "cmaes": {"strategies/cma.py"},
     "threadpoolctl": {"strategies/cma.py"},
     "jinja2": {"analysis/html/__init__.py"},

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +19,13 @@ from evolve.analysis.formatting import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
-from evolve.errors import InputError, check_whole, import_extra, pluralize
+from evolve.errors import InputError, check_whole, pluralize
 from evolve.shapes import Float64
 from evolve.store import Record, Stored, StoredChampion, StoredRun, disk
 from evolve.training import Experiment
 from evolve.training.champion import Policy
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
-
-_EVENTS = "events.out.tfevents.evolve"
 
 
 def pack(**arrays: Any) -> bytes:
@@ -82,36 +79,6 @@ def write_csv(run: StoredRun, path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
-
-
-def check_tensorboard() -> None:
-    """Raise InputError unless the library that writes event files is installed."""
-    _summary_writer()
-
-
-def _summary_writer() -> Any:
-    return import_extra("tensorboardX", "tensorboard", "--tensorboard").SummaryWriter
-
-
-def write_tensorboard(run: StoredRun, directory: Path) -> None:
-    """Write the numbers of `table` by generation as an event file for TensorBoard; an earlier one is replaced.
-
-    Raises InputError without the library, or if the directory cannot be written.
-    """
-    writer_class = _summary_writer()
-    columns = table(run)
-    seconds = np.cumsum(columns["seconds"])
-    with disk.naming_output(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        # The writer names its file after the time, so it writes elsewhere, and the file gets its fixed name at the end.
-        with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
-            writer = writer_class(partial)
-            for name in ("best_fitness", "mean_fitness", "best_connections", "median_connections", "steps"):
-                for generation, value in enumerate(columns[name]):
-                    writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
-            writer.close()
-            (written,) = Path(partial).iterdir()
-            written.replace(directory / _EVENTS)
 
 
 @dataclass(frozen=True)

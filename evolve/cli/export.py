@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from evolve import store
-from evolve.analysis import c_source, champion, runs
+from evolve.analysis import c_source, champion, runs, tensorboard
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.store.disk import check_writable
@@ -36,7 +36,7 @@ def _output(options: argparse.Namespace) -> Path:
     file: Path = options.file
     given: Path | None = options.output
     if options.tensorboard:
-        runs.check_tensorboard()
+        tensorboard.check_library("--tensorboard")
         return given or file.with_name(f"{file.stem}-tensorboard")
     suffix = ".csv" if options.csv else ".c" if options.c else champion.SUFFIX
     output = given or file.with_suffix(suffix)
@@ -59,7 +59,7 @@ def _body(app: App, argv: list[str]) -> int:
     if options.csv:
         runs.write_csv(run, output)
     elif options.tensorboard:
-        runs.write_tensorboard(run, output)
+        tensorboard.write(run, output)
     else:
         champion.export_champion(run, output)
     print(output)

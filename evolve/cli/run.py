@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import AbstractContextManager, closing, redirect_stdout
 from functools import reduce
 from itertools import groupby
 from operator import add
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evolve import environments, networks, store, strategies
-from evolve.analysis import statistics
+from evolve.analysis import statistics, tensorboard
 from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch
 from evolve.cli.parser import (
@@ -52,6 +52,7 @@ class Request(NamedTuple):
         overwrite: Whether runs are replaced whose files exist.
         dry_run: Whether the runs are only described.
         report: Whether a page about the runs is written when they have ended.
+        tensorboard: The directory of event files for TensorBoard, if any.
         workers: The number of processes that play episodes, or "auto"; None if the launcher decides.
     """
 
@@ -61,6 +62,7 @@ class Request(NamedTuple):
     overwrite: bool = False
     dry_run: bool = False
     report: bool = False
+    tensorboard: Path | None = None
     workers: int | str | None = None
 
 
@@ -119,6 +121,8 @@ def _parser() -> Parser:
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
     film = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
     add("--report", action="store_true", help=film)
+    live = "write event files for TensorBoard during the runs, each in DIR/<directory of the run file>/seed-S"
+    add("--tensorboard", type=Path, metavar="DIR", help=live)
     add("--settings", action="store_true", help="print all settings, their meanings and their values, as TOML")
     add("--resume", action="store_true", help="continue from the complete generations in the run files")
     overwrite = "replace existing run files, also of other settings, each with its first new generation"
@@ -136,7 +140,8 @@ def load(argv: list[str]) -> Request:
     arguments = vars(parser.parse_args(argv))
     name = arguments.pop("experiment")
     assignments = arguments.pop("assignments")
-    flags = {flag: arguments.pop(flag) for flag in ("resume", "overwrite", "dry_run", "report", "workers")}
+    names = ("resume", "overwrite", "dry_run", "report", "tensorboard", "workers")
+    flags = {flag: arguments.pop(flag) for flag in names}
     shown = arguments.pop("settings")
     if flags["overwrite"] and flags["resume"]:
         raise InputError("--overwrite", "no --resume with it: the one begins anew, the other continues", "both")
@@ -269,6 +274,7 @@ def run_all(app: App, request: Request) -> None:
         previews = [plan.preview(run, request.resume, request.overwrite) for run in runs]
     if request.report:
         check_report(runs, request.dry_run)
+    _check_tensorboard(request, runs)
     if request.dry_run:
         then = f"\nReport: {page_of(runs)}" if request.report else ""
         print(describe(previews, _processes(app, request)) + then, flush=True)
@@ -284,9 +290,18 @@ def run_all(app: App, request: Request) -> None:
         _say(_replacement_warning(each))
     if app.transport.could_tolerate and not mpirun.is_supervised():
         print(_HINT_ON_LOSSES, file=sys.stderr, flush=True)
-    _evolve(app, runs, {each.run.path for each in replaced})
+    _evolve(app, runs, {each.run.path for each in replaced}, request.tensorboard)
     page = write_report(app, runs) if request.report else ""
     print(steps_after([run.path for run in runs], page), flush=True)
+
+
+def _check_tensorboard(request: Request, runs: Sequence[PlannedRun]) -> None:
+    """Raise InputError if no event files can be written: without a library, or in a directory of a run."""
+    if request.tensorboard is None:
+        return
+    tensorboard.check_library("--tensorboard")
+    for run in () if request.dry_run else runs:
+        tensorboard.LiveLog(request.tensorboard, run.path, "--tensorboard")
 
 
 def _with_backend(experiment: Experiment) -> Experiment:
@@ -325,7 +340,7 @@ def _replacement_warning(replaced: plan.RunPreview) -> str:
     return f"{replaced.run.path}{other} is replaced as soon as a new generation is complete; then {lost} will be lost"
 
 
-def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None:
+def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object], logs: Path | None) -> None:
     coordinator = app.coordinator()
     clock = RunsClock([_episodes_left(run, run.path in replaced) for run in runs])
     for number, run in enumerate(runs, 1):
@@ -341,7 +356,8 @@ def _evolve(app: App, runs: Sequence[PlannedRun], replaced: set[object]) -> None
             app.stop.stop_message = (
                 f"evolve.run: stopped; {run.path} keeps its complete generations; continue with: {command}"
             )
-            _run_one(coordinator, run, opened, command, clock)
+            log = tensorboard.live_log(logs, run.path, "--tensorboard")
+            _run_one(coordinator, run, opened, command, clock, log)
             app.stop.stop_message = ""
 
 
@@ -359,15 +375,24 @@ def _title(run: PlannedRun, number: int, runs: Sequence[PlannedRun]) -> str:
     return f"run {number} of {len(runs)}: {run.path.parent.resolve().name}/{run.path.name}\n"
 
 
-def _run_one(coordinator: Coordinator, run: PlannedRun, file: store.RunFile, command: str, clock: RunsClock) -> None:
+def _run_one(
+    coordinator: Coordinator,
+    run: PlannedRun,
+    file: store.RunFile,
+    command: str,
+    clock: RunsClock,
+    live_log: AbstractContextManager[tensorboard.LogGeneration],
+) -> None:
     config = run.experiment.config
     steps = config.early_stop.steps
     left = math.inf if steps is None else steps - file.steps
     try:
-        with ProgressReporter(run.seed, file.num_generations, config.generations, steps=left, clock=clock) as reporter:
+        reporter = ProgressReporter(run.seed, file.num_generations, config.generations, steps=left, clock=clock)
+        with reporter, live_log as log:
             coordinator.progress = reporter.update
             for record in iterate(run.experiment, coordinator, file):
                 reporter(record)
+                log(file.num_generations - 1, record)
     except Stopped as why:
         then = "" if file.replaces else f"; continue with --resume: {command}"
         raise type(why)(f"stopped by {why}: {resume.generations_on_disk(file)}{then}") from None

@@ -1,0 +1,127 @@
+"""Event files for TensorBoard: the numbers of a finished run, or of each generation of a run as soon as it is complete.
+
+This is the only module that imports a writer of event files: tensorboardX, which the extra `tensorboard` installs, or
+PyTorch's.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from evolve.analysis.runs import table
+from evolve.errors import InputError, import_extra
+from evolve.store import Header, Record, StoredRun, disk
+
+LogGeneration = Callable[[int, Record], None]
+"""A function of the number and the record of a generation."""
+
+_EXPORTED = "events.out.tfevents.evolve"
+_LIVE = ".evolve"  # ends the names of files that are written during a run
+_FLUSH_EVERY = 1.0  # seconds
+_NOT_DRAWN = ("generation", "seconds", "digest")  # columns of `table` without a curve
+
+
+def check_library(argument: str) -> None:
+    """Raise InputError unless a library that writes event files is installed. argument: the option that needs it."""
+    _summary_writer(argument)
+
+
+def _summary_writer(argument: str) -> Any:
+    try:
+        return import_extra("tensorboardX", "tensorboard", argument).SummaryWriter
+    except InputError:
+        with suppress(InputError):
+            return import_extra("torch.utils.tensorboard", "tensorboard", argument).SummaryWriter
+        raise
+
+
+def _curves(columns: Mapping[str, list[Any]]) -> dict[str, list[float]]:
+    """Return the columns of `table` that have a curve."""
+    return {name: values for name, values in columns.items() if name not in _NOT_DRAWN}
+
+
+def write(run: StoredRun, directory: Path) -> None:
+    """Write the numbers of `table` by generation as an event file; an earlier one is replaced.
+
+    Raises InputError without the library, or if the directory cannot be written.
+    """
+    writer_class = _summary_writer("--tensorboard")
+    columns = table(run)
+    seconds = np.cumsum(columns["seconds"])
+    with disk.naming_output(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        # The writer names its file after the time, so it writes elsewhere, and the file gets its fixed name at the end.
+        with tempfile.TemporaryDirectory(prefix=".events-", dir=directory) as partial:
+            writer = writer_class(partial)
+            for name, values in _curves(columns).items():
+                for generation, value in enumerate(values):
+                    if math.isfinite(value):
+                        writer.add_scalar(name, value, generation, walltime=float(seconds[generation]))
+            writer.close()
+            (written,) = Path(partial).iterdir()
+            written.replace(directory / _EXPORTED)
+
+
+class LiveLog:
+    """An event file that grows by each generation of a run. As a context manager, it is complete when it is left.
+
+    A new run replaces the files of an earlier run. A resumed run adds a file, whose numbers replace earlier numbers of
+    the same generations.
+
+    Args:
+        directory: The directory of all runs.
+        run: The path of the run file. The file is in `<directory>/<directory of the run file>/seed-S`.
+        argument: The option that asks for it, for errors.
+
+    Raises:
+        InputError: No library for event files is installed, or the directory cannot be written.
+    """
+
+    def __init__(self, directory: str | Path, run: Path, argument: str) -> None:
+        self._writer_class = _summary_writer(argument)
+        run = run.absolute()
+        self.directory = Path(directory) / run.parent.name / run.stem
+        """The directory of the event files."""
+        self._writer: Any = None
+        self._flushed = time.monotonic()
+        with disk.naming_output(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, generation: int, record: Record) -> None:
+        """Add a generation."""
+        if self._writer is None:
+            self._open(generation)
+        one = StoredRun(Path(), Header("", {}, 0, ""), False, (record,), {}, None, False)
+        for name, (value,) in _curves(table(one)).items():
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, generation)
+        if time.monotonic() - self._flushed >= _FLUSH_EVERY:
+            self._writer.flush()
+            self._flushed = time.monotonic()
+
+    def _open(self, generation: int) -> None:
+        if generation == 0:
+            for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
+                earlier.unlink(missing_ok=True)
+        # TensorBoard drops what an earlier file has of this generation and of later ones.
+        purged = generation or None
+        self._writer = self._writer_class(str(self.directory), purge_step=purged, filename_suffix=_LIVE)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:
+    """Return a `LiveLog`, or without a directory a function that does nothing, as a context manager."""
+    return nullcontext(lambda _generation, _record: None) if directory is None else LiveLog(directory, run, argument)

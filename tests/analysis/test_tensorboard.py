@@ -1,0 +1,79 @@
+"""Event files that grow during a run, from Python and from the command line."""
+
+import sys
+
+import numpy as np
+import pytest
+from events import curves
+
+import evolve
+from evolve.analysis import tensorboard
+from evolve.errors import InputError
+
+pytest.importorskip("tensorboardX")
+SMALL = {"generations": 3, "population": 6, "episodes": 1, "held_out_episodes": 0, "network": "mlp"}
+ENV = {"id": "CartPole-v1", "max_episode_steps": 12}
+
+
+def check(run, directory):
+    """Assert that a directory has the numbers of a run, each once."""
+    found, table = curves(directory), run.table()
+    assert {"best_fitness", "mean_fitness", "steps"} <= set(found) <= set(table) - {"generation", "seconds", "digest"}
+    for name, pairs in found.items():
+        known = [(n, value) for n, value in enumerate(table[name]) if np.isfinite(value)]
+        assert [n for n, _ in pairs] == [n for n, _ in known]
+        assert [value for _, value in pairs] == pytest.approx([value for _, value in known])
+
+
+def test_a_run_writes_its_numbers_and_a_resumed_one_continues_them(tmp_path):
+    more = SMALL | {"env": ENV, "seed": 1, "output": tmp_path / "out", "tensorboard": tmp_path / "logs"}
+    seen = []
+
+    def stop(generation):
+        seen.append(dict(curves(tmp_path / "logs" / "out" / "seed-1")))
+        return generation.number < 1
+
+    evolve.train(**more, callbacks=[stop])
+    assert len(seen) == 2
+    run = evolve.train(**more, resume=True)
+    check(run, tmp_path / "logs" / "out" / "seed-1")
+    assert len(list((tmp_path / "logs" / "out" / "seed-1").iterdir())) == 2
+    again = evolve.train(**(more | {"population": 8}), overwrite=True)
+    check(again, tmp_path / "logs" / "out" / "seed-1")
+    assert len(list((tmp_path / "logs" / "out" / "seed-1").iterdir())) == 1
+
+
+def test_the_command_line_writes_a_directory_for_each_run(call, tmp_path):
+    words = ["run", "-e", "CartPole-v1", "-p", 6, "-r", 1, "-g", 2, "-s", 1, 2, "-o", "out", "--tensorboard", "logs",
+             "--set", "env.max_episode_steps=12", "--set", "held_out_episodes=0"]  # fmt: skip
+    assert call(*words, "--dry-run").code == 0
+    assert not (tmp_path / "logs").exists()
+    assert call(*words).code == 0
+    assert call(*words, "-g", 3, "--resume").code == 0
+    for seed in (1, 2):
+        check(evolve.load(tmp_path / "out" / f"seed-{seed}.h5"), tmp_path / "logs" / "out" / f"seed-{seed}")
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_the_run(call, tmp_path):
+    (tmp_path / "logs").write_text("mine")
+    done = call("run", "-e", "CartPole-v1", "-o", "out", "--tensorboard", "logs")
+    assert done.code == 2
+    assert "logs/out/seed-0 cannot be written" in done.err
+    with pytest.raises(InputError, match="cannot be written"):
+        evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=tmp_path / "logs")
+    assert not list(tmp_path.glob("out/*.h5"))
+
+
+def test_another_writer_serves_and_a_missing_one_is_named(absent, monkeypatch, call, tmp_path):
+    absent("tensorboardX", "torch")
+    done = call("run", "-e", "CartPole-v1", "--tensorboard", "logs")
+    assert (done.code, "[tensorboard]" in done.err) == (2, True)
+    with pytest.raises(InputError, match=r"^tensorboard: expected a working tensorboardX"):
+        evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=tmp_path / "logs")
+    from types import ModuleType, SimpleNamespace
+
+    torch = ModuleType("torch.utils.tensorboard")
+    torch.SummaryWriter = SimpleNamespace
+    for name in ("torch", "torch.utils", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, name, torch)
+    tensorboard.check_library("tensorboard")
