@@ -41,7 +41,7 @@ def test_a_sweep_has_a_directory_for_each_experiment(call, tmp_path):
     assert done.out.endswith("In all: 2 runs, 80 episodes, no limit of steps is known, by one process.\n")
 
 
-def test_what_is_there_is_taken_into_account(call, tmp_path):
+def test_existing_files_are_taken_into_account(call, tmp_path):
     assert call("run", *TINY, "-g", 2, "-s", 1).code == 0
     assert call("run", *TINY, "-g", 3, "-s", 2).code == 0
     store.create(store.path_of(tmp_path / "out", 3), store.Header("", {}, 3, "CartPole-v1")).close()
@@ -89,7 +89,7 @@ def test_ranks_are_counted(command, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_it_refuses_to_replace_a_run_by_what_no_new_run_may_have(call, tmp_path):
+def test_it_refuses_to_replace_a_run_by_options_that_no_new_run_may_have(call, tmp_path):
     """A file may be older than a check of new runs."""
     shared = ("--strategy", "openai-es", "--set", "connection_cost=0.1")
     assert call("run", *TINY, *shared[:2]).code == 0

@@ -54,7 +54,7 @@ def champion(request, here, call):
     return run, run.with_suffix(".champion")
 
 
-def test_a_champion_file_has_what_its_run_has(champion):
+def test_a_champion_file_has_the_values_of_its_run(champion):
     run, file = map(evolve.load, champion)
     assert file.digest == run.digest
     assert file.config == run.config
@@ -116,7 +116,7 @@ def test_a_champion_that_was_changed_does_not_verify(champion, call, what):
     assert "different: " in done.out
 
 
-def test_what_a_champion_file_lacks_is_refused(champion, call):
+def test_exports_that_a_champion_file_cannot_give_are_refused(champion, call):
     _, file = champion
     network = ("plot", file, "--network", "--generation", 0)
     generations = ("replay", file, "--generations", "0")
@@ -125,7 +125,7 @@ def test_what_a_champion_file_lacks_is_refused(champion, call):
         assert (done.code, done.err.count("\n")) == (2, 1), done.err
 
 
-def test_a_run_without_held_out_returns_says_what_to_do(here, call):
+def test_a_run_without_held_out_returns_names_the_cure(here, call):
     run = next((here / "bare").glob("*.h5"))
     done = call("export", run)
     assert done.code == 2

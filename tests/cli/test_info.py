@@ -50,7 +50,7 @@ def test_a_complete_run(call, runs):
     assert said["written by"].startswith("evolve 0.")
 
 
-def test_an_incomplete_run_whose_masks_count_coefficients(call, runs):
+def test_an_incomplete_run_with_masks_of_coefficients(call, runs):
     said = fields(call("info", runs / "part").out)
     assert said["generations"] == "2 of 2, not complete"
     assert said["held out"] == "not evaluated"

@@ -63,7 +63,7 @@ def test_without_a_file_it_is_a_new_run(call, tmp_path):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_what_is_not_to_be_lost_is_refused_before_anything_is(call, old, more, message, dry):
+def test_files_that_must_not_be_lost_are_refused_before_any_work(call, old, more, message, dry):
     (old.parent / "seed-6.h5").write_bytes(b"the only copy of a poem")
     before = {path: path.read_bytes() for path in old.parent.iterdir()}
     done = call("run", *TINY, "--overwrite", *more, *dry)

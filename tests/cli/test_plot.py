@@ -106,7 +106,7 @@ def test_drawings_do_not_overwrite_one_another(runs, tmp_path, monkeypatch):
     assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "final.png", "network.png"}
 
 
-def test_live_says_what_it_waits_for(start, tmp_path):
+def test_live_names_the_file_that_it_waits_for(start, tmp_path):
     live = start("plot", tmp_path / "typo", "-o", "live.png", "--live")
     wait_for(lambda: f"waiting for a complete generation in {tmp_path / 'typo'}" in "".join(live.output()), live.output)
 
@@ -191,7 +191,7 @@ def edges(path):
 
 
 @pytest.mark.parametrize(("more", "kind"), [((), "weight"), (("--traces",), "trace")])
-def test_a_network_is_drawn_with_what_is_left_of_it(call, pendulum, tmp_path, more, kind):
+def test_a_network_is_drawn_with_its_remaining_connections(call, pendulum, tmp_path, more, kind):
     done = call("plot", pendulum, "--network", *more, "-o", "network.svg")
     assert done.code == 0, done.err
     left = acting(pendulum, -1)
@@ -283,7 +283,7 @@ def test_networks_without_traces_have_none_to_draw(call, tmp_path):
     assert "--traces: expected a network that leaves Hebbian traces, got mlp" in done.err
 
 
-def test_what_learning_rules_have_left_is_coefficients(call, tmp_path):
+def test_remaining_coefficients_of_learning_rules_are_counted(call, tmp_path):
     assert call("run", *QUICK, "-g", 1, "-a", "plastic-mlp", "-o", "out").code == 0
     assert call("plot", "out/seed-0.h5", "-o", "curves.svg").code == 0
     assert any(text.endswith("; 60 coefficients throughout") for text in words(tmp_path / "curves.svg"))

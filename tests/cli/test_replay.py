@@ -183,7 +183,7 @@ def test_envpool_is_filmed_where_it_can_draw(call, record, tmp_path):
         environments.drawn(EnvOptions(id="CartPole-v1", engine="envpool"), "human")
 
 
-def test_what_envpool_cannot_draw_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):
+def test_an_envpool_environment_without_frames_is_filmed_in_gymnasium(call, record, tmp_path, monkeypatch):
     monkeypatch.setattr(video, "can_draw", lambda _id: False)  # as of MuJoCo's tasks, which few machines can draw
     path = record("CartPole-v1", "--engine", "envpool", *SHORT)
     done = call("replay", path, "--video", "twin.mp4", **HEADLESS)
@@ -250,7 +250,7 @@ def test_without_the_libraries(call, record, missing, absent):
     assert call("replay", path).code == 0
 
 
-def test_what_cannot_be_drawn_is_refused(call, record, tmp_path):
+def test_an_environment_without_frames_is_refused(call, record, tmp_path):
     done = call("replay", record("toys:Slow-v0"), "--video", "x.mp4")
     assert done.code == 2
     assert "the render mode 'rgb_array', got toys:Slow-v0, which has no render mode" in done.err

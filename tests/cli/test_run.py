@@ -179,7 +179,7 @@ def test_a_process_that_was_given_wrong_input_ends_with_the_same_line(command, t
         assert message in done.err
 
 
-def test_what_a_strategy_refuses_of_one_seed_leaves_no_file(call, tmp_path):
+def test_a_seed_that_the_strategy_refuses_leaves_no_file(call, tmp_path):
     """Of three connections each initial genome has half, more or less; CMA-ES wants two."""
     few = ("-e", "Pendulum-v1", "-a", "dag", "--set", "network.hidden=[]", "--set", "network.init_sparsity=0.5")
     done = call("run", *few, "--strategy", "sep-cma-es", "-s", *range(12), "-o", "out")
@@ -192,7 +192,7 @@ def test_what_a_strategy_refuses_of_one_seed_leaves_no_file(call, tmp_path):
     ("ranks", "mpi", "arguments"),
     [(3, "openmpi", ("-a", "nobody")), (2, "mpich", ("-e", "Bipedal-v3"))],
 )
-def test_wrong_input_is_reported_once_whatever_the_number_of_ranks(command, ranks, mpi, arguments):
+def test_wrong_input_is_reported_once_on_any_number_of_ranks(command, ranks, mpi, arguments):
     done = command("run", *TINY, *arguments, ranks=ranks, mpi=mpi)
     assert done.code == 2
     assert (done.err + done.out).count("evolve.run:") == 1
@@ -214,7 +214,7 @@ def test_help_ends_every_rank(command):
         (("--colour", "red"), "command line: expected arguments that it knows, got --colour."),
     ],
 )
-def test_options_are_named_with_what_was_expected_and_what_came(words, message):
+def test_an_invalid_option_is_named_with_its_value_and_the_expected_one(words, message):
     with pytest.raises(InputError) as wrong:
         load([*words])
     assert str(wrong.value) == message
@@ -323,7 +323,7 @@ def test_an_interrupt_while_mpi_starts_hangs_no_rank(start):
     ("stdout", "unbuffered"),
     [("| head -1", "1"), ("| head -1", ""), ("> /dev/full", "1"), ("> /dev/full", ""), (">&-", "")],
 )
-def test_a_run_whose_lines_nobody_reads_goes_on(tmp_path, stdout, unbuffered):
+def test_a_run_continues_if_its_output_is_closed(tmp_path, stdout, unbuffered):
     words = f"set -o pipefail; {sys.executable} -m evolve.run {' '.join(map(str, TINY))} -g 6 -o out {stdout}"
     env, how = environment(PYTHONUNBUFFERED=unbuffered), {"capture_output": True, "text": True, "timeout": LONG}
     done = subprocess.run(["bash", "-c", words], env=env, cwd=tmp_path, check=False, **how)

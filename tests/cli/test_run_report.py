@@ -74,7 +74,7 @@ def test_a_sweep_has_one_page_in_its_directory(call, tmp_path):
     ],
 )
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_what_is_missing_is_named_before_any_work(call, absent, tmp_path, library, cure, dry):
+def test_a_missing_library_is_named_before_any_work(call, absent, tmp_path, library, cure, dry):
     absent(library)
     done = call("run", *TINY, "--report", *dry)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)

@@ -50,7 +50,7 @@ def test_an_equal_pair_is_equal_for_machines_too(call, runs):
     assert (done.code, json.loads(done.out)["equal"]) == (0, True)
 
 
-def test_what_is_no_question_is_refused(call, runs):
+def test_invalid_combinations_of_files_and_options_are_refused(call, runs):
     for words in (("--full", runs["b"]), (runs["b"], runs["c"])):
         done = call("verify", runs["a"], *words)
         assert (done.code, done.err.count("\n")) == (2, 1)

@@ -64,7 +64,7 @@ def test_the_other_commands_have_workers_too(call, command, monkeypatch):
         assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
-def test_what_ranks_refuse_is_one_line_and_exit_code_2(command):
+def test_an_error_of_the_ranks_is_one_line_and_exit_code_2(command):
     done = command("run", *TINY, "-e", "Bipedal-v3", "--workers", 2)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 2)
     assert "Did you mean BipedalWalker-v3" in done.err
@@ -111,7 +111,7 @@ def catches_all(process):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_any_of_the_signals_asks_what_is_supervised_to_stop(number):
+def test_any_of_the_signals_asks_the_supervised_ranks_to_stop(number):
     with supervised(0) as process:
         assert process.stdout.readline() == "on\n"
         assert process.stdout.readline() == "begun\n"
@@ -167,7 +167,7 @@ def test_a_second_signal_ends_all_at_once(start, tmp_path):
 
 
 @pytest.mark.parametrize("killed", ["command", pytest.param("mpirun", marks=pytest.mark.slow)])
-def test_ranks_do_not_outlive_who_started_them(start, tmp_path, brake, killed):
+def test_ranks_do_not_outlive_the_process_that_started_them(start, tmp_path, brake, killed):
     process = start("run", *SLOW, "--workers", 2)
     wait_for_generations(process, tmp_path, 1)
     family = process.family()
@@ -194,7 +194,7 @@ CORES = 4
         (6, Work(5, None), Crew(6, CORES, "there are only 5 episodes at a time")),
     ],
 )  # fmt: skip
-def test_how_many_workers_and_what_is_said_of_them(monkeypatch, asked, work, expected):
+def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, expected):
     monkeypatch.setattr("evolve.cluster.crew.available_cores", lambda: CORES)
     assert crew(asked, work) == expected
     assert "4 cores" in expected.describe()
