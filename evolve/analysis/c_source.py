@@ -65,7 +65,7 @@ void policy_step(const float *observation, float *output)
 {normalization}    evolve_{kernel}(&net, {seen}, output, 1);
 }}
 """
-# numerics/kernels/normalization.h does the same, and adds up moments beside.
+# numerics/kernels/normalization.h does the same, and also adds up moments.
 _NORMALIZATION = """\
     float seen[POLICY_OBSERVATIONS];
     for (int o = 0; o < POLICY_OBSERVATIONS; o++) {
@@ -219,7 +219,7 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
 
 
 def _inlined(header: str, seen: set[str]) -> str:
-    """Return a header with the headers that it includes, each once, and without what only a CUDA compiler sees."""
+    """Return a header with the headers that it includes, each once, and without the parts for CUDA compilers."""
     if header in seen:
         return ""
     seen.add(header)
@@ -235,7 +235,7 @@ def _inlined(header: str, seen: set[str]) -> str:
 
 
 def without_cuda(text: str) -> str:
-    """Return a header without what only a CUDA compiler sees."""
+    """Return a header without the parts that only a CUDA compiler sees."""
     kept: list[str] = []
     # For each open condition: whether the host sees its lines; None if the condition does not concern CUDA.
     stack: list[bool | None] = []

@@ -1,7 +1,7 @@
 """evolve contest: machine against machine, on equal work; see `evolve.analysis.contest`.
 
-The command measures this machine row by row, or compares the files of several machines. A row with
-ranks is a job of its own, started with mpirun and supervised.
+The command measures this machine, or compares the files of several machines. The measurement with each number of
+workers is a row of the result; the ranks of a row are started with mpirun, as a job of their own.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from evolve.cluster.crew import available_cores
 from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
 from evolve.errors import InputError, Stopped, sanitize
 from evolve.numerics import backend
-from evolve.numerics.device import in_sight
+from evolve.numerics.device import has_device
 from evolve.store.disk import check_writable
 
 JOB = "--job"
@@ -52,10 +52,14 @@ def _parser() -> Parser:
     )
     add = made.add_argument
     sizes = "; ".join(f"{size.name}: {size.takes}" for size in work.SIZES.values())
-    add("--size", choices=tuple(work.SIZES), help=f"how long a repeat takes on two cores (small). {sizes}")
-    workers = "how many play, one after another (1, 2, 4, … and all cores; then a GPU, if there is one)"
+    add(
+        "--size",
+        choices=tuple(work.SIZES),
+        help=f"the amount of work, by the time of a repeat on two cores (small). {sizes}",
+    )
+    workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
     add("--workers", type=int, nargs="+", metavar="N", help=workers)
-    kernels = "by which kernels (native, and cupy if there is a GPU)"
+    kernels = "the back end (native, and cupy if there is a GPU)"
     add("--backend", choices=("native", "numpy", "cupy"), help=kernels)
     add("--price", metavar="P/h", help='the cost of an hour of this machine, as in "1.28/h" or "$1.28/h"')
     add("--name", metavar="NAME", help="the name of this machine (its processor)")
@@ -152,12 +156,12 @@ def summary(found: ContestFile) -> str:
     times = best.repeats[-1].legs
     parts = ", ".join(f"{leg} {seconds:.2f} s" for leg, seconds in times.items())
     steps = sum(leg.steps for leg in found.legs.values())
-    whole = ranking.benchmark_2020(found, best)
+    older = ranking.benchmark_2020(found, best)
     return "\n\n".join(
         [
             table(ranking.rows_of(found), several=False),
             f"{best.title}, by leg: {parts}; {steps:,} steps in all, {duration(best.seconds)}",
-            *([] if whole is None else [f"{best.title}, {whole}"]),
+            *([] if older is None else [f"{best.title}, {older}"]),
             line(found),
         ]
     )
@@ -169,14 +173,14 @@ def comparison(compared: ContestRanking, markdown: bool) -> str:
     cost = "; cost: of one pass" if any(row.cost is not None for row in compared.rows) else ""
     notes = (
         f"seconds: of one pass of contest {compared.version}, size {compared.size}, the median of at least "
-        f"{results.LEAST} repeats; spread: between the longest and the shortest of them; speed-up: against one worker "
-        f"of the same machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all "
+        f"{results.MIN_REPEATS} repeats; spread: between the longest and the shortest of them; speed-up: against one "
+        f"worker of the same machine; ratio: to the shortest time of {sanitize(first)}, by geometric means of all "
         f"repeats{cost}"
     )
     return f"{table(compared.rows, several=True, markdown=markdown)}\n\n{notes}"
 
 
-def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
+def plan_rows(workers: Sequence[int] | None, chosen: str | None, cores: int) -> list[tuple[int, str]]:
     """Return the numbers of workers and the back ends of the measurements, in order.
 
     Args:
@@ -193,7 +197,7 @@ def layouts(workers: Sequence[int] | None, chosen: str | None, cores: int) -> li
         check_mpi4py("--workers")
         mpirun_words(counts[-1])  # raises InputError if there is no mpirun
     found: list[tuple[int, str]] = [(count, backend(chosen or "auto")) for count in counts]
-    if chosen is None and workers is None and in_sight():
+    if chosen is None and workers is None and has_device():
         found.append((1, "cupy"))
     return found
 
@@ -237,12 +241,12 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
     """Return all rows, or the exit code of a failed job. Raises DifferentWorkError."""
     if app.transport.size > 1:
         return [_measure_here(app, options)]
-    planned = layouts(options.workers, options.backend, available_cores())
-    _say(f"contest {work.VERSION}, size {options.size.name}: {_words(planned)}")
+    planned = plan_rows(options.workers, options.backend, available_cores())
+    _say(f"contest {work.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
     rows: list[ContestRow] = []
     for workers, chosen in planned:
-        _say(f"{_words([(workers, chosen)])}:")
+        _say(f"{_in_words([(workers, chosen)])}:")
         row = run_job(supervisor, options.size, workers, chosen, options.unverified)
         if isinstance(row, int):
             return row
@@ -253,11 +257,13 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
     return rows
 
 
-def _words(planned: list[tuple[int, str]]) -> str:
+def _in_words(planned: list[tuple[int, str]]) -> str:
     return ", ".join("a GPU" if chosen == "cupy" else f"{n} worker{'s' * (n > 1)}" for n, chosen in planned)
 
 
-def _found(app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]) -> ContestFile:
+def _contest_file(
+    app: App, options: argparse.Namespace, rows: list[ContestRow], load: tuple[float, ...]
+) -> ContestFile:
     backends = tuple(dict.fromkeys(row.backend for row in rows))
     facts = machine.machine_facts(app.transport, available_cores(), backends)
     found = ContestFile(
@@ -298,7 +304,7 @@ def _body(app: App, argv: list[str]) -> int:
     rows = _rows(app, options)
     if isinstance(rows, int):
         return rows
-    found = _found(app, options, rows, load)
+    found = _contest_file(app, options, rows, load)
     results.write(found, options.output)
     print(summary(found))
     print(f"\n{options.output}")

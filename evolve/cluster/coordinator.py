@@ -69,7 +69,7 @@ class Coordinator:
         return self._workers.ranks
 
     def set_up(self, spec: RolloutSpec) -> None:
-        """Have every worker make the rollout of an experiment, unless it has just that; does not wait for it."""
+        """Have every worker make the rollout of an experiment, unless it has that rollout. Do not wait for it."""
         if spec == self._spec:
             return
         self._spec = spec
@@ -85,7 +85,7 @@ class Coordinator:
         """Update the shared state of all workers, before anything else that is sent to them.
 
         Args:
-            updates: Each with the rank of the worker that has it already, 0 for none.
+            updates: Pairs of an update and the rank of the worker that has it already; 0 if no worker has it.
             version: The version of the shared state afterwards.
         """
         for content, skip in updates:
@@ -106,8 +106,8 @@ class Coordinator:
     ) -> EpisodeResults:
         """Play a batch of N episodes; return their results, by key, in any order.
 
-        The coordinator goes on without workers that die, if MPI survives that, or that no longer answer. If no worker
-        is left, this process plays the rest.
+        The coordinator goes on without workers that no longer answer and, if MPI survives the death of a rank, without
+        workers that die. If no worker is left, this process plays the rest.
 
         Args:
             spec: The experiment to which the batch belongs.
@@ -181,12 +181,12 @@ class Coordinator:
         # All lost workers are removed before their items are handed out, so that none of these goes to a lost worker.
         losses = self._workers.remove_lost(queue.busy, job.patience)
         for loss in losses:
-            again, guilty = queue.remove(loss.worker, loss.fate)
+            pending, failed = queue.remove(loss.worker, loss.fate)
             when = time.strftime("%Y-%m-%d %H:%M:%S")
             host = self._transport.hosts[loss.worker]
             _LOG.warning("%s: rank %d on %s %s; other workers take over its %s",
-                         when, loss.worker, host, loss.description, pluralize(again, job.item))  # fmt: skip
-            job.fail(guilty, loss)
+                         when, loss.worker, host, loss.description, pluralize(pending, job.item))  # fmt: skip
+            job.fail(failed, loss)
         if losses and self._workers:
             queue.hand_out()
         elif losses and queue.unfinished:
@@ -245,7 +245,7 @@ def dismiss(transport: Transport, answer: bytes = b"", patience: float = 5.0) ->
     frame = messages.encode(messages.Dismiss(np.frombuffer(answer, np.uint8)))
     for worker in present:
         transport.send(worker, frame)
-    # Where MPI survives deaths, its end may wait for an abandoned rank, so that one is waited for as well.
+    # If MPI survives deaths, MPI_Finalize may wait for an abandoned rank. So this loop waits for that rank, too.
     while (present or (transport.tolerant and transport.abandoned)) and time.monotonic() < deadline:
         received = transport.probe()
         if received is None:

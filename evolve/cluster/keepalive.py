@@ -25,7 +25,7 @@ _TOKEN_BYTES = 16
 _GREETING_BYTES = _TOKEN_BYTES + 4  # the token, and a rank
 _PROBES = 4
 _CONNECT_SECONDS = 5.0
-# A kernel that answers has ended the connection of a process that ended. The launcher or MPI notices that loss.
+# The errors of a connection whose process has ended on a host that answers. The launcher or MPI notices that loss.
 _ENDED = (errno.ECONNRESET, errno.EPIPE)
 
 
@@ -52,8 +52,8 @@ class HostWatch:
     def __init__(self, seconds: float) -> None:
         self._listener = socket.create_server(("", 0), backlog=1024)
         self._listener.setblocking(False)
-        self._unnamed: list[socket.socket] = []
-        self._named: dict[int, socket.socket] = {}
+        self._unnamed: list[socket.socket] = []  # have not sent their greeting yet
+        self._named: dict[int, socket.socket] = {}  # by rank
         self.endpoint = Endpoint(
             tuple(own_addresses()), self._listener.getsockname()[1], os.urandom(_TOKEN_BYTES), seconds
         )

@@ -36,7 +36,7 @@ SESSION_FOLDER = "PRTE_MCA_prte_local_tmpdir_base"
 """The directory in which Open MPI's launcher makes a folder named by its process number. A killed launcher leaves its
 folder behind. A later launcher of the same number, which is common in containers, then ends at once with code 213."""
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds between two checks whether mpirun has ended."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -188,7 +188,7 @@ class Supervisor:
         self,
         words: list[str],
         environment: dict[str, str],
-        look: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False,
         linger: float = 30.0,
         begin: float = math.inf,
         here: bool = True,
@@ -198,7 +198,7 @@ class Supervisor:
         Args:
             words: The command.
             environment: Its environment variables.
-            look: Called every second; returns whether to ask the ranks to stop.
+            should_stop: Called every second; returns whether to ask the ranks to stop.
             linger: The seconds that the launcher may take to end after rank 0 has ended.
             begin: The seconds until the launcher is killed if rank 0 has not begun; finite only if rank 0 runs here.
             here: Whether rank 0 runs on this host.
@@ -214,7 +214,7 @@ class Supervisor:
                 process_group=0,  # Ctrl-C then reaches this process alone
                 preexec_fn=_end_with_parent(os.getpid()),  # noqa: PLW1509 - this process has started no thread
             )
-            code = self._wait(self._process, exit_code_file, look, linger, begin)
+            code = self._wait(self._process, exit_code_file, should_stop, linger, begin)
             _end_orphans()
             if exit_code_file.exists() and (said := exit_code_file.read_text().split()):
                 return Outcome(int(said[0]), is_own=True, again=len(said) > 1)
@@ -224,14 +224,14 @@ class Supervisor:
         self,
         process: subprocess.Popen[bytes],
         exit_code_file: Path,
-        look: Callable[[], bool],
+        should_stop: Callable[[], bool],
         linger: float,
         begin: float,
     ) -> int:
         asked, ended, started = False, None, time.monotonic()
         while True:
             with suppress(subprocess.TimeoutExpired):
-                return process.wait(LOOK_EVERY)
+                return process.wait(CHECK_EVERY)
             now = time.monotonic()
             if ended is None and _is_written(exit_code_file):
                 ended = now
@@ -241,7 +241,7 @@ class Supervisor:
             if self._stop_is_postponed and self._begun():
                 self._stop_is_postponed = False
                 process.send_signal(signal.SIGUSR1)
-            if ended is None and not asked and look():
+            if ended is None and not asked and should_stop():
                 asked = True
                 process.send_signal(signal.SIGUSR1)
 

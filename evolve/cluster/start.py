@@ -47,8 +47,8 @@ _NAMESPACE = "PMIX_NAMESPACE"
 
 CHECK_EVERY = 1.0
 """Seconds between two checks of whether all ranks still live."""
-_LATER = 3.0  # seconds by which a rank that knows less waits for a message of a rank that knows more
-_LAST = 9  # of the ranks that would speak one after another if the launcher says nothing
+_LATER = 3.0  # seconds that a rank leaves to a rank that knows more, to print the message in its place
+_LAST = 9  # lower ranks would print their message one after another if the launcher does not answer, others at once
 _NAMED = 5  # missing ranks in a message
 _MOST_WATCHED = 512  # ranks with a keepalive connection: a process may have a thousand open files
 _UNKNOWN = "?"
@@ -97,6 +97,7 @@ def started_by() -> str | None:
     return None
 
 
+# Structures of PMIx.
 class _Info(ctypes.Structure):
     _fields_ = (
         ("key", ctypes.c_char * 512),
@@ -208,7 +209,7 @@ class StartWatch:
         self._library = library
         self._limit = connect_seconds(size)
         self._begun = self._asked = time.monotonic()
-        self._over = threading.Event()
+        self._over = threading.Event()  # all ranks have come, or this rank has failed
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.missing: Callable[[], Sequence[int]] | None = None
         """Returns the ranks that have not come; None as long as only MPI knows them."""
@@ -247,7 +248,10 @@ class StartWatch:
                 self._end(ranks if has_died else launched_ranks(self._library))
 
     def _turn(self, ranks: Sequence[LaunchedRank]) -> float:
-        """Return the seconds to wait for the message of another rank. Ranks beside the launcher know all ranks."""
+        """Return the seconds that this rank waits for the message of another rank, which may know more.
+
+        Ranks on the launcher's host know the state of all ranks.
+        """
         if not ranks:
             return self._rank and 2 * _LATER + min(self._rank, _LAST) * _LATER / _LAST
         knows_all = all(rank.has_come is not None for rank in ranks)
@@ -260,7 +264,7 @@ class StartWatch:
             return
         took = time.monotonic() - self._begun
         print(f"evolve: the ranks did not come together: {self._reason(ranks)} ({took:.0f} s after rank {self._rank} "
-              f"on {self._host} had; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
+              f"on {self._host} did; {CONNECT}={self._limit:g}).", file=sys.stderr, flush=True)  # fmt: skip
         kill_launcher_later()
         end_job(self._library)
         os._exit(1)
@@ -339,7 +343,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
 
 
 def _watched(hosts: list[str]) -> set[int]:
-    """Return the ranks on other hosts that get a connection: all of a few, the first ones of each host of many."""
+    """Return the ranks on other hosts that get a connection: all if they are few, else the first ones of each host."""
     elsewhere = [rank for rank, host in enumerate(hosts) if host not in (hosts[0], _UNKNOWN)]
     each = max(1, _MOST_WATCHED // max(1, len({hosts[rank] for rank in elsewhere})))
     met: Counter[str] = Counter()
@@ -386,7 +390,7 @@ def check_ranks(MPI: Any, size: int) -> None:
         library = str(MPI.Get_library_version()).split(",")[0].split("\n")[0].strip()
         argument = started_by() or f"mpirun -n {size}"
         if argument.startswith("srun"):
-            cure = "Say srun --mpi=pmix where SLURM has it (srun --mpi=list), or start mpirun in the batch script."
+            cure = "Use srun --mpi=pmix if SLURM has it (srun --mpi=list), or start mpirun in the batch script."
             raise InputError(argument, f"a way to tell {library} of the other ranks", "none", cure)
         cure = "Use the mpirun that belongs to it, or set MPI4PY_LIBMPI to the library that belongs to your mpirun."
         raise InputError(argument, f"the mpirun of {library}, which mpi4py loaded", "another MPI's", cure)

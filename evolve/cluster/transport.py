@@ -28,10 +28,12 @@ Buffer = NDArray[np.uint8]
 
 _TAG = 1
 _ASK_EVERY = 0.2  # seconds between questions to MPI for ranks that died
-_MOST_UNSENT = 256  # messages before MPI is asked whether they left: a call may yield the core if ranks share cores
+# MPI is asked which messages have left only if more wait, because the call may yield the core if ranks share cores.
+_MOST_UNSENT = 256
 SHORTEST_SLEEP, LONGEST_SLEEP = 2e-3, 5e-2
 """Seconds that a waiting rank sleeps between two looks for messages."""
-_SHORTEST_PER_RANK = 2.5e-4  # seconds for each other rank, up to `SHORTEST_SLEEP`: few ranks wait for one another more
+# Seconds for each other rank, up to `SHORTEST_SLEEP`: the fewer ranks there are, the more often each waits for another.
+_SHORTEST_PER_RANK = 2.5e-4
 SHARE_ASLEEP = 0.03
 """The longest sleep as a share of the wait so far, and so the largest relative delay of a message."""
 
@@ -76,7 +78,8 @@ class Transport:
         """Notices silent hosts, at rank 0, if there are other hosts."""
         self.coordinator_watch: CoordinatorWatch | None = None
         """Notices the loss of rank 0, at a rank on another host."""
-        self._quiet_since = self._woke = time.monotonic()
+        self._quiet_since = time.monotonic()  # the time of the last message, or of other work
+        self._woke = self._quiet_since  # the end of the last sleep
         self._shortest_sleep = min(_SHORTEST_PER_RANK * (self.size - 1), SHORTEST_SLEEP)
         self.bytes_moved = 0
 
@@ -213,6 +216,7 @@ class Transport:
             self._comm.Abort(exit_code)
 
     def _drop_sent(self) -> None:
+        """Remove the messages that have left from the queue of unsent ones."""
         from mpi4py import MPI  # noqa: PLC0415 - not needed by one rank
 
         try:
@@ -259,8 +263,8 @@ def initialize(MPI: Any) -> None:
 def kill_launcher_later(waits: bool = True) -> None:
     """Start a process that kills the launcher of this process, and its ranks here, if they still exist after a while.
 
-    waits: Whether the launcher is known to wait for a lost host. Otherwise it has more time: Open MPI's launcher ends
-        by itself, but was once seen to stay.
+    waits: Whether the launcher is known to wait for a lost host. Otherwise it gets more time, because Open MPI's
+        launcher nearly always ends by itself.
     """
     patience = PATIENCE if waits else LONG_PATIENCE
     parent = os.getppid()

@@ -22,7 +22,7 @@ COORDINATOR = 0
 _MOST_KEPT = 2  # rollouts
 _PROBE_EVERY = 0.01  # seconds between probes while there is work; a probe costs as much as several steps
 LONGEST_HELD = 2.0
-"""Seconds for which results are held back, to travel with later ones."""
+"""The longest time, in seconds, for which results wait for later results to be sent in the same message."""
 MOST_FAILURES = 100
 """Failed episodes that are described to the coordinator; their results count them all."""
 
@@ -157,7 +157,7 @@ class Worker:
         if results is not None:
             self._finished.append(results)
             # Send half of the work in hand at a time. Larger messages would be too late for the next chunk; smaller
-            # ones only cost the coordinator time. They shrink, so that it receives the last results at once.
+            # ones only cost the coordinator time. Messages shrink towards the end, so the last results come at once.
             finished = sum(map(len, self._finished))
             if finished >= self._rollout.pending or time.perf_counter() - self._sent > LONGEST_HELD:
                 self._send_results()
@@ -191,7 +191,7 @@ class Worker:
 
     @contextmanager
     def _generating(self) -> Iterator[None]:
-        """Let genomes be generated, outside the time of any episode, then show that this worker is alive."""
+        """Pause the watchdog while genomes are generated; then show that this worker is alive."""
         assert self._watchdog is not None
         with self._watchdog.paused():
             yield

@@ -202,19 +202,19 @@ class Registry:
             raise InputError(self._argument, self._expected(contract), got)
 
     @contextmanager
-    def as_input_error(self, section: Section, what: str) -> Iterator[None]:
+    def as_input_error(self, section: Section, method: str) -> Iterator[None]:
         """Turn any exception raised inside, by a kind or by a check of its results, into an InputError.
 
         Args:
             section: The section that names the kind.
-            what: The method that is called: "init".
+            method: The name of the method that is called: "init".
         """
         try:
             yield
         except InputError:
             raise
         except FAILURES as error:
-            got = f"{self._name(section)}, whose {what} fails ({one_line(error)})"
+            got = f"{self._name(section)}, whose {method} fails ({one_line(error)})"
             raise InputError(self._argument, self._expected(self._contract), got) from error
 
     def shadowing(self, section: Section) -> str | None:

@@ -24,10 +24,9 @@ FPS = 50.0
 
 
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
-_SEED = 20
-_STEPS = 40
+_SEED, _STEPS = 20, 40  # of the episodes that `check` compares
 PAIR_SECONDS = 0.2
-"""About how long the steps of each pair of episodes are compared; the first step always is."""
+"""The approximate seconds for which `check` compares the steps of two episodes; it always compares the first step."""
 
 
 def do_nothing() -> None:
@@ -150,7 +149,7 @@ def extra_cure(error: BaseException) -> str:
 def check(engine: Engine) -> None:
     """Raise InputError if two episodes of one seed differ. The message names the array, the step and both values.
 
-    It is also raised by a task that is a function (see `register_task`) and breaks its contract.
+    A task that is a function (see `register_task`) raises InputError, too, if it breaks its contract.
     """
     outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_STEPS, engine.action_size) - 1).astype(np.float32)
     for used in (False, True) if engine.reuses else (False,):

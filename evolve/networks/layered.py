@@ -172,7 +172,7 @@ class MlpOptions(network.NetworkOptions):
     hidden: network.Hidden = (16, 16)
     """The sizes of the hidden layers."""
     init_scale: network.Scale = 1.0
-    """The standard deviation of initial weights, times the square root of the rows into their layer."""
+    """The standard deviation of initial weights, times the square root of the number of inputs of their layer."""
     init_sparsity: network.Share = 0.0
     """The share of connections that is pruned initially."""
 
@@ -182,12 +182,12 @@ class Mlp(LayeredNetwork[MlpOptions]):
 
     @cached_property
     def wiring(self) -> Wiring:
-        """Each layer reads the one before, and a one."""
+        """Each layer reads the layer before it and a bias unit."""
         return chain(self.sizes, biased=True)
 
     @property
     def weight_scale(self) -> Float32:
-        """[W]."""
+        """The standard deviation of each initial weight, [W]."""
         return scale_by_fan_in(self.wiring, self.options.init_scale)
 
 
@@ -207,7 +207,7 @@ class BinaryMaskMlp(LayeredNetwork[BinaryMaskMlpOptions]):
 
     @cached_property
     def wiring(self) -> Wiring:
-        """Each layer reads the one before."""
+        """Each layer reads the layer before it."""
         return chain(self.sizes, biased=False)
 
     def init(self, stream: AnyStream) -> Genomes:
@@ -263,7 +263,7 @@ class ElmanOptions(network.NetworkOptions):
     hidden: network.OneHidden = (16,)
     """H, the size of the one hidden layer."""
     init_scale: network.Scale = 1.0
-    """The standard deviation of initial weights, times the square root of the rows into their layer."""
+    """The standard deviation of initial weights, times the square root of the number of inputs of their layer."""
     init_sparsity: network.Share = 0.0
     """The share of connections that is pruned initially."""
 
@@ -284,11 +284,11 @@ class Elman(LayeredNetwork[ElmanOptions]):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """W, then U with b as its last row, then V with c: the hidden layer reads itself and a one."""
+        """W, then U with b as its last row, then V with c: the hidden layer reads itself and a bias unit."""
         O, H, A = self.sizes
         return network.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)])
 
     @property
     def weight_scale(self) -> Float32:
-        """[W]."""
+        """The standard deviation of each initial weight, [W]."""
         return scale_by_fan_in(self.wiring, self.options.init_scale)

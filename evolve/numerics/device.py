@@ -15,12 +15,12 @@ _OPEN: list[Device] = []
 _ABREAST = 4  # columns that a thread adds up side by side, as in kernels/sums.h
 _COPYING_PARTS = 4  # parts of a block that copies columns
 STAGING = 2**18
-"""Bytes for copies under way, at first."""
+"""The initial size of the staging memory, which holds copies under way, in bytes."""
 _ALIGNMENT = 256  # bytes
 AT_ONCE = 2**22
-"""Bytes that are copied at once."""
+"""The largest copy, in bytes; larger arrays are copied in parts."""
 MOST_STAGING = 2 * AT_ONCE
-"""The approximate number of bytes that `DeviceArrays` may hold for copies under way, while it allocates more."""
+"""The approximate largest size of the staging memory, in bytes, while an old and a new one exist side by side."""
 
 
 def device() -> Device:
@@ -41,8 +41,8 @@ def is_open() -> bool:
     return bool(_OPEN)
 
 
-def in_sight() -> bool:
-    """Return whether there is a usable device. Without CuPy, nothing is tried."""
+def has_device() -> bool:
+    """Return whether this process can use a device. If CuPy is installed, the first call opens the device."""
     if is_open():
         return True
     if importlib.util.find_spec("cupy") is None:
@@ -109,8 +109,8 @@ class DeviceColumns:
         self._launch("move", len(sources), *self._arrays.uploads(_numbers(sources), _numbers(targets)))
 
     @property
-    def most_on_the_way(self) -> int:
-        """The largest number of bytes that a copy holds in the staging memory, with the numbers of slots."""
+    def max_staged_bytes(self) -> int:
+        """The largest number of bytes that a copy holds in the staging memory, including the numbers of its slots."""
         column = self.rows * self._dtype.itemsize
         return _rounded(min(self._arrays.slots * column, max(AT_ONCE, column))) + 2 * _rounded(8 * self._arrays.slots)
 
@@ -140,12 +140,12 @@ class DeviceArrays:
         self._kept: list[Memory] = []
         self._staging = self.device.allocate(STAGING)
         self._used = 0  # bytes of the staging memory
-        self._on_the_way: list[NDArray[Any]] = []
+        self._on_the_way: list[NDArray[Any]] = []  # kept alive until the queue has copied them
 
     def columns(self, n: int, dtype: Any = np.float32) -> DeviceColumns:
         """Return columns of n zeros."""
         made = DeviceColumns(self, n, dtype)
-        self._reserve(made.most_on_the_way)
+        self._reserve(made.max_staged_bytes)
         return made
 
     def zeros(self, n: int) -> int:

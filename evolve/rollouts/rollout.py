@@ -17,7 +17,7 @@ from evolve.rollouts.results import quantize_traces
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots
 
 _FIRST = np.zeros(1, np.intp)
-_SHORT = 64  # numbers that Python adds up faster than NumPy checks them
+_SHORT = 64  # up to so many numbers, Python adds them up faster than NumPy checks them
 
 
 class FailureDetector:
@@ -47,7 +47,7 @@ class FailureDetector:
         self._begun[targets] = self._begun[sources]
 
     def advance(self, now: float) -> None:
-        """Advance the clock of episodes, by little if the process was suspended or another slot's episode hung."""
+        """Advance the clock of episodes, but only a little after a suspension, or after another slot's episode hung."""
         # The clock advances by at most a tenth of the limit at once, so that one long pause ends no episode.
         self.clock += min(now - self._advanced, self._max_episode_seconds / 10)
         self._advanced = now
@@ -76,8 +76,8 @@ class FailureDetector:
         """Do the same as `after_step` if slot 0 is the only live one."""
         # In float64 no sum of float32 overflows, so the sum is finite if and only if all numbers are.
         row = self._observations[0]
-        whole = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
-        if not (whole and math.isfinite(reward)) or self.clock > self._deadline:
+        all_finite = math.isfinite(sum(row.tolist())) if len(row) <= _SHORT else np.isfinite(row).all()
+        if not (all_finite and math.isfinite(reward)) or self.clock > self._deadline:
             self.after_step(_FIRST, 1, np.array([reward]))
 
     def _check_observation(self, slot: int) -> None:
@@ -190,7 +190,7 @@ class Rollout:
         self.engine.on_fault = callback
 
     def make_genomes_within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
-        """Generate genomes within a context: that time belongs to no episode."""
+        """Set the context within which genomes are generated. The time within it counts for no episode."""
         self._queue.making = context
 
     def newest(self, slot: int) -> tuple[int, float]:
@@ -198,7 +198,7 @@ class Rollout:
         return int(self._lengths[slot]), float(self._returns[slot])
 
     def tick(self) -> EpisodeResults | None:
-        """Advance every live slot by one step; return the results of the episodes that ended, None for none."""
+        """Advance every live slot by one step; return the results of the episodes that ended, None without any."""
         self.begin()
         return self.finish()
 
@@ -208,7 +208,7 @@ class Rollout:
         self.begun = True
 
     def finish(self) -> EpisodeResults | None:
-        """Finish a tick: environments take a step. Return the results of the episodes that ended, None for none."""
+        """Finish a tick: environments take a step. Return the results of the episodes that ended, None without any."""
         outputs = self.inference.finish()
         self.begun = False
         ended = self._advance_one(outputs) if self._span == 1 else self._advance(outputs)
@@ -219,7 +219,7 @@ class Rollout:
         return results
 
     def _advance(self, outputs: Float32) -> Bool | None:
-        """Step the environments; return which of the live episodes ended [k], None for none."""
+        """Step the environments; return which of the live episodes ended [k], None without any."""
         rows = self._rows
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
@@ -313,7 +313,7 @@ class Rollout:
 
     def _begin(self, slots: Slots) -> None:
         """Begin queued episodes in free slots [k]."""
-        # Loading may generate genomes, which takes long and counts as no running episode's time.
+        # Loading may generate genomes, which takes long and does not count for running episodes.
         self.detector.advance(time.perf_counter())
         done = 0
         while done < len(slots):

@@ -230,7 +230,7 @@ def check_can_begin(path: Path) -> None:
     if not nearest.is_dir():
         raise unwritable(nearest, FileExistsError())
     if not os.access(nearest, os.W_OK):
-        raise unwritable(nearest, PermissionError("it takes no files"))
+        raise unwritable(nearest, PermissionError("no permission to write"))
 
 
 def exists(path: Path) -> bool:
@@ -270,7 +270,10 @@ def read_progress(path: Path) -> tuple[int, bool]:
 
 
 def read_image(path: Path, image: bytes) -> StoredRun:
-    """Read a run file from its bytes. path: where it is, perhaps on another host. Raises InputError as `read` does."""
+    """Read a run file from its bytes. Raises InputError as `read` does.
+
+    path: The path of the file, perhaps on another host.
+    """
     with _opened(str(path), io.BytesIO(image), "run file") as reader:
         return reader.run(path)
 

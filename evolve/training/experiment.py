@@ -16,7 +16,7 @@ from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table
 from evolve.errors import InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
-from evolve.numerics.device import in_sight
+from evolve.numerics.device import has_device
 from evolve.numerics.device_protocol import local_ranks
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
@@ -137,7 +137,7 @@ def _suggested_slots(config: Config, network: Network, engines: int) -> int:
     Native kernels read the whole network of each slot in each step, so large networks should fit into a cache. The
     exact engine works on one tile of slots at a time, and needs no limit.
     """
-    may_be_device = config.compute.backend == "auto" and in_sight()
+    may_be_device = config.compute.backend == "auto" and has_device()
     is_native = backend(config.compute.backend) == "native" and not may_be_device
     if network.slot_size < _LARGE or config.env.engine == "exact" or not is_native:
         return engines

@@ -47,7 +47,7 @@ def iterate(experiment: Experiment, coordinator: Coordinator, log: RunLog) -> Ge
 
 @dataclass
 class _Run:
-    """A run between two generations."""
+    """The state of a run between two generations."""
 
     experiment: Experiment
     coordinator: Coordinator
@@ -96,7 +96,7 @@ class _Run:
         return record
 
     def is_finished(self) -> bool:
-        """Return whether the run stops early: it has made its steps, or its champion is good enough."""
+        """Return whether the run stops early: it has taken its steps, or its champion is good enough."""
         stop = self.experiment.config.early_stop
         if stop.steps is not None and self.log.steps >= stop.steps:
             return True

@@ -15,7 +15,7 @@ from evolve.config import Config
 from evolve.errors import InputError, RunError
 from evolve.networks.slot_arrays import SlotArrays
 from evolve.numerics import Backend, backend, host_backend
-from evolve.numerics.device import MOST_STAGING, device, in_sight
+from evolve.numerics.device import MOST_STAGING, device, has_device
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import AnyRollout, EpisodeBatch, ExactRollout, Rollout
@@ -180,7 +180,7 @@ def choose_backend(experiment: Experiment) -> tuple[Experiment, BackendTrial | N
     compute = experiment.config.compute
     if compute.backend == "cupy":
         check_device_memory(experiment)
-    if compute.backend != "auto" or not in_sight():
+    if compute.backend != "auto" or not has_device():
         return experiment, None
     here = host_backend("auto")
     speed = rollout_speed(experiment, here, TRIAL_SECONDS).steps_per_second

@@ -79,16 +79,16 @@ def choose_episode(
         _check_is_final(run, generation, candidate)
         purpose = Purpose.HELD_OUT if purpose is Purpose.EPISODE else purpose
     num_generations = run.num_generations
-    most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # there is no end of the others
+    most = experiment.config.episodes if purpose is Purpose.EPISODE else 2**31  # other purposes have no last episode
     if not 0 <= episode < most:
         raise InputError("episode", f"one of the {most:,} episodes (0 to {most - 1:,})", episode)
     if isinstance(run, StoredChampion) or purpose is not Purpose.EPISODE:
-        return _of_final_champion(run, experiment, episode, purpose)
+        return _episode_of_final_champion(run, experiment, episode, purpose)
     generation = max(num_generations - 1, 0) if generation is None else generation
     if not 0 <= generation <= num_generations:
         raise InputError("generation", f"one of 0 to {num_generations} (the next one)", generation)
     if generation == num_generations:
-        return _of_next_generation(run, experiment, generation, candidate or 0, episode)
+        return _episode_of_next_generation(run, experiment, generation, candidate or 0, episode)
     best = int(run.records[generation].champion_candidate)
     chosen = best if candidate is None else candidate
     _check_candidate(chosen, experiment.config.population)
@@ -145,7 +145,7 @@ def _check_candidate(candidate: int, population: int) -> None:
         raise InputError("candidate", f"one of the {population} candidates (0 to {population - 1})", candidate)
 
 
-def _of_next_generation(
+def _episode_of_next_generation(
     run: StoredRun, experiment: Experiment, generation: int, candidate: int, episode: int
 ) -> Episode:
     """Return an episode of the next generation, whose candidates the strategy computes from the checkpoint."""
@@ -155,7 +155,7 @@ def _of_next_generation(
     return Episode(genome, Purpose.EPISODE, generation, candidate, episode, None, champion=False)
 
 
-def _of_final_champion(run: Stored, experiment: Experiment, episode: int, purpose: Purpose) -> Episode:
+def _episode_of_final_champion(run: Stored, experiment: Experiment, episode: int, purpose: Purpose) -> Episode:
     if not run.num_generations:
         came = f"{run.path}, without a complete generation"
         raise InputError(f"--{purpose.title}", "a run that has a champion", came)
@@ -192,8 +192,8 @@ EachStep = Callable[[int, float], None]
 
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
     """Return an engine with one slot for an episode. mode: makes it draw. Raises InputError if it cannot be made."""
-    of = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
-    options = of.config.env
+    played = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
+    options = played.config.env
     shown = options if mode is None else environments.drawn(options, mode)
     return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
 
@@ -208,8 +208,8 @@ def play(
         experiment: The experiment of the run.
         chosen: The episode.
         engine: The engine; the caller closes it.
-        each_step: With it only each step, and not the episode, is limited by `env.max_episode_seconds`, because that
-            limit is not meant for drawing.
+        each_step: Called with each step. `env.max_episode_seconds` then limits each step in place of the episode,
+            because the function may take long, for example to draw.
 
     Raises:
         EpisodeError: The episode fails here, but not in the log.
@@ -318,8 +318,8 @@ def diagnose(
     run: StoredRun,
     experiment: Experiment,
     key: tuple[int, int, int],
-    made: CandidateLog,
-    what: str | None,
+    local_log: CandidateLog,
+    known_kind: str | None,
     manifests: tuple[dict[str, str], ...],
     genome: Genomes | None = None,
 ) -> Verdict:
@@ -329,25 +329,23 @@ def diagnose(
         run: The run file.
         experiment: The experiment of the run.
         key: (generation, candidate, episode).
-        made: The log of the candidate on this machine.
-        what: The kind of a difference that is known already, or None.
+        local_log: The log of the candidate on this machine.
+        known_kind: The kind of a difference that is known already, or None.
         manifests: The manifests of the file and of this process.
         genome: The genome of the candidate (P = 1), if the file may not hold it.
     """
     generation, candidate, episode = key
     kept = logs.log_of_record(run.records[generation], candidate).episode_log(episode)
-    now = made.episode_log(episode)
-    summary = f"generation {generation}: {logs.describe_difference(candidate, episode, kept, now)} on {HERE}"
+    here = local_log.episode_log(episode)
+    summary = f"generation {generation}: {logs.describe_difference(candidate, episode, kept, here)} on {HERE}"
     genome = genome_of(run, experiment, generation, candidate) if genome is None else genome
-    step, first = logs.first_different_step(kept, now)
-    cause, why = explain(first, step, run.header.seed)
-    if what is not None:
-        shows = f"; {first} differ in step {step}" if step is not None else ""
-        cause, why = explain(what, step, run.header.seed)
-        why += shows
-    played = Side(HERE, now.return_, now.length)
+    step, kind = logs.first_different_step(kept, here)
+    cause, why = explain(known_kind or kind, step, run.header.seed)
+    if known_kind is not None and step is not None:
+        why += f"; {kind} differ in step {step}"
+    played = Side(HERE, here.return_, here.length)
     # The log holds no observations and actions, so play the episode once more to show them.
     if step is not None and genome is not None:
         played = play_recorded(run, experiment, key, genome).side(HERE, step)
     sides = Side(str(run.path), kept.return_, kept.length), played
-    return Verdict(False, summary, cause, why, *key, step, what or first, sides, (), manifests)
+    return Verdict(False, summary, cause, why, *key, step, known_kind or kind, sides, (), manifests)

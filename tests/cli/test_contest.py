@@ -8,14 +8,14 @@ from conftest import OPENMPI, environment
 from evolve.analysis.contest import results, session, work
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
-from evolve.cli.contest import layouts
+from evolve.cli.contest import plan_rows
 from evolve.errors import InputError, Stopped
 
 
 @pytest.fixture
 def here(monkeypatch):
     """Let rows be measured in this process, quickly, and by workers that only say how many they are."""
-    monkeypatch.setattr(results, "MOST", 3)
+    monkeypatch.setattr(results, "MAX_REPEATS", 3)
     monkeypatch.setattr(contest_command, "available_cores", lambda: 2)
     rows = {}
 
@@ -25,7 +25,7 @@ def here(monkeypatch):
         return rows["one"].model_copy(update={"workers": workers})
 
     monkeypatch.setattr(contest_command, "run_job", run_job)
-    monkeypatch.setattr(contest_command, "in_sight", lambda: False)
+    monkeypatch.setattr(contest_command, "has_device", lambda: False)
     return rows
 
 
@@ -72,7 +72,7 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
 
 
 @pytest.mark.usefixtures("here")
-def test_what_nobody_looked_at_is_said(call):
+def test_a_contest_without_the_known_run_is_called_unverified(call):
     done = call("contest", "--size", "trial", "--unverified")
     assert done.code == 0, done.err
     assert done.out.splitlines()[-3].endswith("; unverified")
@@ -140,11 +140,11 @@ def test_a_repeat_lasts_long_enough(monkeypatch):
 def test_which_workers_play(monkeypatch):
     monkeypatch.setattr(contest_command, "mpirun_words", lambda _: [])
     monkeypatch.setattr(contest_command, "check_mpi4py", lambda _: None)
-    monkeypatch.setattr(contest_command, "in_sight", lambda: True)
-    assert layouts(None, "numpy", 20) == [(n, "numpy") for n in (1, 2, 4, 8, 16, 20)]
-    assert layouts([8, 2, 8], "numpy", 20) == [(2, "numpy"), (8, "numpy")]
-    assert [n for n, _ in layouts(None, None, 2)] == [1, 2, 1]
-    assert layouts(None, None, 1)[-1] == (1, "cupy")
+    monkeypatch.setattr(contest_command, "has_device", lambda: True)
+    assert plan_rows(None, "numpy", 20) == [(n, "numpy") for n in (1, 2, 4, 8, 16, 20)]
+    assert plan_rows([8, 2, 8], "numpy", 20) == [(2, "numpy"), (8, "numpy")]
+    assert [n for n, _ in plan_rows(None, None, 2)] == [1, 2, 1]
+    assert plan_rows(None, None, 1)[-1] == (1, "cupy")
 
 
 def test_without_mpi_one_worker_can_play(monkeypatch):
@@ -153,9 +153,9 @@ def test_without_mpi_one_worker_can_play(monkeypatch):
 
     monkeypatch.setattr(contest_command, "mpirun_words", none)
     monkeypatch.setattr(contest_command, "check_mpi4py", none)
-    assert layouts([1], "numpy", 8) == [(1, "numpy")]
+    assert plan_rows([1], "numpy", 8) == [(1, "numpy")]
     with pytest.raises(InputError, match="mpirun"):
-        layouts(None, "numpy", 8)
+        plan_rows(None, "numpy", 8)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ DIED = Outcome(137)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 75])
-def test_what_rank_0_says_at_its_end_is_the_last_word(code):
+def test_the_exit_code_of_rank_0_is_final(code):
     made, said = attempts([Outcome(code, is_own=True)], [])
     assert run_until_complete(made) == code
     assert said == []
@@ -118,7 +118,7 @@ def test_a_stop_for_a_host_that_comes_back_is_no_end():
     assert said == []
 
 
-def test_whoever_is_asked_to_stop_does_not_begin_again():
+def test_a_launch_that_was_asked_to_stop_does_not_begin_again():
     assert run_until_complete(attempts([DIED], [], stopping=True)[0]) == 75
     assert run_until_complete(attempts([Outcome(0, is_own=True)], [], stopping=True)[0]) == 0
 
@@ -164,7 +164,7 @@ def test_hosts_are_left_out_and_taken_back(silent, monkeypatch):
     ]
 
 
-def test_hosts_say_what_is_wrong_with_them(tmp_path, monkeypatch):
+def test_hosts_report_their_faults(tmp_path, monkeypatch):
     """In place of ssh a script, which finds the name of the host among its arguments."""
     monkeypatch.setattr(hosts, "PATIENCE", 1.0)
     ssh = tmp_path / "ssh"
@@ -259,7 +259,7 @@ def test_a_run_outlives_its_ranks_and_ends_with_its_own_code(start, call, tmp_pa
 @pytest.fixture
 def supervisor(monkeypatch):
     """A supervisor that leaves the signals and the other children of this process alone."""
-    monkeypatch.setattr(mpirun, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(mpirun, "CHECK_EVERY", 0.1)
     monkeypatch.setattr(mpirun.signal, "signal", lambda *_: None)
     for name in ("_prctl", "_end_orphans"):
         monkeypatch.setattr(mpirun, name, lambda *_: None)

@@ -67,12 +67,12 @@ def test_large_networks_have_as_many_slots_as_fit_into_a_cache(monkeypatch, hidd
     if not native.available():
         pytest.skip("the native kernels were not built")
     monkeypatch.setattr(GymnasiumEngine, "suggested_slots", lambda _: 2048)
-    monkeypatch.setattr(experiment, "in_sight", lambda: False)
+    monkeypatch.setattr(experiment, "has_device", lambda: False)
     network = {"name": "mlp", "hidden": [hidden, hidden]}
     assert prepare(Config(network=network, compute=ComputeOptions(**compute))).config.compute.slots == slots
 
 
 def test_a_device_has_as_many_slots_as_the_engine_wants(monkeypatch):
     monkeypatch.setattr(GymnasiumEngine, "suggested_slots", lambda _: 2048)
-    monkeypatch.setattr(experiment, "in_sight", lambda: True)
+    monkeypatch.setattr(experiment, "has_device", lambda: True)
     assert prepare(Config(network={"name": "mlp", "hidden": [400, 400]})).config.compute.slots == 2048

@@ -14,9 +14,9 @@ from evolve.analysis.contest import work
 from evolve.errors import InputError
 from evolve.store import disk
 
-LEAST, MOST = 3, 8
+MIN_REPEATS, MAX_REPEATS = 3, 8
 """The smallest and the largest number of repeats."""
-WITHIN = 0.035
+MAX_SPREAD = 0.035
 """The largest spread of the last three repeats that agree, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
 _PRICE = re.compile(r"([^\d\s./-]{0,4})(\d{1,7}(?:\.\d{1,6})?)/h")
@@ -25,13 +25,13 @@ _SIGNATURE = "signature"
 
 
 def enough(seconds: Sequence[float]) -> bool:
-    """Return whether no further repeat is needed: the last three agree, or there are `MOST` repeats."""
-    return len(seconds) >= MOST or agree(seconds)
+    """Return whether no further repeat is needed: the last three agree, or there are `MAX_REPEATS` repeats."""
+    return len(seconds) >= MAX_REPEATS or agree(seconds)
 
 
 def agree(seconds: Sequence[float]) -> bool:
     """Return whether the last three repeats agree."""
-    return len(seconds) >= LEAST and spread(seconds[-LEAST:]) <= WITHIN
+    return len(seconds) >= MIN_REPEATS and spread(seconds[-MIN_REPEATS:]) <= MAX_SPREAD
 
 
 def spread(seconds: Sequence[float]) -> float:
@@ -74,7 +74,7 @@ class Repeat(StoredPart):
 
     All but `passes` and `load` are means.
 
-    seconds: of one pass of all legs.
+    seconds: the seconds of one pass of all legs.
     passes: the number of passes.
     legs: the seconds of each leg in one pass.
     playing: the number of cores that the players kept busy.
@@ -131,7 +131,7 @@ class ContestRow(StoredPart):
 
     @property
     def agrees(self) -> bool:
-        """Whether the last three repeats agree; otherwise there were `MOST` repeats."""
+        """Whether the last three repeats agree; otherwise there were `MAX_REPEATS` repeats."""
         return agree(self.times)
 
     @property
@@ -159,12 +159,12 @@ class ContestFile(StoredPart):
     """The result of a contest on one machine.
 
     contest: the version of the work.
-    size: of the contest.
-    name: of the machine.
-    date: of the end, in UTC.
+    size: the name of the contest's size.
+    name: the name of the machine.
+    date: the time of the end, in UTC.
     verdict: `VALIDATED` or `UNVERIFIED`; a reader does not trust it, and assesses the rows again.
     line: the result in one line.
-    price: of an hour, if it was given.
+    price: the price of an hour of the machine, if it was given.
     load_before: the load averages over 1, 5 and 15 minutes before the contest.
     system: the machine and its software.
     rows: the measurements.

@@ -40,9 +40,9 @@ class PlayedLeg:
     """The result of playing a leg. The first generation is not timed, since ranks initialize in it.
 
     Attributes:
-        marks: [G] of 64 hexadecimal digits; each identifies every bit of all generations until its own.
+        marks: [G] of 64 hexadecimal digits; each identifies every bit of all generations up to its own.
         tags: [G] of TAG digits for each candidate; empty unless they were asked for.
-        seconds: Of all timed generations.
+        seconds: The wall time of all timed generations.
         busy_seconds: The working time of all players in the timed generations.
         timed_steps: Environment steps of the timed generations.
         steps: Environment steps of all generations.
@@ -80,7 +80,7 @@ def play(experiment: Experiment, coordinator: Coordinator, seed: int, tagged: bo
     tags: list[str] = []
     timed_steps = steps = episodes = 0
     busy = begin = 0.0
-    for record in iterate(experiment, coordinator, _Memory(experiment, seed)):
+    for record in iterate(experiment, coordinator, _UnsavedLog(experiment, seed)):
         # Only generations after the first are timed: in the first, ranks initialize.
         if marks:
             timed_steps += record.steps
@@ -107,17 +107,18 @@ def _mark(previous: str, record: Record) -> str:
 
 def _tags(record: Record) -> str:
     """Return TAG digits for each candidate, joined."""
-    genomes = [_short(genome) for genome in record.genome_fingerprints]
+    genomes = [_half_tag(genome) for genome in record.genome_fingerprints]
     parts = (record.returns, record.lengths, record.fingerprints)
-    played = [_short(*(part[candidate] for part in parts)) for candidate in range(len(genomes))]
+    played = [_half_tag(*(part[candidate] for part in parts)) for candidate in range(len(genomes))]
     return "".join(genome + episodes for genome, episodes in zip(genomes, played, strict=True))
 
 
-def _short(*parts: NDArray[Any] | np.generic) -> str:
+def _half_tag(*parts: NDArray[Any] | np.generic) -> str:
+    """Return the half of a tag that identifies arrays."""
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[: TAG // 2]
 
 
-class _Memory:
+class _UnsavedLog:
     """A replacement of the run file, so that no disk affects the times."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
@@ -190,7 +191,7 @@ def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[
 
 
 def measure(
-    coordinator: Coordinator, transport: Transport, size: ContestSize, backend: str, looking: bool, say: Say
+    coordinator: Coordinator, transport: Transport, size: ContestSize, backend: str, check_known: bool, say: Say
 ) -> ContestRow:
     """Return the row of the ranks of this job.
 
@@ -199,7 +200,7 @@ def measure(
         transport: The ranks.
         size: The size of the contest.
         backend: The kernels.
-        looking: Whether the known runs are checked; otherwise equally short runs warm up, and nothing is checked.
+        check_known: Whether to check the known runs. Otherwise equally short runs warm up, and nothing is checked.
         say: Called with messages about the progress.
 
     Raises:
@@ -208,7 +209,7 @@ def measure(
         RunError: A rank cannot go on.
     """
     digests: dict[str, str] = {}
-    if looking:
+    if check_known:
         digests = validate(coordinator, size, backend)
         say("the known run: validated")
     else:
@@ -217,8 +218,7 @@ def measure(
     legs: dict[str, LegDigest] = {}
     repeats: list[Repeat] = []
     while not results.enough([repeat.seconds for repeat in repeats]):
-        repeat, came = _repeat(coordinator, size, backend, legs)
-        legs = legs or came
+        repeat, legs = _repeat(coordinator, size, backend, legs)
         repeats.append(repeat)
         passes = f" ({repeat.passes} passes)" if repeat.passes > 1 else ""
         say(f"repeat {len(repeats)}: {repeat.seconds:.4g} s{passes}")
@@ -241,7 +241,7 @@ def _repeat(
     meter = machine.LoadMeter()
     seconds = dict.fromkeys(work.LEGS, 0.0)
     busy, passes = 0.0, 0
-    came: dict[str, LegDigest] = dict(expected)
+    digests: dict[str, LegDigest] = dict(expected)
     # A short pass has an uncertain time, so a repeat is several passes.
     while not passes or sum(seconds.values()) < size.least_seconds:
         played = {leg: play(work.scored(leg, size, backend), coordinator, size.seed) for leg in work.LEGS}
@@ -249,9 +249,9 @@ def _repeat(
         for leg, result in played.items():
             seconds[leg] += result.seconds
             busy += result.busy_seconds
-        now = {leg: _digest_of(result) for leg, result in played.items()}
-        came = came or now
-        found = results.leg_difference(came, now)
+        of_this_pass = {leg: _digest_of(result) for leg, result in played.items()}
+        digests = digests or of_this_pass
+        found = results.leg_difference(digests, of_this_pass)
         if found:
             raise DifferentWorkError(f"different work: {found} is not the same in each repeat.")
     total = sum(seconds.values())
@@ -266,7 +266,7 @@ def _repeat(
         stolen=stolen,
         load=load[0] if load else None,
     )
-    return repeat, came
+    return repeat, digests
 
 
 def _digest_of(played: PlayedLeg) -> LegDigest:

@@ -26,7 +26,7 @@ WALKER = "walker"
 LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
 """The legs of each version whose files can be read. Version 2 plays the legs of version 1, too."""
 
-# The short runs whose digests are known: these settings differ from the runs for the score.
+# The settings of the short runs whose digests are known. All other settings are those of the runs for the score.
 _KNOWN = {"population": 24, "episodes": 2, "generations": 3}
 _KNOWN_SLOTS = 48
 _KNOWN_STEPS = 100  # at most, of an episode
@@ -62,7 +62,7 @@ class ContestSize:
 SIZES = {
     size.name: size
     for size in (
-        ContestSize("trial", 1 / 64, 1 / 25, (8, 2), 100, 200, 0.0, "a second: to see that all works, and no more"),
+        ContestSize("trial", 1 / 64, 1 / 25, (8, 2), 100, 200, 0.0, "a second: only to test that everything works"),
         ContestSize("small", 1, 1, (138, 5), 101, 201, 10.0, "half a minute"),
         ContestSize("medium", 2, 5, (138, 25), 102, 202, 10.0, "five minutes"),
         ContestSize("large", 4, 15, (138, 200), 103, 203, 10.0, "half an hour"),

@@ -228,7 +228,7 @@ def label_lines(panel: Any, labels: Sequence[LineLabel], inches: float) -> None:
 
 
 def beside(panel: Any, inches: float) -> Any:
-    """Return the coordinates of a position right of a panel, at heights in data units."""
+    """Return the transform of points (1, y): some inches to the right of a panel, at the height of y in data units."""
     scale = panel.get_figure().dpi_scale_trans
     return panel.get_yaxis_transform() + matplotlib("transforms").ScaledTranslation(inches, 0, scale)
 

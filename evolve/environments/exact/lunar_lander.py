@@ -1,12 +1,14 @@
-"""LunarLander: a lander with a main engine and two at its sides is to come down on its legs, between two flags.
+"""LunarLander: a lander with a main engine and two side engines has to land on its legs, between two flags.
 
 Gymnasium's LunarLander-v3, discrete and continuous (Oleg Klimov, MIT licence), whose physics is Box2D's (Erin Catto,
 zlib licence): the same seed gives the same moon, first push and dispersion of the engines, and each episode has
 Gymnasium's observations, rewards and end, to the bit. `environments/physics/` has the physics. The wind is a tanh of
-two sines. Ours are not libm's, as Gymnasium's are, and may differ in the last of 53 bits; the physics keeps 24 of them.
+two sines. Gymnasium takes them from libm, and this module does not. They may differ in the last of 53 bits, of which
+the physics keeps 24.
 
-Four outputs, of which the largest counts: nothing, the left engine, the main engine, the right engine. Or two: the main
-engine above 0, at 50 % to 100 %, and the side engines beyond ±0.5. A step is rewarded with the change of
+A discrete action is the largest of four outputs: nothing, the left engine, the main engine, the right engine. With
+continuous actions, output 0 above 0 fires the main engine, at 50 % to 100 % of its power, and output 1 beyond ±0.5
+fires a side engine. A step is rewarded with the change of
 
     -100 |position| - 100 |velocity| - 100 |angle| + 10 for each leg on the ground
 
@@ -94,8 +96,8 @@ def _numbers(states: Any) -> Float64:
 
 def _shaping(s: Float64) -> Float64:
     """Return the shaping term [k] of observations [8, k]: higher is better."""
-    near, slow = np.sqrt(s[0] * s[0] + s[1] * s[1]), np.sqrt(s[2] * s[2] + s[3] * s[3])
-    shaping: Float64 = -100 * near - 100 * slow - 100 * np.abs(s[4]) + 10 * s[6] + 10 * s[7]
+    distance, speed = np.sqrt(s[0] * s[0] + s[1] * s[1]), np.sqrt(s[2] * s[2] + s[3] * s[3])
+    shaping: Float64 = -100 * distance - 100 * speed - 100 * np.abs(s[4]) + 10 * s[6] + 10 * s[7]
     return shaping
 
 
@@ -137,7 +139,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
 
     @property
     def action_size(self) -> int:
-        """A."""
+        """A, one output for each choice, or one for the main engine and one for the side engines."""
         return 2 if self.options.continuous else 4
 
     @cached_property
@@ -187,7 +189,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         return states
 
     def _draw_episode(self, state: Any, seed: int) -> None:
-        """Draw the moon, the first push and the place in the wind of an episode into a record of `frames.WORLD`."""
+        """Draw the moon, the first push, and where the wind's pattern begins, into a record of `frames.WORLD`."""
         generator = Pcg64.seeded(seed)
         height = [generator.uniform(0, HEIGHT / 2) for _ in range(CHUNKS + 1)]
         height[CHUNKS // 2 - 2 : CHUNKS // 2 + 3] = [HEIGHT / 4] * 5
@@ -250,7 +252,7 @@ class LunarLander(ExactTask[LunarLanderOptions]):
         self._push(lander, side > 0, impulse, (x + ox - sine * 17 / SCALE, y + oy + cosine * 14 / SCALE))
 
     def _dispersion(self, states: Any) -> tuple[Float64, Float64]:
-        """Draw how far the engines miss, two numbers [k] for each step."""
+        """Draw the dispersion of the engines in a step: two offsets, [k] each."""
         drawn = []
         for state in states:
             generator = Pcg64.of(state["generator"])
