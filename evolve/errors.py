@@ -133,6 +133,10 @@ class EpisodeTimeout(BaseException):
     """An episode has exceeded its wall time, `env.max_episode_seconds`."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Code of an environment has not returned after a signal that asks this process to stop."""
+
+
 FAILURES = (Exception, SystemExit, EpisodeTimeout)
 """All exceptions that foreign code, such as an environment, may raise and this package handles."""
 

@@ -19,7 +19,8 @@ from evolve import cluster, rollouts, training
 from evolve.cli.parser import Answered, Parser, add_workers_option, spelled
 from evolve.cluster import mpirun
 from evolve.cluster.crew import Work, crew_to_start
-from evolve.errors import EvolveError, InputError, Stopped
+from evolve.cluster.watchdog import interrupt_soon
+from evolve.errors import EvolveError, InputError, Interrupted, Stopped
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 _NO_WORK = {"-h", "--help", "--version", "--settings", "--dry-run"}
@@ -84,6 +85,8 @@ class StopFlag:
         self.stop_message = ""
         """The message that is printed at once on SIGINT or SIGTERM, as the launcher drops later output."""
         self._deadline = float("inf")
+        self.interrupts = False
+        """Whether the first signal interrupts an environment that hangs in this process."""
 
     def install(self) -> None:
         """Catch SIGINT, SIGTERM and SIGUSR1 (SLURM's warning) in this process."""
@@ -119,6 +122,8 @@ class StopFlag:
             signal.raise_signal(number)
         self._first = number
         _restore_usual_effect(number)
+        if self.interrupts:
+            interrupt_soon()
         if self.stop_message and number in (signal.SIGINT, signal.SIGTERM):
             write_past_mpirun(f"{self.stop_message}\n")
 
@@ -236,7 +241,8 @@ def _refuse(name: str, error: EvolveError) -> int:
 def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     transport = app.transport
     mpirun.say_begun()
-    code = _guarded(name, lambda: body(app, argv))
+    app.stop.interrupts = True
+    code = _guarded(name, lambda: body(app, argv), app.stop)
     code = mpirun.hand_over(code, again=code == Stopped.exit_code and bool(transport.silent))
     all_left = cluster.dismiss(transport)
     if not all_left or transport.abandoned:
@@ -246,7 +252,7 @@ def _coordinate(name: str, body: Body, app: App, argv: list[str]) -> int:
     return code
 
 
-def _guarded(name: str, body: Callable[[], int]) -> int:
+def _guarded(name: str, body: Callable[[], int], stop: StopFlag) -> int:
     try:
         code = _run(body)
         sys.stdout.flush()
@@ -254,6 +260,9 @@ def _guarded(name: str, body: Callable[[], int]) -> int:
     except EvolveError as error:
         _print_error(name, error)
         return error.exit_code
+    except Interrupted:
+        _print_error(name, Stopped(f"stopped by {stop.reason()}, as an environment did not answer"))
+        return Stopped.exit_code
     except BrokenPipeError:  # the reader of stdout has gone: stay silent, even at exit
         discard(sys.stdout)
         return 1

@@ -16,7 +16,7 @@ from evolve.cluster.watchdog import Watchdog
 from evolve.cluster.work_queue import ChunkSizes, WorkQueue, suitable_sizes
 from evolve.cluster.worker import MakeRollout, error_report
 from evolve.cluster.workers import Workers, check_silence
-from evolve.errors import FAILURES, RunError, Stopped, pluralize
+from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, RolloutSpec
 from evolve.shapes import Float64, Int64
 
@@ -216,6 +216,9 @@ class Coordinator:
                     results = rollout.tick()
                 except FAILURES as error:
                     raise RunError(error_report(self._transport)) from error
+                except Interrupted:
+                    self._check_stop()
+                    raise
                 for failure in rollout.take_failures():
                     evaluation.report(failure, 0)
                 if results is not None:

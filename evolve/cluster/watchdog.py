@@ -17,8 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from evolve.errors import EpisodeTimeout
+from evolve.errors import EpisodeTimeout, Interrupted
 
+SOON = 1.0
+"""Seconds that watched code may take to return after `interrupt_soon`."""
 _HAS_ALARM = hasattr(signal, "setitimer")
 _HAS_SUSPENSION = hasattr(signal, "SIGTSTP")
 
@@ -47,6 +49,7 @@ class Watchdog:
         self._warned = False
         self._paused = False
         self._suspends = False
+        self._hurries = False
         self._earlier_timer = (0.0, 0.0)
 
     def pat(self) -> None:
@@ -57,7 +60,7 @@ class Watchdog:
         if self._patted == -math.inf:
             self._begin(now)
         elif _HAS_ALARM:
-            signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)
+            signal.setitimer(signal.ITIMER_REAL, SOON if self._hurries else self._limit, self._grace)
             if now - self._armed > patience(self._limit):
                 _explain(now - self._patted)
         self._patted = now
@@ -69,6 +72,7 @@ class Watchdog:
         """Watch nothing until the next call of `pat`."""
         if self._patted == -math.inf:
             return
+        _WATCHING.remove(self)
         faulthandler.cancel_dump_traceback_later()
         if _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -93,6 +97,12 @@ class Watchdog:
             if self._patted != -math.inf:
                 self.pat()
 
+    def hurry(self) -> None:
+        """Raise Interrupted in the watched code unless it returns soon."""
+        self._hurries = True
+        if _HAS_ALARM:
+            signal.setitimer(signal.ITIMER_REAL, SOON, self._grace)
+
     def __enter__(self) -> "Watchdog":
         self.pat()
         return self
@@ -102,6 +112,8 @@ class Watchdog:
 
     def _begin(self, now: float) -> None:
         self._begun = now
+        self._hurries = False
+        _WATCHING.append(self)
         if _HAS_ALARM:
             earlier = signal.signal(signal.SIGALRM, self._interrupt)
             self._earlier_handler = signal.SIG_DFL if earlier is None else earlier  # None: installed by C
@@ -130,12 +142,24 @@ class Watchdog:
         if self._paused:
             self._arm(time.monotonic())
             return
+        if self._hurries:
+            raise Interrupted
         if self._warned:
             self._warned = False
             signal.setitimer(signal.ITIMER_REAL, self._limit, self._grace)  # the next environment has its own time
             self._arm(time.monotonic())
             raise EpisodeTimeout(f"no answer for {self._limit:g} s (env.max_episode_seconds)")
         self._warned = True
+
+
+_WATCHING: list[Watchdog] = []
+"""The watchdogs that are armed in this process, the innermost last."""
+
+
+def interrupt_soon() -> None:
+    """Let the code that is watched now go on for `SOON` seconds, then raise Interrupted in it."""
+    if _WATCHING:
+        _WATCHING[-1].hurry()
 
 
 def _explain(seconds: float) -> None:

@@ -28,7 +28,7 @@ from evolve.environments.spaces import (
     separate,
     step_fault,
 )
-from evolve.errors import FAILURES, EvolveError, InputError, Setting, describe, one_line
+from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, Setting, describe, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 _Env = gymnasium.Env[Any, Any]
@@ -79,15 +79,18 @@ class GymnasiumEngine:
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self.reuses = may_reuse(first, options)
         self.fps = float(first.metadata.get("render_fps") or FPS)
+        self._stops = options.on_failure == "stop"
         self.id = options.id if ":" in options.id or first.spec is None else first.spec.id
 
     def suggested_slots(self) -> int:
         """Return a power of two, 8 to 64: fewer slots for slower steps, because the environments share the cache.
 
-        Call it before any episode begins: it steps the environment of slot 0.
+        Call it before any episode begins: it steps the environment of slot 0. Raises EpisodeTimeout if that hangs.
         """
         try:
             seconds = _step_seconds(self._envs[0], self._actions)
+        except EpisodeTimeout:
+            raise
         except FAILURES:  # the evaluation will meet the same error, and report where it happened
             return 8
         return next((n for n in (8, 16, 32) if n * seconds > _TICK_SECONDS), 64)
@@ -106,6 +109,8 @@ class GymnasiumEngine:
             except FAILURES as error:
                 self._note_fault(slot, error)
                 observations[slot] = 0
+                if self._ends_run(error):
+                    break
             self._elapsed[slot] = 0
 
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
@@ -129,6 +134,11 @@ class GymnasiumEngine:
                 fault = said is not _NO_STEP and step_fault(self._observed, said)
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
+                if self._ends_run(error):
+                    unplayed = len(actions) - len(rewards) - 1
+                    rewards += [math.nan] + [0.0] * unplayed
+                    ended += [True] + [False] * unplayed
+                    break
             rewards.append(reward)
             ended.append(over)
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
@@ -190,6 +200,10 @@ class GymnasiumEngine:
         self.faults.setdefault(slot, describe(error))
         self._drop(slot)
         self.on_fault()
+
+    def _ends_run(self, error: BaseException) -> bool:
+        """Return whether an episode hangs and thus ends the run. The other slots then need not wait as long each."""
+        return self._stops and isinstance(error, EpisodeTimeout)
 
     def _drop(self, slot: int) -> None:
         env = self._envs[slot]

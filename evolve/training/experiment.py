@@ -13,7 +13,7 @@ from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.crew import available_cores
 from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table
-from evolve.errors import InputError
+from evolve.errors import EpisodeTimeout, InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import has_device
@@ -24,6 +24,7 @@ from evolve.training.fitness_functions import fitness_function
 
 _LOG = logging.getLogger("evolve")
 _CACHE = 2**24  # bytes: a process's assumed share of a cache that all cores use
+_SLOTS_IF_HANGING = 8
 _LARGE = 2**16  # numbers of a slot, above which a network step takes as long as about 16 environment steps
 
 
@@ -121,11 +122,16 @@ def _prepare(config: Config) -> Experiment:
         }
     )
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
-    slots = config.compute.slots or _suggested_slots(config, network, engine.suggested_slots())
+    slots, hangs = config.compute.slots, False
+    if slots is None:
+        try:
+            slots = _suggested_slots(config, network, engine.suggested_slots())
+        except EpisodeTimeout:  # the evaluation will meet the same, and report the episode
+            slots, hangs = _SLOTS_IF_HANGING, True
     complete = complete.model_copy(update={"compute": config.compute.model_copy(update={"slots": slots})})
     _check_size(complete, network)
     networks.check(complete.network, network, engine.action_size)
-    if config.compute.check:
+    if config.compute.check and not hangs:
         environments.check(engine)
     engine.close()
     return Experiment(complete, network, engine.action_size)

@@ -3,8 +3,12 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
+from conftest import wait_for
+
+from evolve import store
 
 TWICE = """
 import os, signal
@@ -39,3 +43,35 @@ def test_a_second_interrupt_is_a_keyboard_interrupt():
     code, out, err = run(signal.SIGTERM, signal.SIGINT, UNBLOCK)
     assert (code, out) == (-signal.SIGINT, "")
     assert err.endswith("KeyboardInterrupt\n")
+
+
+HANGING = ("-e", "toys:Slow-v0", "--set", "env.kwargs.seconds=300", "--set", "env.kwargs.mark=mark",
+           "-p", 4, "-r", 1, "-d", 2, "-g", 99999, "--set", "held_out_episodes=0", "-o", "out")  # fmt: skip
+
+
+def interrupted(process):
+    """Interrupt a command once; return its end."""
+    process.popen.send_signal(signal.SIGINT)
+    return process.wait(100)  # a step takes 300 seconds
+
+
+def test_an_interrupt_ends_a_trial_that_hangs(start, tmp_path):
+    process = start("run", *HANGING)
+    wait_for((tmp_path / "mark").exists, process.output)
+    done = interrupted(process)
+    assert (done.code, done.err) == (75, "evolve.run: stopped by SIGINT, as an environment did not answer\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_ends_a_run_that_hangs(start, tmp_path, brake):
+    brake.unlink()
+    process = start("run", *HANGING, "--set", f"env.kwargs.brake={brake}")
+    path = store.path_of(tmp_path / "out", 0)
+    wait_for(lambda: path.exists() and store.read_progress(path)[0] > 1, process.output)
+    brake.touch()
+    wait_for(lambda: time.time() - (tmp_path / "mark").stat().st_mtime > 1, process.output)  # every step makes it
+    done = interrupted(process)
+    assert done.code == 75
+    assert "stopped by SIGINT: " in done.err
+    assert "; continue with --resume: " in done.err
+    assert "Traceback" not in done.err

@@ -9,6 +9,7 @@ import pytest
 from conftest import wait_for
 
 from evolve import store
+from evolve.errors import EpisodeTimeout
 
 RUN = ("-e", "toys:Faulty-v0", "-p", 8, "-r", 3, "-g", 2, "-d", 2, "--set", "held_out_episodes=0", "-o", "out")
 
@@ -100,6 +101,24 @@ def test_an_episode_that_never_ends_is_ended(call, how):
     assert done.code == 1
     assert "(env.max_episode_seconds)" in done.err
     assert re.search(r"candidate \d+, episode \d+ failed in step \d+", done.err)
+
+
+def test_the_first_episode_that_hangs_ends_the_run(call, monkeypatch):
+    """The trial before the run hangs, too; the other seven slots need not wait for the limit one after another."""
+    timeouts = []
+
+    class Counted(EpisodeTimeout):
+        def __init__(self, *words):
+            timeouts.append(words)
+            super().__init__(*words)
+
+    monkeypatch.setattr("evolve.cluster.watchdog.EpisodeTimeout", Counted)
+    for where, step in (("step", "step 3"), ("reset", "reset")):
+        timeouts.clear()
+        every = ("-e", "toys:Faulty-v0", "--set", "env.kwargs.share=1.0", "--set", "env.kwargs.how=hang")
+        done = call("run", *every, "--set", f"env.kwargs.where={where}", "--set", "env.max_episode_seconds=0.2", *RUN)
+        assert (done.code, len(timeouts)) == (1, 2)
+        assert f"generation 0, candidate 0, episode 0 failed in {step}, " in done.err
 
 
 def test_hanging_episodes_may_count_as_the_worst(call, command, tmp_path):
