@@ -20,7 +20,7 @@ from evolve.config.options import (
     seconds,
     set_key,
 )
-from evolve.config.registry import Choice, Registry, Section
+from evolve.config.registry import Choice, ImportedOnDemand, Kind, Registry, Section
 from evolve.config.settings import (
     RUNTIME_KEYS,
     ComputeOptions,
@@ -40,6 +40,8 @@ __all__ = [
     "Config",
     "EarlyStopOptions",
     "EnvOptions",
+    "ImportedOnDemand",
+    "Kind",
     "Options",
     "OutputOptions",
     "RacingOptions",

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pydantic import Field, model_validator
 
@@ -89,6 +90,39 @@ def load(points: Sequence[EntryPoint], argument: str) -> Kind:
             and issubclass(found[0], Options) and callable(found[1])):  # fmt: skip
         raise InputError(argument, expected, repr(found))
     return found
+
+
+Value = TypeVar("Value")
+
+
+class ImportedOnDemand(Mapping[str, Value]):
+    """Objects of a package by name. The module of an object is imported when the object is first asked for.
+
+    A run needs one strategy, one network and at most one exact task, and each of its ranks would import them all.
+
+    Args:
+        package: The package of the modules.
+        homes: By name, the module and the object in it; several objects make a tuple.
+    """
+
+    def __init__(self, package: str, homes: Mapping[str, tuple[str, ...]]) -> None:
+        self._package = package
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> Value:
+        module, *objects = self._homes[name]
+        home = import_module(f"{self._package}.{module}")
+        found = tuple(getattr(home, each) for each in objects)
+        return cast("Value", found if len(found) > 1 else found[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes  # the mixin's would import the module
 
 
 class _Named(Options):

@@ -6,10 +6,9 @@ conformance suite. The native step of a network is a C header in `kernels/`.
 
 import numpy as np
 
-from evolve.config import Registry, Section
+from evolve.config import ImportedOnDemand, Kind, Registry, Section
 from evolve.errors import check_whole
 from evolve.genome import Block, Genomes
-from evolve.networks import hebbian_dag, hebbian_lstm, layered, plastic_mlp
 from evolve.networks.network import Activity, Batch, Network
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import check_shape
@@ -24,15 +23,18 @@ _RELATIVES = {
 
 NETWORKS = Registry(
     "network",
-    {
-        "hebbian-dag": (hebbian_dag.HebbianDagOptions, hebbian_dag.HebbianDag),
-        "dag": (layered.DagOptions, layered.Dag),
-        "mlp": (layered.MlpOptions, layered.Mlp),
-        "binary-mask-mlp": (layered.BinaryMaskMlpOptions, layered.BinaryMaskMlp),
-        "elman": (layered.ElmanOptions, layered.Elman),
-        "hebbian-lstm": (hebbian_lstm.HebbianLstmOptions, hebbian_lstm.HebbianLstm),
-        "plastic-mlp": (plastic_mlp.PlasticMlpOptions, plastic_mlp.PlasticMlp),
-    },
+    ImportedOnDemand[Kind](
+        __name__,
+        {
+            "hebbian-dag": ("hebbian_dag", "HebbianDagOptions", "HebbianDag"),
+            "dag": ("layered", "DagOptions", "Dag"),
+            "mlp": ("layered", "MlpOptions", "Mlp"),
+            "binary-mask-mlp": ("layered", "BinaryMaskMlpOptions", "BinaryMaskMlp"),
+            "elman": ("layered", "ElmanOptions", "Elman"),
+            "hebbian-lstm": ("hebbian_lstm", "HebbianLstmOptions", "HebbianLstm"),
+            "plastic-mlp": ("plastic_mlp", "PlasticMlpOptions", "PlasticMlp"),
+        },
+    ),
     Network,
     aliases={"prunable-mlp": "binary-mask-mlp"},  # its name in runs of earlier versions
     relatives=_RELATIVES,

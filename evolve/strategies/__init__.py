@@ -14,11 +14,10 @@ searches any function of a vector:
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.config import Registry, Section
+from evolve.config import ImportedOnDemand, Kind, Registry, Section
 from evolve.errors import InputError, check_whole
 from evolve.genome import GenomeLayout, Genomes, VectorLayout, one_genome
 from evolve.shapes import Float64
-from evolve.strategies import cma, elitist, openai_es, pgpe, prune, sep_cma
 from evolve.strategies.pruning_schedules import PruningOptions, PruningRounds
 from evolve.strategies.strategy import (
     AskedGenomes,
@@ -59,16 +58,19 @@ _RELATIVES = {
 
 STRATEGIES = Registry(
     "strategy",
-    {
-        "cma-es": (cma.CmaOptions, cma.Cma),
-        "ga": (elitist.GaOptions, elitist.Ga),
-        "umda": (elitist.UmdaOptions, elitist.Umda),
-        "openai-es": (openai_es.OpenAiEsOptions, openai_es.OpenAiEs),
-        "pgpe": (pgpe.PgpeOptions, pgpe.Pgpe),
-        "prune": (prune.PruneOptions, prune.Prune),
-        "random": (elitist.RandomOptions, elitist.Random),
-        "sep-cma-es": (sep_cma.SepCmaOptions, sep_cma.SepCma),
-    },
+    ImportedOnDemand[Kind](
+        __name__,
+        {
+            "cma-es": ("cma", "CmaOptions", "Cma"),
+            "ga": ("elitist", "GaOptions", "Ga"),
+            "umda": ("elitist", "UmdaOptions", "Umda"),
+            "openai-es": ("openai_es", "OpenAiEsOptions", "OpenAiEs"),
+            "pgpe": ("pgpe", "PgpeOptions", "Pgpe"),
+            "prune": ("prune", "PruneOptions", "Prune"),
+            "random": ("elitist", "RandomOptions", "Random"),
+            "sep-cma-es": ("sep_cma", "SepCmaOptions", "SepCma"),
+        },
+    ),
     Strategy,
     aliases={"mk2": "umda"},  # its name in runs of earlier versions
     relatives=_RELATIVES,
@@ -100,7 +102,7 @@ def searches(table: Section, fitness: Sequence[Float64]) -> list[tuple[int, str]
 
     Args:
         table: The name of the strategy and its options.
-        fitness: The fitness of the candidates that were told, for each generation.
+        fitness: The fitness of the candidates that `tell` has taken, for each generation.
     """
     options = STRATEGIES.parse(table).options
     every, has_controls = 0, False

@@ -5,31 +5,30 @@
 Gymnasium's formulas, but not its bits, which depend on libm.
 """
 
-from evolve.config import EnvOptions, Options, nearest, parse
-from evolve.environments.exact.bipedal_walker import BipedalWalker, BipedalWalkerHardcore
-from evolve.environments.exact.classic_control import Acrobot, CartPole, MountainCar, MountainCarContinuous, Pendulum
-from evolve.environments.exact.lifetime_learning import Bandit, Cues, Reversal, TMaze
-from evolve.environments.exact.lunar_lander import LunarLander, LunarLanderContinuous
+from evolve.config import EnvOptions, ImportedOnDemand, Options, nearest, parse
 from evolve.environments.exact.task import AnyTask, Draws, Moved
 from evolve.errors import InputError, Setting
 
 __all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task", "kwargs_model"]
 
-TASKS: dict[str, type[AnyTask]] = {
-    "Acrobot-v1": Acrobot,
-    "Bandit-v0": Bandit,
-    "BipedalWalker-v3": BipedalWalker,
-    "BipedalWalkerHardcore-v3": BipedalWalkerHardcore,
-    "CartPole-v1": CartPole,
-    "Cues-v0": Cues,
-    "LunarLander-v3": LunarLander,
-    "LunarLanderContinuous-v3": LunarLanderContinuous,
-    "MountainCar-v0": MountainCar,
-    "MountainCarContinuous-v0": MountainCarContinuous,
-    "Pendulum-v1": Pendulum,
-    "Reversal-v0": Reversal,
-    "TMaze-v0": TMaze,
-}
+TASKS = ImportedOnDemand[type[AnyTask]](
+    __name__,
+    {
+        "Acrobot-v1": ("classic_control", "Acrobot"),
+        "Bandit-v0": ("lifetime_learning", "Bandit"),
+        "BipedalWalker-v3": ("bipedal_walker", "BipedalWalker"),
+        "BipedalWalkerHardcore-v3": ("bipedal_walker", "BipedalWalkerHardcore"),
+        "CartPole-v1": ("classic_control", "CartPole"),
+        "Cues-v0": ("lifetime_learning", "Cues"),
+        "LunarLander-v3": ("lunar_lander", "LunarLander"),
+        "LunarLanderContinuous-v3": ("lunar_lander", "LunarLanderContinuous"),
+        "MountainCar-v0": ("classic_control", "MountainCar"),
+        "MountainCarContinuous-v0": ("classic_control", "MountainCarContinuous"),
+        "Pendulum-v1": ("classic_control", "Pendulum"),
+        "Reversal-v0": ("lifetime_learning", "Reversal"),
+        "TMaze-v0": ("lifetime_learning", "TMaze"),
+    },
+)
 """The exact tasks by the ids of their environments."""
 
 
