@@ -5,11 +5,12 @@ that are present. A strategy knows only the `GenomeLayout`: it does not know the
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve.errors import InputError, check_whole
 from evolve.numerics.hashing import fold_present
@@ -258,11 +259,17 @@ def candidate_digests(genomes: Genomes) -> list[bytes]:
     return digests
 
 
-def chain_digest(previous: bytes, digests: Sequence[bytes] | UInt8, returns: Float64, lengths: Int32) -> bytes:
+def chain_digest(
+    previous: bytes,
+    digests: Sequence[bytes] | UInt8,
+    returns: Float64,
+    lengths: Int32,
+    metrics: Mapping[str, NDArray[Any]] | None = None,
+) -> bytes:
     """Return the digest of a generation, which proves this generation and all earlier ones.
 
-    It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths). Arrays are
-    hashed in C order.
+    It is sha256(previous ‖ digest of candidate 0 ‖ … ‖ digest of candidate P - 1 ‖ returns ‖ lengths ‖ metrics). Arrays
+    are hashed in C order.
 
     Args:
         previous: The digest of the previous generation; `DIGEST_START` for generation 0.
@@ -270,13 +277,25 @@ def chain_digest(previous: bytes, digests: Sequence[bytes] | UInt8, returns: Flo
         returns: [P, E], hashed as little-endian float64. Every NaN is replaced by one quiet NaN, because CPUs differ
             in its sign.
         lengths: [P, E], hashed as little-endian int32.
+        metrics: The metrics by name, [P, E] each. In the order of their names, the UTF-8 name, a zero byte and the
+            values, as the returns, are hashed; the values of failed episodes count as 0.
 
     Returns:
         32 bytes.
     """
     state = hashlib.sha256(previous)
     state.update(digests.tobytes() if isinstance(digests, np.ndarray) else b"".join(digests))
-    returns = np.where(np.isnan(returns), np.nan, returns)
-    state.update(np.asarray(returns, "<f8").tobytes())
+    failed = np.isnan(returns)
+    state.update(_canonical(returns))
     state.update(np.asarray(lengths, "<i4").tobytes())
+    # A column of the run file may have a wider type than its values had in a generation. The digest does not depend on
+    # the type, nor on the value that fills the place of an episode without metrics.
+    for name, values in sorted((metrics or {}).items()):
+        state.update(name.encode() + b"\0")
+        state.update(_canonical(np.where(failed, 0.0, values.astype(np.float64))))
     return state.digest()
+
+
+def _canonical(numbers: Float64) -> bytes:
+    """Return the bytes of numbers as little-endian float64, with one quiet NaN."""
+    return np.asarray(np.where(np.isnan(numbers), np.nan, numbers), "<f8").tobytes()

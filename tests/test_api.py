@@ -4,6 +4,7 @@ import copy
 import csv
 import dataclasses
 import json
+import math
 import pickle
 import signal
 import subprocess
@@ -411,6 +412,7 @@ def test_every_public_name_is_documented():
 
 SCRIPT = """
 import json
+import math
 import evolve
 
 SHORT = {"id": "CartPole-v1", "max_episode_steps": 60}
@@ -556,3 +558,16 @@ def test_two_threads_may_train_at_the_same_time(here):
     for thread in threads:
         thread.join()
     assert found == {seed: evolve.train(**SMALL, seed=seed, output="alone").digest for seed in (1, 2)}
+
+
+def test_a_table_has_the_spread_of_fitness_and_of_held_out_returns(run):
+    table = run.table()
+    for number, generation in enumerate(run.generations):
+        assert table["std_fitness"][number] == pytest.approx(np.std(generation.fitness, ddof=1))
+        quartiles = [table[f"{name}_fitness"][number] for name in ("q25", "median", "q75")]
+        assert quartiles == pytest.approx(np.quantile(generation.fitness, [0.25, 0.5, 0.75]).tolist())
+    returns = run.held_out.returns
+    assert table["held_out_mean"][-1] == pytest.approx(returns.mean())
+    assert table["held_out_std"][-1] == pytest.approx(returns.std(ddof=1))
+    assert table["held_out_q75"][-1] == pytest.approx(np.quantile(returns, 0.75))
+    assert all(math.isnan(value) for value in table["held_out_mean"][:-1])

@@ -5,12 +5,13 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evolve import training, verification
 from evolve.analysis import exhibits, statistics
@@ -26,6 +27,8 @@ from evolve.training import Experiment
 from evolve.training.champion import Policy
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
+
+_METRICS = "metrics/"  # begins the names of metrics among packed arrays
 
 
 def pack(**arrays: Any) -> bytes:
@@ -43,33 +46,69 @@ def unpack(packed: bytes) -> dict[str, Any]:
 
 def record_to_arrays(record: Record) -> dict[str, Any]:
     """Return the fields of a record as arrays, by name."""
-    return {name: np.asarray(value) for name, value in vars(record).items() if value is not None}
+    fields = {name: value for name, value in vars(record).items() if value is not None and name != "metrics"}
+    return {name: np.asarray(value) for name, value in (fields | _prefixed(record.metrics)).items()}
 
 
 def record_from_arrays(arrays: Mapping[str, Any]) -> Record:
     """Return the record that `record_to_arrays` has converted."""
-    return Record(**{name: value if value.shape else value.item() for name, value in arrays.items()})
+    return Record(**_with_metrics({name: value if value.shape else value.item() for name, value in arrays.items()}))
+
+
+def _prefixed(metrics: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return metrics under names that the other packed arrays do not have."""
+    return {f"{_METRICS}{name}": values for name, values in metrics.items()}
+
+
+def _with_metrics(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return packed arrays by name, with all metrics as one dictionary."""
+    metrics = {name.removeprefix(_METRICS): values for name, values in arrays.items() if name.startswith(_METRICS)}
+    return {name: value for name, value in arrays.items() if not name.startswith(_METRICS)} | {"metrics": metrics}
 
 
 def table(run: StoredRun) -> dict[str, list[Any]]:
-    """Return the columns of a run by generation. A prefix tells the best candidate from the mean or median of all."""
+    """Return the columns of a run by generation, see `Run.table`."""
     records = run.records
+    fitness = [_spread(record.fitness) for record in records]
+    none = _spread(np.zeros(0))
+    held_out = [none] * len(records)
+    if records and run.held_out is not None:
+        held_out[-1] = _spread(run.held_out.returns)
     return {
         "generation": list(range(len(records))),
         "best_fitness": [float(record.champion_fitness) for record in records],
-        "mean_fitness": [_mean_fitness(record) for record in records],
+        **{f"{name}_fitness": [values[name] for values in fitness] for name in none},
         "best_connections": [int(np.count_nonzero(record.champion_mask)) for record in records],
         "median_connections": [float(np.median(record.connections)) for record in records],
         "steps": [int(record.steps) for record in records],
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
+        **{f"held_out_{name}": [values[name] for values in held_out] for name in none},
+        **_metric_columns(records),
     }
 
 
-def _mean_fitness(record: Record) -> float:
-    """Return the mean of the finite fitness values; NaN if there are none."""
-    known = statistics.finite(record.fitness)
-    return float(known.mean()) if len(known) else float("nan")
+def _spread(sample: Float64) -> dict[str, float]:
+    """Return mean, standard deviation, quartiles and median of the finite values of a sample; NaN if there are none."""
+    known = statistics.finite(sample)
+    return {
+        "mean": statistics.mean(known),
+        "std": statistics.deviation(known),
+        "q25": statistics.quantile(known, 0.25),
+        "median": statistics.median(known),
+        "q75": statistics.quantile(known, 0.75),
+    }
+
+
+def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
+    """Return two columns for each metric: the mean over the best candidate's episodes, and over all candidates."""
+    columns = {}
+    for name in records[0].metrics if records else ():
+        played = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]
+        best = (values[record.champion_candidate] for values, record in zip(played, records, strict=True))
+        columns[f"best_metric_{name}"] = [statistics.mean(statistics.finite(values)) for values in best]
+        columns[f"mean_metric_{name}"] = [statistics.mean(statistics.finite(values)) for values in played]
+    return columns
 
 
 def write_csv(run: StoredRun, path: Path) -> None:
@@ -104,9 +143,17 @@ class Generation:
         return self.record.returns
 
     @property
+    def metrics(self) -> Mapping[str, NDArray[Any]]:
+        """The metrics of `env.metrics` by name, [P, E] each: bool, int64 or float64.
+
+        An episode that failed or was not played has False, 0 or NaN.
+        """
+        return self.record.metrics
+
+    @property
     def mean(self) -> float:
         """The mean of the finite fitness values; NaN if there are none."""
-        return _mean_fitness(self.record)
+        return statistics.mean(statistics.finite(self.record.fitness))
 
     @property
     def digest(self) -> str:
@@ -119,10 +166,11 @@ class Generation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A champion on N held-out episodes: their returns and environment seeds, [N] each."""
+    """A champion on N held-out episodes: their returns, environment seeds, and metrics by name, [N] each."""
 
     returns: Float64
     seeds: Any
+    metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -197,7 +245,7 @@ class _Evolved:
     def held_out(self) -> Evaluation | None:
         """The evaluation of the final champion in the file; None if it was not evaluated."""
         kept = self._stored.held_out
-        return None if kept is None else Evaluation(kept.returns, kept.seeds)
+        return None if kept is None else Evaluation(kept.returns, kept.seeds, kept.metrics)
 
     def evaluate(
         self, episodes: int = 100, network: Mapping[str, Any] | None = None, engine: str | None = None
@@ -219,9 +267,9 @@ class _Evolved:
 
         def work(coordinator: Coordinator) -> bytes:
             found = training.evaluate_champion(self._stored, experiment, coordinator, episodes)
-            return pack(returns=found.returns, seeds=found.seeds)
+            return pack(returns=found.returns, seeds=found.seeds, **_prefixed(found.metrics))
 
-        return Evaluation(**unpack(script_ranks().call(work)))
+        return Evaluation(**_with_metrics(unpack(script_ranks().call(work))))
 
     def verify(self, engine: str | None = None) -> Verdict:
         """Evaluate the champions again on this machine; return whether all results are equal, to the bit.
@@ -410,7 +458,11 @@ class Run(_Evolved):
     def table(self) -> dict[str, list[Any]]:
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
-        A prefix of fitness and connections tells the best candidate from the mean or median of all candidates.
+        A prefix of fitness and connections tells the best candidate from the mean, standard deviation (n - 1), median
+        or quartile (q25, q75) of all candidates. `held_out_mean`, `held_out_std` and so on describe the returns of the
+        held-out episodes, in the row of the last generation; other rows have NaN. Each metric NAME of `env.metrics` has
+        `best_metric_NAME`, the mean over the best candidate's episodes, and `mean_metric_NAME`, the mean over all
+        candidates. Values that are not finite are left out.
         """
         return table(self._stored)
 

@@ -36,6 +36,16 @@ def median(sample: Float64) -> float:
     return _at_scale(np.median, sample)
 
 
+def quantile(sample: Float64, share: float) -> float:
+    """Return a quantile of finite values [n], by linear interpolation; NaN for an empty sample. share: 0 to 1."""
+    return _at_scale(lambda scaled: np.quantile(scaled, share), sample)
+
+
+def deviation(sample: Float64) -> float:
+    """Return the standard deviation (n - 1) of finite values [n]; NaN for fewer than two values."""
+    return _at_scale(lambda scaled: np.std(scaled, ddof=1), sample) if len(sample) > 1 else math.nan
+
+
 def interval(sample: Float64) -> Interval | None:
     """Return the 95 % interval of the mean of finite values [n], by Student's t (1908); None for fewer than two values.
 
@@ -44,8 +54,7 @@ def interval(sample: Float64) -> Interval | None:
     """
     if len(sample) < 2:
         return None
-    deviation = _at_scale(lambda scaled: np.std(scaled, ddof=1), sample)
-    half = _student(len(sample) - 1) * deviation / math.sqrt(len(sample))
+    half = _student(len(sample) - 1) * deviation(sample) / math.sqrt(len(sample))
     return mean(sample) - half, mean(sample) + half
 
 

@@ -156,7 +156,7 @@ class Evaluation(Job):
         for item in items.tolist():
             genome, episode = int(self.batch.rows[item]), int(self.batch.episodes[item])
             self.report(EpisodeFailure(genome, episode, -1, -1, why), loss.worker)
-            self._collector.add_failure(genome, episode, self.batch.normalizers.shape[2])
+            self._collector.add_failure(genome, episode, self.batch.normalizers.shape[2], self.spec.num_metrics)
         self._done += len(items)
 
     def warn_alone(self, queue: WorkQueue, loss: Loss) -> None:

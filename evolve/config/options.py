@@ -82,6 +82,13 @@ def _fitness(value: str) -> str:
     return value
 
 
+def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
+    # Each name is also the name of a dataset in the run file, where "/" and "." have a meaning.
+    if len(set(names)) != len(names) or not all(n.isprintable() and "/" not in n and n.strip(".") for n in names):
+        raise ValueError("different names of numbers in the info of the environment, without /")
+    return names
+
+
 def writable(value: Any) -> Any:
     """Return the value if TOML can represent it, so that it reads back unchanged. Raises ValueError otherwise."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -110,6 +117,13 @@ Seeds = Annotated[
     AfterValidator(_distinct),
 ]
 """The seeds of the runs: one run for each seed."""
+
+Metrics = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+    Field(strict=False, max_length=1000),
+    AfterValidator(_metrics),
+]
+"""Different names of metrics."""
 
 Rounds = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), AfterValidator(_rising)]
 """Increasing numbers of episodes."""

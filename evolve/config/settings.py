@@ -9,7 +9,7 @@ import tomli_w
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from evolve.config.hints import advice
-from evolve.config.options import Duration, Fitness, Kwargs, Options, Rounds, Seeds, flatten, parse
+from evolve.config.options import Duration, Fitness, Kwargs, Metrics, Options, Rounds, Seeds, flatten, parse
 from evolve.config.registry import Choice, registry_of
 
 RUNTIME_KEYS = (
@@ -58,6 +58,9 @@ class EnvOptions(Options):
     """Arguments of the environment's constructor."""
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     """Gymnasium wrappers around the environment, innermost first; each has a `name`, `module:Class`, and `kwargs`."""
+    metrics: Metrics = ()
+    """Names of numbers in the `info` of an episode's last step, such as ["x_position"], which the run file keeps of
+    every episode."""
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     """The largest number of steps of an episode; by default the environment's own limit."""
     reuse: bool | Literal["auto"] = "auto"

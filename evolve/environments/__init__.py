@@ -7,7 +7,7 @@
 from importlib.util import find_spec
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import Engine, check
+from evolve.environments.engine import Engine, check, check_metrics
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask, exact_task, kwargs_model
 from evolve.environments.exact_engine import (
@@ -19,8 +19,10 @@ from evolve.environments.exact_engine import (
 )
 from evolve.environments.function_task import register_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine, is_quick, registered_ids, registered_limit
+from evolve.environments.metrics import decode_metrics
 from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
+from evolve.errors import InputError, Setting
 from evolve.numerics import native
 
 __all__ = [
@@ -36,7 +38,9 @@ __all__ = [
     "Recording",
     "check",
     "check_drawable",
+    "check_metrics",
     "chunk_seconds",
+    "decode_metrics",
     "drawn",
     "exact_task",
     "has_display",
@@ -86,6 +90,9 @@ def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
         InputError: The environment cannot be made.
     """
     if options.engine == "exact":
+        if options.metrics:
+            cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
+            raise InputError("env.metrics", "none with exact tasks, which report no info", list(options.metrics), *cure)
         if exact_task(options).has_world and not native.available() and find_spec("Box2D"):
             return GymnasiumFallback(options, slots)
         return ExactEngine(options, slots, compiled)

@@ -25,6 +25,9 @@ FPS = 50.0
 
 _EXTRAS = {"box2d": "box2d", "pygame": "box2d", "mujoco": "mujoco"}  # by a word in Gymnasium's error message
 _SEED, _STEPS = 20, 40  # of the episodes that `check` compares
+_MOST_STEPS = 4096
+_EPISODE_SECONDS = 1.0
+"""The longest time that `check_metrics` waits for the end of an episode."""
 PAIR_SECONDS = 0.2
 """The approximate seconds for which `check` compares the steps of two episodes; it always compares the first step."""
 
@@ -84,6 +87,15 @@ class Engine(Protocol):
 
         Returns:
             Rewards [k], and whether each episode has ended (terminated or truncated) [k].
+        """
+
+    metric_names: tuple[str, ...]
+    """The names of the M metrics, `env.metrics`."""
+
+    def metrics(self, slots: Slots) -> Int64:
+        """Return the types and bits [k, 2, M] of the metrics of slots [k] whose last step was the latest one.
+
+        An episode without a metric becomes a fault (see `encode_metrics`); an episode with a fault has zeros.
         """
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
@@ -168,6 +180,40 @@ def check(engine: Engine) -> None:
             )
             anyway = Setting("compute.check", False)
             raise InputError("env.id", expected, f"{engine.id}, where {which}: {found}", cure, anyway, ".)")
+
+
+def check_metrics(engine: Engine) -> None:
+    """Raise InputError if the metrics of an episode are missing, or if two episodes of one seed differ in a metric.
+
+    The episode of random outputs is short, as a rule. If it does not end in time, nothing is checked.
+    """
+    if not engine.metric_names:
+        return
+    found = [_metrics_of_an_episode(engine) for _ in range(2)]
+    if found[0] is not None and found[1] is not None and (found[0] != found[1]).any():
+        name = engine.metric_names[int((found[0] != found[1]).any(axis=0).argmax())]
+        expected = "metrics that are equal in two episodes of one seed"
+        raise InputError("env.metrics", expected, f"{name}, which differs (a time, for example)")
+
+
+def _metrics_of_an_episode(engine: Engine) -> Int64 | None:
+    """Return the metrics [2, M] of an episode in slot 0; None if it fails, or does not end in time."""
+    slot = np.zeros(1, np.intp)
+    observations = np.zeros((1, engine.observation_size), np.float32)
+    outputs = (2 * Stream(_SEED, Purpose.CHECK).uniform(_MOST_STEPS, engine.action_size) - 1).astype(np.float32)
+    engine.reset(slot, np.array([_SEED]), observations)
+    end = time.perf_counter() + _EPISODE_SECONDS
+    for row in outputs:
+        if engine.faults or time.perf_counter() > end:
+            break
+        _, ended = engine.step(slot, row[None], observations)
+        if ended[0] and not engine.faults:
+            metrics: Int64 = engine.metrics(slot)[0]
+            if engine.faults:
+                raise InputError.plainly("env.metrics", engine.faults.pop(0))
+            return metrics
+    engine.faults.clear()  # the evaluation will meet the same error, and report where it happened
+    return None
 
 
 def _first_difference(one: Iterator[Transition], other: Iterator[Transition]) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
+from evolve.environments.metrics import encode_metrics
 from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet
 from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
@@ -49,6 +50,8 @@ class EnvPoolEngine:
         self._is_vector = type(self._observation_space).__name__ == "Box" and self._observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
+        self.metric_names = options.metrics
+        self._infos: list[tuple[Slots, Any]] = []  # of the latest step: the slots of each pool, and its info
         self._pools: dict[int, Any] = {}
         self._num_pools = 0  # pools made so far; the number of the newest pool
         # The environment of each slot: the number of its pool, and its id in that pool.
@@ -84,15 +87,31 @@ class EnvPoolEngine:
         for pool, rows, ids in self._groups:
             pool.send({"action": actions[rows], "env_id": ids, "players": {"env_id": ids}})
         row_of = np.empty(len(self._ids), np.intp)
+        self._infos = []
         for pool, rows, ids in self._groups:
             received, reward, terminated, truncated, info = pool.recv()
             # A pool returns its environments in any order, named by their ids.
             row_of[ids] = rows
             received_rows = row_of[info["env_id"]]
+            self._infos.append((slots[received_rows], info))
             self._write(received, observations, slots[received_rows])
             rewards[received_rows] = reward
             ended[received_rows] = terminated | truncated
         return rewards, ended
+
+    def metrics(self, slots: Slots) -> Int64:
+        """Return the metrics of slots [k] whose episodes have ended, [k, 2, M]; see `Engine.metrics`."""
+        encoded = np.zeros((len(slots), 2, len(self.metric_names)), np.int64)
+        place = {slot: row for row, slot in enumerate(slots.tolist())}
+        for stepped, info in self._infos:
+            for index, slot in enumerate(stepped.tolist()):
+                if slot in place:
+                    arrays = {name: values[index] for name, values in info.items() if isinstance(values, np.ndarray)}
+                    try:
+                        encoded[place[slot]] = encode_metrics(arrays, self.metric_names)
+                    except InputError as error:
+                        self.faults.setdefault(slot, str(error))
+        return encoded
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a new pool. `used` has no effect: no environment of EnvPool runs a second episode."""

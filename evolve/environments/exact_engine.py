@@ -200,6 +200,7 @@ class ExactEngine:
     """
 
     reuses = True
+    metric_names: tuple[str, ...] = ()  # `environments.make` refuses metrics of exact tasks
     refill = 1  # a reset is cheap, so an episode begins as soon as a slot is free
 
     def __init__(self, options: EnvOptions, slots: int, compiled: bool = True) -> None:
@@ -227,6 +228,10 @@ class ExactEngine:
     def step(self, slots: Slots, outputs: Float32, observations: Float32) -> tuple[Float64, Bool]:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         return self.slots.step(slots, outputs, observations)
+
+    def metrics(self, slots: Slots) -> Int64:
+        """Return [k, 2, 0]: an exact task reports no metrics."""
+        return np.zeros((len(slots), 2, 0), np.int64)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a new slot. If `used`, another episode (of seed + 1) begins in the slot first."""

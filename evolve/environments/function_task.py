@@ -38,8 +38,9 @@ class Sleep(gymnasium.Env[Any, Any]):
 gymnasium.register(id="Sleep-v0", entry_point=f"{__name__}:Sleep")
 
 
-Episode = Callable[[np.random.Generator], Generator[Any, Float32, float]]
-"""A generator function that yields observations [O], receives actions [A] in [-1, 1], and returns the return."""
+Episode = Callable[[np.random.Generator], Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
+"""A generator function that yields observations [O], receives actions [A] in [-1, 1], and returns the return, or the
+return and metrics by name."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
@@ -80,7 +81,8 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         try:
             self._seen = self._observation(self._running.send(action))
         except StopIteration as end:
-            return self._seen, self._return(end.value), True, False, {}
+            score, info = end.value if isinstance(end.value, tuple) and len(end.value) == 2 else (end.value, {})
+            return self._seen, self._return(score), True, False, info
         return self._seen, 0.0, False, False, {}
 
     def _observation(self, given: Any) -> Float32:
@@ -123,7 +125,8 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of chance that it
             may use, since an episode has to be repeatable from its seed. It yields an observation, O numbers, and
             receives an action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one
-            number; higher is better.
+            number; higher is better. It may also return (return, metrics), a number and a dictionary of numbers, from
+            which an experiment takes those that `env.metrics` names.
         observation_size: O, the number of numbers in an observation.
         action_size: A, the number of numbers in an action.
 

@@ -19,6 +19,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, extra_cure
 from evolve.environments.exact import TASKS
+from evolve.environments.metrics import encode_metrics
 from evolve.environments.spaces import (
     action_decoder,
     check_observation,
@@ -71,6 +72,8 @@ class GymnasiumEngine:
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
         self._elapsed = [0] * slots
+        self._infos: list[Any] = [None] * slots  # of the latest step
+        self.metric_names = options.metrics
         first = make_or_explain(options, self._make)
         self._place(0, first)
         self._observed = first.observation_space
@@ -117,6 +120,7 @@ class GymnasiumEngine:
         """Step slots [k] by outputs [k, A]; write observations [B, O]; return rewards [k] and ends [k]."""
         actions = separate(self._actions, self._decode(outputs))
         steps, encode, elapsed, limit = self._step, self._encode, self._elapsed, self._limit
+        infos = self._infos
         rewards: list[float] = []
         ended: list[bool] = []
         said: Any = _NO_STEP
@@ -124,7 +128,7 @@ class GymnasiumEngine:
         for slot, action in zip(slots.tolist(), actions, strict=True):
             try:
                 said = steps[slot](action)
-                observation, raw_reward, terminated, truncated, _ = said
+                observation, raw_reward, terminated, truncated, infos[slot] = said
                 encode(observation, observations[slot])
                 reward = float(raw_reward)
                 elapsed[slot] += 1
@@ -142,6 +146,17 @@ class GymnasiumEngine:
             rewards.append(reward)
             ended.append(over)
         return np.array(rewards, np.float64), np.array(ended, np.bool_)
+
+    def metrics(self, slots: Slots) -> Int64:
+        """Return the metrics of slots [k] whose episodes have ended, [k, 2, M]; see `Engine.metrics`."""
+        encoded = np.zeros((len(slots), 2, len(self.metric_names)), np.int64)
+        for row, slot in enumerate(slots.tolist()):
+            if slot not in self.faults:
+                try:
+                    encoded[row] = encode_metrics(self._infos[slot], self.metric_names)
+                except FAILURES as error:
+                    self._note_fault(slot, error)
+        return encoded
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a new object; a used object has begun another episode before, if objects are reused."""

@@ -70,6 +70,7 @@ class Recorder:
         self.fps = engine.fps
         self.observation_size = engine.observation_size
         self.action_size = engine.action_size
+        self.metric_names = engine.metric_names
 
     @property
     def on_fault(self) -> Callable[[], None]:
@@ -123,6 +124,10 @@ class Recorder:
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             self.running[target] = self.running[source]
         self._engine.move(sources, targets)
+
+    def metrics(self, slots: Slots) -> Int64:
+        """Return the engine's metrics."""
+        return self._engine.metrics(slots)
 
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play an episode that is not recorded."""

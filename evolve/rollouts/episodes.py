@@ -27,7 +27,8 @@ class RolloutSpec:
     of episodes that run side by side. num_traces: T, the number of traces of an episode. max_episode_seconds: the limit
     of an episode's wall time. on_failure: "stop" if a failed episode ends the evaluation, "worst" if its return is NaN.
     chunk_seconds: the duration of the smallest chunk worth a message. least_chunk: the smallest number of episodes of a
-    chunk, however long they last; above 1 if a kernel steps several slots in the time of one.
+    chunk, however long they last; above 1 if a kernel steps several slots in the time of one. num_metrics: M, the
+    number of metrics of an episode.
     """
 
     experiment: str
@@ -37,6 +38,7 @@ class RolloutSpec:
     on_failure: Literal["stop", "worst"] = "stop"
     chunk_seconds: float = 0.01
     least_chunk: int = 1
+    num_metrics: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,11 @@ class EpisodeResults:
     observations and the network outputs of an episode. moments: sums and sums of squares of observations, O = 0 if
     observations are not normalized. step_hashes: a byte of both fingerprints after each step, all episodes
     concatenated, L = Σ min(length, MAX_HASHED_STEPS). episode_seconds: wall time in the environment; the time of a tick
-    is shared equally by all episodes that it steps. traces: [K, T] in units of 2⁻²⁰; row i belongs to the genome
-    traced[i]. A genome may have several rows, whose sum counts; integers have the same sum in any order. described: D
-    genomes with digests, connections and fingerprints (`GenomeDescriptions`); a genome may occur more than once.
+    is shared equally by all episodes that it steps. encoded_metrics: the types and bits of the metrics that the
+    experiment names, M = 0 if it names none (`environments.decode_metrics`). traces: [K, T] in units of 2⁻²⁰; row i
+    belongs to the genome traced[i]. A genome may have several rows, whose sum counts; integers have the same sum in any
+    order. described: D genomes with digests, connections and fingerprints (`GenomeDescriptions`); a genome may occur
+    more than once.
     """
 
     genomes: Int32 = quantity("N", np.int32)
@@ -179,6 +183,7 @@ class EpisodeResults:
     fingerprints: UInt64 = quantity("N 2", np.uint64)
     moments: Float64 = quantity("N 2 O", np.float64)
     episode_seconds: Float32 = quantity("N", np.float32)
+    encoded_metrics: Int64 = quantity("N 2 M", np.int64)
     step_hashes: UInt8 = quantity("L 2", np.uint8)
     traced: Int32 = quantity("K", np.int32)
     traces: Int64 = quantity("K T", np.int64)

@@ -403,6 +403,7 @@ class ExactRollout:
             fingerprints=played.fingerprints,
             moments=played.moments,
             episode_seconds=(played.lengths * seconds_per_step).astype(np.float32),
+            encoded_metrics=np.zeros((len(genomes), 2, 0), np.int64),
             step_hashes=played.step_hashes,
             traced=traced,
             traces=played.traces[: len(traced)],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evolve.environments import decode_metrics
 from evolve.genome import GenomeDescriptions, GenomeSource, describe
 from evolve.numerics import ordered_sum
 from evolve.numerics.hashing import MAX_HASHED_STEPS, fold_present
@@ -75,9 +76,12 @@ class ResultsCollector:
         kept = {name: _owned(getattr(results, name)) for name in QUANTITIES if name not in ("traced", "traces")}
         self._parts.append(EpisodeResults(**kept, traced=results.traced[:0].copy(), traces=results.traces[:0].copy()))
 
-    def add_failure(self, genome: int, episode: int, observation_size: int) -> None:
-        """Add an episode that failed, with a return of NaN and zeros otherwise. observation_size: O of the moments."""
-        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1]}
+    def add_failure(self, genome: int, episode: int, observation_size: int, num_metrics: int = 0) -> None:
+        """Add an episode that failed, with a return of NaN and zeros otherwise.
+
+        observation_size: O of the moments; num_metrics: M.
+        """
+        sizes = {"N": 1, "O": observation_size, "L": 0, "K": 0, "D": 0, "T": self._traces.shape[1], "M": num_metrics}
         zeros = {name: np.zeros(shape_of(symbols, sizes), dtype) for name, (symbols, dtype) in QUANTITIES.items()}
         key = {"genomes": np.array([genome], np.int32), "episodes": np.array([episode], np.int32)}
         self.add(EpisodeResults(**zeros | key | {"returns": np.array([np.nan])}))
@@ -127,6 +131,13 @@ class PopulationResults:
     def moments(self) -> Float64:
         """[P, E, 2, O], sums and sums of squares of observations."""
         return self.quantities["moments"]
+
+    def metrics(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return the metrics of the episodes by name, [P, E] each: bool, int64 or float64.
+
+        An episode that failed or was not played has False, 0 or NaN.
+        """
+        return decode_metrics(self.quantities["encoded_metrics"], names)
 
     @property
     def num_candidates(self) -> int:

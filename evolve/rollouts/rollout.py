@@ -145,6 +145,7 @@ class Rollout:
         self._returns = np.zeros(slots)
         self._lengths = np.zeros(slots, np.int32)
         self._seconds = np.zeros(slots, np.float32)
+        self._metrics = np.zeros((slots, 2, len(engine.metric_names)), np.int64)
         self._traces = "none"
         self._num_traces = network.num_traces
         self._masks = np.zeros((slots, 0), np.bool_)
@@ -224,12 +225,14 @@ class Rollout:
         rewards, ended, seconds = self._step_environments(outputs[rows])
         self._seconds[rows] += seconds / len(self._live)
         self._lengths[rows] += 1
+        if self._max_steps is not None:
+            ended = ended | (self._lengths[rows] >= self._max_steps)
+        if self.engine.metric_names:
+            self._read_metrics(self._live[ended])
         self.detector.after_step(self._live, self._span, rewards)
         if self.engine.faults:
             self._fail(rewards, ended)
         self._returns[rows] += rewards
-        if self._max_steps is not None:
-            ended = ended | (self._lengths[rows] >= self._max_steps)
         return ended if ended.any() else None
 
     def _advance_one(self, outputs: Float32) -> Bool | None:
@@ -237,12 +240,14 @@ class Rollout:
         rewards, ended, seconds = self._step_environments(outputs)
         self._seconds[0] += seconds
         self._lengths[0] += 1
+        if self._max_steps is not None:
+            ended = ended | (self._lengths[:1] >= self._max_steps)
+        if self.engine.metric_names:
+            self._read_metrics(self._live[ended])
         self.detector.after_one_step(rewards.item())
         if self.engine.faults:
             self._fail(rewards, ended)
         self._returns[0] += rewards.item()
-        if self._max_steps is not None:
-            ended = ended | (self._lengths[:1] >= self._max_steps)
         return ended if ended.item() else None
 
     def _step_environments(self, outputs: Float32) -> tuple[Float64, Bool, float]:
@@ -253,6 +258,11 @@ class Rollout:
         self.detector.advance(now)
         return rewards, ended, now - begin
 
+    def _read_metrics(self, slots: Slots) -> None:
+        """Read the metrics of the episodes that ended in slots [k]; an episode that lacks one fails."""
+        if len(slots):
+            self._metrics[slots] = self.engine.metrics(slots)
+
     def _fail(self, rewards: Float64, ended: Bool) -> None:
         """End the episodes that failed."""
         for slot, message in self.engine.faults.items():
@@ -260,6 +270,7 @@ class Rollout:
                 at = int(np.searchsorted(self._live, slot))
                 rewards[at] = np.nan
                 ended[at] = True
+                self._metrics[slot] = 0
                 key = int(self._genomes[slot]), int(self._episodes[slot])
                 self._failures.append(EpisodeFailure(*key, int(self._seeds[slot]), int(self._lengths[slot]), message))
         self.engine.faults.clear()
@@ -286,6 +297,7 @@ class Rollout:
             fingerprints=fingerprints,
             moments=self.inference.moments(slots),
             episode_seconds=self._seconds[slots],
+            encoded_metrics=self._metrics[slots],
             step_hashes=step_hashes,
             traced=genomes if traces == "each" else np.zeros(len(slots) if traces == "mean" else 0, np.int32),
             traces=self._quantized_traces(slots),

@@ -16,8 +16,8 @@ from evolve.errors import InputError
 from evolve.shapes import Float32
 from evolve.store.disk import atomic_write, naming_output
 from evolve.store.reading import check_held_out, open_file, read
-from evolve.store.schema import HELD_OUT, Column, Header, HeldOut, StoredRun
-from evolve.store.writing import write_column
+from evolve.store.schema import Column, Header, HeldOut, StoredRun
+from evolve.store.writing import write_column, write_held_out
 
 CHAMPION_SCHEMA = 1
 _NORMALIZER = {
@@ -69,8 +69,7 @@ def write_champion(champion: StoredChampion) -> None:
                               manifest=json.dumps(dict(header.manifest)), digest=champion.digest,
                               num_generations=champion.num_generations, steps=champion.steps,
                               seconds=champion.seconds)  # fmt: skip
-            for name, column in HELD_OUT.items():
-                write_column(file, column, getattr(champion.held_out, name))
+            write_held_out(file, champion.held_out)
             if champion.normalizer is not None:
                 write_column(file, _NORMALIZER["normalizer"], champion.normalizer)
         with open(partial, "rb") as disk:
@@ -86,7 +85,7 @@ def read_champion(path: Path) -> StoredChampion:
         if schema != CHAMPION_SCHEMA:
             cure = "Read it with another version of evolve."
             raise InputError(str(path), f"a champion file of schema {CHAMPION_SCHEMA}", f"schema {schema}", cure)
-        held_out = HeldOut(**reader.columns(HELD_OUT))
+        held_out = reader.held_out()
         check_held_out(held_out, len(held_out.weights))
         digest = reader.text("digest")
         if len(bytes.fromhex(digest)) != 32:

@@ -42,9 +42,13 @@ class Reader:
         _check(columns)
         if columns:
             columns["champion_step_hashes"] = self._step_hashes(columns)
-        records = tuple(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        metrics = self.metrics("generation", "G P E", columns["returns"].shape if columns else (0, 0, 0))
+        records = tuple(
+            Record(**dict(zip(columns, row, strict=True)), metrics={name: whole[g] for name, whole in metrics.items()})
+            for g, row in enumerate(zip(*columns.values(), strict=True))
+        )
         checkpoint = self._checkpoint(len(records))
-        held_out = HeldOut(**self.columns(schema.HELD_OUT)) if "evaluation" in self._file else None
+        held_out = self.held_out() if "evaluation" in self._file else None
         if held_out is not None:
             check_held_out(held_out, len(records[0].champion_weights) if records else 0)
         complete = bool(self._number(self._file, "complete", "b"))
@@ -59,6 +63,25 @@ class Reader:
         if not 0 <= header.seed < 2**63:
             raise ValueError("seed: not in [0, 2**63)")
         return header
+
+    def held_out(self) -> HeldOut:
+        """Return the held-out evaluation of a run file or a champion file."""
+        columns = self.columns(schema.HELD_OUT)
+        return HeldOut(**columns, metrics=self.metrics("evaluation", "N", columns["returns"].shape))
+
+    def metrics(self, group: str, symbols: str, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+        """Return the columns of metrics in a group, by name. Raises ValueError if their types or shapes are wrong."""
+        if f"{group}/metrics" not in self._file:
+            return {}
+        names = list(self._item(f"{group}/metrics", h5py.Group))
+        if len(names) > _MOST_ENTRIES:
+            raise ValueError(f"{group}/metrics: {len(names)} entries")
+        columns = {name: self._array(f"{group}/metrics/{name}") for name in names}
+        for name, column in columns.items():
+            if column.dtype not in schema.METRIC_TYPES:
+                raise ValueError(f"{group}/metrics/{name}: {column.dtype}, which no metric has")
+            check_shape(column, name, symbols, column.dtype, **dict(zip(symbols.split(), shape, strict=True)))
+        return columns
 
     def has(self, name: str) -> bool:
         """Return whether the file has an attribute."""

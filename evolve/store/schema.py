@@ -66,7 +66,16 @@ def column(path: str, symbols: str, dtype: DTypeLike, meaning: str, unit: str = 
 
 def columns_of(record: type[Any]) -> dict[str, Column]:
     """Return the columns of a record's fields, by name."""
-    return {f.name: f.metadata["column"] for f in fields(record)}
+    return {f.name: f.metadata["column"] for f in fields(record) if "column" in f.metadata}
+
+
+METRIC_TYPES = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64))
+
+
+def metric_column(group: str, symbols: str, name: str, dtype: DTypeLike) -> Column:
+    """Return the column of a metric in the group "generation" or "evaluation"."""
+    meaning = f"the metric {name} of each episode, from the info of its last step; NaN, 0 or false if it failed"
+    return Column(f"{group}/metrics/{name}", symbols, np.dtype(dtype), meaning)
 
 
 def path_of(directory: Path, seed: int) -> Path:
@@ -165,6 +174,8 @@ class Record:
         optional=True,
     )
     """[2, O], the normalizer of this generation's episodes."""
+    metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """The metrics of the episodes by name, [P, E] each, in columns of their own (`metric_column`)."""
 
 
 COLUMNS = columns_of(Record)
@@ -205,6 +216,8 @@ class HeldOut:
     seeds: Int64 = column("evaluation/seeds", "N", np.int64, "seeds of the environments of these episodes")
     weights: Float32 = column("evaluation/weights", "W", np.float32, "weights of the champion that played them")
     mask: Bool = column("evaluation/mask", "W", np.bool_, "connections left of the champion that played them")
+    metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """The metrics of the episodes by name, [N] each, in columns of their own (`metric_column`)."""
 
 
 HELD_OUT = columns_of(HeldOut)

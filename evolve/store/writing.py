@@ -19,7 +19,18 @@ from evolve.errors import InputError, RunError, Setting
 from evolve.genome import Genomes, GenomeSource
 from evolve.store.disk import DeferredErrorFile, Lock, atomic_write, sync, without_links
 from evolve.store.reading import exists, is_empty, read, unwritable
-from evolve.store.schema import COLUMNS, HELD_OUT, POPULATION, SCHEMA, STEP_HASHES, Column, Header, HeldOut, Record
+from evolve.store.schema import (
+    COLUMNS,
+    HELD_OUT,
+    POPULATION,
+    SCHEMA,
+    STEP_HASHES,
+    Column,
+    Header,
+    HeldOut,
+    Record,
+    metric_column,
+)
 
 _MIN_INTERVAL = 20.0  # in durations of the last flush, so that flushing costs at most 5 % of a run
 MAX_BUFFERED = 2**26
@@ -189,14 +200,16 @@ class RunFile:
             rows = [getattr(record, name) for record in self._pending]
             if rows and rows[0] is not None:
                 _append_rows(file, column, self.on_disk, _stack(rows, column.dtype))
+        for name in self._pending[0].metrics if self._pending else ():
+            values = np.stack([record.metrics[name] for record in self._pending])
+            _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
         for number, genomes in enumerate(self._genomes):
             self._write_population(file, self.on_disk + number, genomes)
         self._write_checkpoint(file)
         if "evaluation" in file:
             del file["evaluation"]
         if self.held_out is not None:
-            for name, column in HELD_OUT.items():
-                write_column(file, column, getattr(self.held_out, name))
+            write_held_out(file, self.held_out)
 
     def _write_population(self, file: h5py.File, generation: int, genomes: GenomeSource) -> None:
         at_once = max(1, MAX_BUFFERED // max(1, 8 * genomes.num_weights))  # limits the memory of the genomes
@@ -324,9 +337,11 @@ def _append_rows(file: h5py.File, column: Column, before: int, rows: NDArray[Any
         _describe(_make(file, column.path, rows, column.chunk), column)
         return
     stored = file[column.path]
-    # A copy made by another program may be stored as one block, which cannot grow.
-    if stored.chunks is None:
-        whole = stored[()]
+    # The values of a metric may need a wider type from now on. A copy made by another program may be stored as one
+    # block, which cannot grow.
+    wider = np.result_type(stored.dtype, rows.dtype)
+    if stored.chunks is None or stored.dtype != wider:
+        whole = stored[()].astype(wider)
         del file[column.path]
         stored = _describe(_make(file, column.path, whole, column.chunk), column)
     old = stored.shape
@@ -348,6 +363,14 @@ def _write_candidates(
     if len(stored) <= generation:
         stored.resize(generation + 1, axis=0)
     stored[generation, first : first + len(rows)] = rows
+
+
+def write_held_out(file: h5py.File, held_out: HeldOut) -> None:
+    """Write a held-out evaluation."""
+    for name, column in HELD_OUT.items():
+        write_column(file, column, getattr(held_out, name))
+    for name, values in held_out.metrics.items():
+        write_column(file, metric_column("evaluation", "N", name, values.dtype), values)
 
 
 def write_column(file: h5py.File, column: Column, array: NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ from evolve.errors import InputError, check_whole
 from evolve.genome import Genomes
 from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose, environment_seeds
-from evolve.rollouts import EpisodeBatch, by_candidate, generation_keys
+from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
 from evolve.rollouts.inference import ObservationNormalizer
 from evolve.shapes import Float32, Float64, Int64, check_shape
 from evolve.store import HeldOut, Stored
@@ -38,10 +38,11 @@ def held_out(
         episodes: N.
         normalizer: [2, O], None if observations are not normalized.
     """
-    returns = _champion_returns(experiment, coordinator, champion, (seed, Purpose.HELD_OUT, 0), episodes, normalizer)
+    results = _play_champion(experiment, coordinator, champion, (seed, Purpose.HELD_OUT, 0), episodes, normalizer)
+    metrics = {name: values[0] for name, values in results.metrics(experiment.config.env.metrics).items()}
     zeros: Int64 = np.zeros(episodes, np.int64)
     seeds = environment_seeds(seed, Purpose.HELD_OUT, zeros, zeros, np.arange(episodes))
-    return HeldOut(returns, seeds, champion.weights[0], champion.mask[0])
+    return HeldOut(results.returns[0], seeds, champion.weights[0], champion.mask[0], metrics)
 
 
 def evaluate_champion(run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int) -> HeldOut:
@@ -83,24 +84,24 @@ def validation_returns(
     """
     key = seed, Purpose.VALIDATION, generation
     episodes = experiment.config.early_stop.episodes
-    return _champion_returns(experiment, coordinator, champion, key, episodes, normalizer)
+    returns: Float64 = _play_champion(experiment, coordinator, champion, key, episodes, normalizer).returns[0]
+    return returns
 
 
-def _champion_returns(
+def _play_champion(
     experiment: Experiment,
     coordinator: Coordinator,
     champion: Genomes,
     key: tuple[int, Purpose, int],
     episodes: int,
     normalizer: Float32 | None,
-) -> Float64:
-    """Return the returns [N] of the first N episodes of a key (seed, purpose, generation)."""
+) -> PopulationResults:
+    """Return the results (P = 1) of the first N episodes of a key (seed, purpose, generation)."""
     seed, purpose, generation = key
     keys = generation_keys(generation, population=1)
     batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
     results = coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
-    returns: Float64 = by_candidate(results, 1, episodes).returns[0]
-    return returns
+    return by_candidate(results, 1, episodes)
 
 
 class Policy:

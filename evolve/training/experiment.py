@@ -61,6 +61,7 @@ class Experiment:
             on_failure=env.on_failure,
             chunk_seconds=environments.chunk_seconds(env),
             least_chunk=self._least_chunk,
+            num_metrics=len(env.metrics),
         )
 
     @property
@@ -133,6 +134,7 @@ def _prepare(config: Config) -> Experiment:
     networks.check(complete.network, network, engine.action_size)
     if config.compute.check and not hangs:
         environments.check(engine)
+        environments.check_metrics(engine)
     engine.close()
     return Experiment(complete, network, engine.action_size)
 
@@ -317,7 +319,8 @@ def _fits(run: store.Stored, experiment: Experiment) -> bool:
         return True
     first = run.records[0]
     shape = (experiment.config.population, experiment.config.episodes)
-    return first.returns.shape == shape and len(first.champion_weights) == W
+    metrics = set(first.metrics) == set(experiment.config.env.metrics)
+    return first.returns.shape == shape and len(first.champion_weights) == W and metrics
 
 
 def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:

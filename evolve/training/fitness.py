@@ -215,7 +215,8 @@ def evaluate_population(
             return results
         # A race: the best candidates play the next episodes.
         connections = results.descriptions(genomes).connections
-        scores = Scores.of(config, results.returns, {}, connections, genomes.num_weights)
+        metrics = results.metrics(config.env.metrics)
+        scores = Scores.of(config, results.returns, metrics, connections, genomes.num_weights)
         further = next_round(played, config.racing, scores)
         assert further is not None
         played = further

@@ -18,6 +18,7 @@ from evolve.strategies import ranking
 from evolve.training.champion import held_out, validation_returns
 from evolve.training.experiment import Experiment
 from evolve.training.fitness import Scores, evaluate_population, with_step_limit
+from evolve.training.fitness_functions import Metrics
 from evolve.training.resume import RunLog, restore, restore_moments
 from evolve.training.shared_strategy import SharedStrategy
 
@@ -72,7 +73,8 @@ class _Run:
             meanwhile=self.log.flush_if_due,
         )
         described = results.descriptions(genomes)
-        scores = Scores.of(config, results.returns, {}, described.connections, genomes.num_weights)
+        metrics = results.metrics(config.env.metrics)
+        scores = Scores.of(config, results.returns, metrics, described.connections, genomes.num_weights)
         fitness = scores.fitness(results.played)
         # A population that grows may have enough steps before all P candidates have played.
         self.shared.tell(generation, genomes, fitness[: results.num_candidates], results)
@@ -87,6 +89,7 @@ class _Run:
             described,
             results,
             fitness,
+            metrics,
             normalizer,
             (time.perf_counter() - begin, *seconds),
         )
@@ -149,6 +152,7 @@ def generation_record(
     described: GenomeDescriptions,
     results: PopulationResults,
     fitness: Float64,
+    metrics: Metrics,
     normalizer: Float32 | None,
     seconds: tuple[float, Float64, Float64],
 ) -> Record:
@@ -160,6 +164,7 @@ def generation_record(
         described: The descriptions of their genomes, by the ranks that played them.
         results: The results of the candidates.
         fitness: [P].
+        metrics: The metrics of the episodes by name, [P, E] each.
         normalizer: [2, O], None if observations are not normalized.
         seconds: The seconds of the generation, and of each rank [R] at work and in environments.
 
@@ -170,7 +175,7 @@ def generation_record(
     champion = genomes.take(np.array([best]))
     if candidate_digests(champion)[0] != described.digests[best].tobytes():
         raise RunError(f"candidate {best} is not the same genome on all ranks. {_CURE}")
-    digest = chain_digest(previous, described.digests, results.returns, results.lengths)
+    digest = chain_digest(previous, described.digests, results.returns, results.lengths, metrics)
     return Record(
         **{name: values for name, values in results.quantities.items() if name in Record.__dataclass_fields__},
         fitness=fitness,
@@ -188,4 +193,5 @@ def generation_record(
         genome_fingerprints=described.fingerprints,
         trace_fingerprints=results.trace_fingerprints(),
         normalizer=normalizer,
+        metrics=metrics,
     )

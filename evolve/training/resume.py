@@ -321,6 +321,9 @@ def check_configuration(run: PlannedRun, file: RunFile | StoredRun) -> None:
         least = f"at least {file.num_generations}, the generations already complete in {path}"
         raise InputError("generations", least, config.generations)
     check_fitness(config)
+    last = file.last if isinstance(file, RunFile) else file.records[-1] if file.records else None
+    if last is not None and set(last.metrics) != set(config.env.metrics):
+        raise InputError(str(path), "the metrics that its configuration names (env.metrics)", list(last.metrics), *anew)
     restore(run.experiment, file)  # raises InputError for a checkpoint of another shape
 
 

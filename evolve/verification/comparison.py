@@ -76,6 +76,10 @@ def _later_difference(a: StoredRun, b: StoredRun) -> str | None:
             ours, theirs = (getattr(held_out, name)[:end] for held_out in (a.held_out, b.held_out))
             if not np.array_equal(ours, theirs, equal_nan=name == "returns"):
                 return f"the {name} of the held-out evaluation differ, though every generation is equal"
+        failed = np.isnan(a.held_out.returns[:n])
+        ours, theirs = ({k: m[:n] for k, m in held_out.metrics.items()} for held_out in (a.held_out, b.held_out))
+        if not logs.same_metrics(ours, theirs, failed).all():
+            return "the metrics of the held-out evaluation differ, though every generation is equal"
     found = logs.digest_difference(a) or logs.digest_difference(b)
     return None if found is None else found.summary
 

@@ -1,7 +1,7 @@
 """Compare the logs of candidates and generations, and find the cause of the first difference."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,12 +31,16 @@ _ALGEBRA = ("packages.numpy", "packages.cmaes", "blas", "cpu", "cpu features")
 
 @dataclass(frozen=True)
 class EpisodeLog:
-    """The log of an episode. fingerprint: [2], of observations and actions; step_hashes: [length, 2] or None."""
+    """The log of an episode.
+
+    fingerprint: [2], of observations and actions; step_hashes: [length, 2] or None; metrics: by name.
+    """
 
     return_: float
     length: int
     fingerprint: UInt64
     step_hashes: UInt8 | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -55,7 +59,7 @@ class CandidateLog:
     """The log of a candidate in E episodes.
 
     returns, lengths: [E]; fingerprints: [E, 2], of observations and actions; trace_fingerprint: 64 bits;
-    step_hashes: [E] of [length, 2] each, None if they were not kept.
+    step_hashes: [E] of [length, 2] each, None if they were not kept. metrics: [E] each, by name.
     """
 
     returns: Float64
@@ -63,11 +67,14 @@ class CandidateLog:
     fingerprints: UInt64
     trace_fingerprint: int
     step_hashes: list[UInt8] | None
+    metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def episode_log(self, episode: int) -> EpisodeLog:
         """Return the log of an episode."""
         hashes = None if self.step_hashes is None else self.step_hashes[episode]
-        return EpisodeLog(float(self.returns[episode]), int(self.lengths[episode]), self.fingerprints[episode], hashes)
+        returned, length = float(self.returns[episode]), int(self.lengths[episode])
+        metrics = {name: values[episode].item() for name, values in self.metrics.items()}
+        return EpisodeLog(returned, length, self.fingerprints[episode], hashes, metrics)
 
 
 LogOrRecord = TypeVar("LogOrRecord", CandidateLog, Record)
@@ -77,7 +84,19 @@ def different_episodes(ours: LogOrRecord, theirs: LogOrRecord) -> Bool:
     """Return [E], or [P, E] for whole generations: whether each episode differs in any bit."""
     same: Bool = (ours.returns == theirs.returns) | (np.isnan(ours.returns) & np.isnan(theirs.returns))
     same &= (ours.lengths == theirs.lengths) & (ours.fingerprints == theirs.fingerprints).all(axis=-1)
-    return ~same
+    return ~(same & same_metrics(ours.metrics, theirs.metrics, np.isnan(ours.returns)))
+
+
+def same_metrics(ours: Mapping[str, NDArray[Any]], theirs: Mapping[str, NDArray[Any]], failed: Bool) -> Bool:
+    """Return whether the metrics that both sides have are equal in each episode, of any shape; failed ones have none.
+
+    The types may differ, because a column of a file has the widest type of all generations.
+    """
+    same = np.ones(failed.shape, np.bool_)
+    for name in ours.keys() & theirs.keys():
+        a, b = ours[name], theirs[name]
+        same = same & ((a == b) | (np.isnan(a) & np.isnan(b)))
+    return same | failed
 
 
 def log_of_record(record: Record, candidate: int) -> CandidateLog:
@@ -89,26 +108,31 @@ def log_of_record(record: Record, candidate: int) -> CandidateLog:
         step_hashes = np.split(record.champion_step_hashes, ends)
     trace_fingerprint = int(record.trace_fingerprints[candidate])
     returns, fingerprints = record.returns[candidate], record.fingerprints[candidate]
-    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, step_hashes)
+    metrics = {name: values[candidate] for name, values in record.metrics.items()}
+    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, step_hashes, metrics)
 
 
-def log_of_results(results: PopulationResults, row: int, trace_fingerprint: int) -> CandidateLog:
+def log_of_results(
+    results: PopulationResults, row: int, trace_fingerprint: int, metric_names: Sequence[str]
+) -> CandidateLog:
     """Return a candidate's log from results of this machine."""
     returns, lengths, fingerprints = results.returns[row], results.lengths[row], results.fingerprints[row]
-    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, results.step_hashes(row))
+    metrics = {name: values[row] for name, values in results.metrics(metric_names).items()}
+    return CandidateLog(returns, lengths, fingerprints, trace_fingerprint, results.step_hashes(row), metrics)
 
 
 def first_different_step(ours: EpisodeLog, theirs: EpisodeLog) -> tuple[int | None, str]:
     """Return the first step in which two episodes differ, if it is known, and the kind of difference.
 
-    The kind is "observations", "actions", "end" or "return"; "late" if they differ after the last step that has a hash;
-    "last action" or "somewhere" if no step hashes were kept; "log" if step hashes contradict their fingerprint.
+    The kind is "observations", "actions", "end", "return" or "metrics"; "late" if they differ after the last step that
+    has a hash; "last action" or "somewhere" if no step hashes were kept; "log" if step hashes contradict their
+    fingerprint.
     """
     same_observations, same_actions = (ours.fingerprint == theirs.fingerprint).tolist()
     if not (ours.matches_fingerprint() and theirs.matches_fingerprint()):
         return None, "log"
     if same_observations and same_actions:
-        return None, "return"
+        return None, "metrics" if ours.summary == theirs.summary else "return"
     if ours.step_hashes is None or theirs.step_hashes is None:
         return None, "last action" if same_observations else "somewhere"
     return _locate_step(ours.step_hashes, theirs.step_hashes)
@@ -155,7 +179,7 @@ def digest_difference(run: StoredRun) -> "FirstDifference | None":
     previous = DIGEST_START
     for generation, record in enumerate(run.records if run.has_population else ()):
         genomes = store.population(run.path, generation)
-        previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths)
+        previous = chain_digest(previous, candidate_digests(genomes), record.returns, record.lengths, record.metrics)
         if previous.hex().encode() != record.digest:
             summary = f"generation {generation}: its digest does not match its genomes, returns and lengths"
             return FirstDifference("log", summary, generation)
@@ -214,8 +238,12 @@ def _episode_difference(
 
 
 def describe_difference(candidate: int, episode: int, ours: EpisodeLog, theirs: EpisodeLog) -> str:
-    """Return an episode's return and length in two logs, in words."""
+    """Return an episode's return and length, or its different metrics, in two logs, in words."""
     a, b = ours.summary, theirs.summary
+    if a == b and (ours.fingerprint == theirs.fingerprint).all():
+        metrics = ((name, ours.metrics[name], theirs.metrics[name]) for name in ours.metrics.keys() & theirs.metrics)
+        apart = [f"{name} is {x!r} against {y!r}" for name, x, y in sorted(metrics) if repr(x) != repr(y)]
+        return f"candidate {candidate}, episode {episode}: its metric {', '.join(apart)}"
     both = f"{a} against {b}" if a != b else f"{a} both times, but not the same steps,"
     return f"candidate {candidate}, episode {episode}: return {both}"
 
@@ -241,7 +269,7 @@ def fitness_difference(run: StoredRun, experiment: Experiment, generations: Sequ
     config, W = experiment.config, experiment.network.num_weights
     for generation in generations:
         record = run.records[generation]
-        scores = Scores.of(config, record.returns, {}, record.connections, W)
+        scores = Scores.of(config, record.returns, record.metrics, record.connections, W)
         here = scores.fitness(_played(config, record))
         different = ~((here == record.fitness) | (np.isnan(here) & np.isnan(record.fitness)))
         if different.any():
@@ -282,6 +310,7 @@ _WHY: dict[Cause, dict[str, str]] = {
         "end": "the episode ends after step {step} on one side only; everything before is equal",
         "late": "they differ after step {step}, the last one whose hashes are kept",
         "return": "observations and actions are equal, but not the return: the rewards differ, or the log does",
+        "metrics": "observations, actions and return are equal, but not a metric: info differs, or the log does",
         "somewhere": "observations and actions differ in an unknown step: this candidate has no step hashes",
         "held-out": "held-out episodes have different returns, or their log was changed",
         "digest": "the run was another one; its run file, if it was kept, shows the first difference",

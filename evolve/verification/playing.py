@@ -273,16 +273,24 @@ def _handle_failure(failure: EpisodeFailure, chosen: Episode) -> None:
 
 @dataclass(frozen=True)
 class PlayedEpisode:
-    """An episode that was played here: all of its steps, and its results (N = 1)."""
+    """An episode that was played here: all of its steps, its results (N = 1), and the names of its metrics."""
 
     recording: Recording
     results: EpisodeResults
+    metric_names: tuple[str, ...]
 
     @property
     def log(self) -> EpisodeLog:
         """The log of the episode, for comparison."""
         results = self.results
-        return EpisodeLog(float(results.returns[0]), self.length, results.fingerprints[0], results.step_hashes)
+        return CandidateLog(
+            results.returns,
+            results.lengths,
+            results.fingerprints,
+            0,
+            [results.step_hashes],
+            environments.decode_metrics(results.encoded_metrics, self.metric_names),
+        ).episode_log(0)
 
     def agrees(self, log: EpisodeLog) -> bool:
         """Return whether observations and actions are those of a log."""
@@ -311,7 +319,7 @@ def play_recorded(run: StoredRun, experiment: Experiment, key: tuple[int, int, i
         results = play(run, experiment, chosen, recorder)
     finally:
         recorder.close()
-    return PlayedEpisode(recorder.running[0], results)
+    return PlayedEpisode(recorder.running[0], results, experiment.config.env.metrics)
 
 
 def diagnose(

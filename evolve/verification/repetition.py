@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import training
+from evolve import environments, training
 from evolve.cluster import Coordinator
 from evolve.config import EarlyStopOptions, names_function
 from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
@@ -167,7 +167,8 @@ class RunRepetition(Repetition):
         traces = results.trace_fingerprints()
         for row, generation in enumerate(numbers):
             kind = self._check_genomes(generation, int(fingerprints[row]))
-            verdict = self._check_champion(generation, logs.log_of_results(results, row, int(traces[row])), kind)
+            log = logs.log_of_results(results, row, int(traces[row]), self.experiment.config.env.metrics)
+            verdict = self._check_champion(generation, log, kind)
             if verdict is not None:
                 return verdict
         return None
@@ -259,7 +260,10 @@ class RunRepetition(Repetition):
         repeated = training.held_out(experiment, self.coordinator, champion, seed, episodes, normalizer)
         equal = np.array_equal(repeated.returns, kept.returns, equal_nan=True)
         if equal and np.array_equal(repeated.seeds, kept.seeds):
-            return None
+            if logs.same_metrics(kept.metrics, repeated.metrics, np.isnan(kept.returns)).all():
+                return None
+            summary = f"the champion's metrics on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
+            return Verdict(False, summary, *explain("metrics", None), what="metrics")
         summary = f"the champion's returns on {pluralize(episodes, 'held-out episode')} differ on {HERE}"
         return Verdict(False, summary, *explain("held-out", None), what="held-out")
 
@@ -301,6 +305,8 @@ class ChampionRepetition(Repetition):
             return self._unequal(summary, "held-out", (None, None, episode), returns)
         if not np.array_equal(repeated.seeds, kept.seeds):
             return self._unequal("the environment seeds of its held-out episodes do not follow from its seed", "log")
+        if not logs.same_metrics(kept.metrics, repeated.metrics, np.isnan(kept.returns)).all():
+            return self._unequal(f"metrics of {episodes} differ on {HERE}", "metrics")
         generations = pluralize(self.run.num_generations, "generation")
         return Verdict(True, f"the champion of {generations}, {episodes} again")
 
@@ -412,10 +418,14 @@ def spot_check(run: StoredRun, experiment: Experiment, stop_reason: Callable[[],
     except EpisodeError as error:
         difference = f"fails here: {str(error).splitlines()[-1]}"
     else:
-        local_log = CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes])
+        metrics = environments.decode_metrics(played.encoded_metrics, experiment.config.env.metrics)
+        local_log = CandidateLog(played.returns, played.lengths, played.fingerprints, 0, [played.step_hashes], metrics)
         failed = np.isnan(local_log.returns[0]) and np.isnan(kept.returns[0])
         if failed or not logs.different_episodes(local_log, kept)[0]:
             return None
-        difference = f"has a return of {local_log.episode_log(0).summary} here"
+        here, log = local_log.episode_log(0), kept.episode_log(0)
+        if logs.first_different_step(here, log)[1] == "metrics":
+            return f"generation {chosen.generation}, {logs.describe_difference(chosen.candidate, 0, here, log)}"
+        difference = f"has a return of {here.summary} here"
     difference += f" (in the log {kept.episode_log(0).summary})"
     return f"generation {chosen.generation}, candidate {chosen.candidate}, episode 0, which {difference}"

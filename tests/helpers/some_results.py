@@ -9,7 +9,7 @@ from evolve.rollouts.episodes import QUANTITIES
 
 def results(**given):
     """Return EpisodeResults of the given arrays, at least `genomes` and `lengths`; the others are zeros."""
-    sizes = {"T": 0, "O": 0, "K": 0, "D": 0, "L": int(np.minimum(given["lengths"], MAX_HASHED_STEPS).sum())}
+    sizes = {"T": 0, "O": 0, "K": 0, "D": 0, "M": 0, "L": int(np.minimum(given["lengths"], MAX_HASHED_STEPS).sum())}
     for name, array in given.items():
         sizes |= dict(zip(QUANTITIES[name][0].split(), np.shape(array), strict=True))
     arrays = {}

@@ -15,3 +15,10 @@ def two_arguments(returns, metrics):
 
 
 NUMBER = 3
+
+
+def nearest(returns, metrics, connections):
+    """The smallest value of the metrics of toys:Measured-v0: 0 if it reached the goal, else minus the distance."""
+    assert metrics["reached"].dtype == bool
+    assert not metrics["distance"].flags.writeable
+    return np.where(metrics["reached"], 0.0, -metrics["distance"]).min(axis=1)

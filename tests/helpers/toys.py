@@ -1,6 +1,7 @@
 """Environments of the tests, named `toys:Switches-v0` and so on; importing this module registers them."""
 
 import os
+import time
 
 import gymnasium
 import numpy as np
@@ -305,3 +306,38 @@ class OldInterface(Broken):
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
 for _class in (*_FAILING, Switches, Memory, Slow):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
+
+
+class Measured(gymnasium.Env):
+    """Reports numbers in the info of its steps: of all types, some of them only at the end, and on request wrongly.
+
+    `wrong`: None, or the value that `distance` has at the end; "missing" leaves it out.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, wrong=None, late=0):
+        self.wrong, self.late = wrong, late
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps, self.clock = float(self.np_random.uniform(-0.5, 0.5)), 0, time.perf_counter()
+        return np.array([self.place, 1], np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.place += 0.1 * float(action[0])
+        ended = self.steps >= 4 + int(4 * abs(self.place))
+        info = {"steps": self.steps, "seconds": time.perf_counter() - self.clock}
+        if ended:
+            info |= {"reached": np.bool_(self.place > 0), "distance": np.float32(abs(self.place))}
+            info["sometimes"] = 0 if self.place > 0 else -0.5
+            if self.wrong is not None and self.steps >= self.late:
+                info["distance"] = self.wrong
+            if self.wrong == "missing" and self.steps >= self.late:
+                del info["distance"]
+        return np.array([self.place, 1], np.float32), -abs(self.place), ended, False, info
+
+
+gymnasium.register(id="Measured-v0", entry_point=Measured)
