@@ -14,6 +14,7 @@ import threading
 import gymnasium
 import numpy as np
 import pytest
+import toys
 from conftest import environment, finished, launcher
 
 import evolve
@@ -233,6 +234,17 @@ def test_an_experiment_may_be_a_file_a_table_or_a_configuration(here):
     other = evolve.train("small.toml", seed=4, output="d", strategy={"weight_noise": 0.2})
     assert other.generations[0].digest == by_file.generations[0].digest
     assert other.digest != by_file.digest
+
+
+def test_a_class_gives_the_bits_of_its_registration(here):
+    small = {"population": 4, "episodes": 1, "generations": 2, "held_out_episodes": 2, "seed": 3}
+    runs = [
+        evolve.train(**small, env={"id": env, "kwargs": {"seconds": 0.0}}, output=name)
+        for env, name in ((toys.Unregistered, "class"), ("toys:Slow-v0", "id"))
+    ]
+    assert runs[0].digest == runs[1].digest
+    assert runs[0].config.env.id == "toys:Unregistered"
+    assert evolve.load(runs[0].path).verify().equal
 
 
 def test_numbers_may_be_those_of_numpy(here):

@@ -149,6 +149,8 @@ def load(argv: list[str]) -> Request:
     if path.suffix == ".champion":
         cure = "It holds no search to continue; evolve.evaluate and evolve.replay take it."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a champion file", cure)
+    if flags["resume"] and name and not path.exists():
+        raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
     file = one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
     if file and not (flags["resume"] or shown):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."

@@ -4,6 +4,7 @@
 """
 
 import importlib
+import inspect
 import math
 import re
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
@@ -267,10 +269,11 @@ def _without_counters(env: _Env) -> tuple[_Env, float]:
 def maker(options: EnvOptions) -> Callable[[], _Env]:
     """Return a function that makes the environment with its wrappers."""
     wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
+    found = _class_or_function(options.id)
 
     def make() -> _Env:
         env: _Env = gymnasium.make(
-            options.id,
+            options.id if found is None else EnvSpec(options.id, entry_point=found),
             max_episode_steps=options.max_episode_steps,
             disable_env_checker=True,
             **options.kwargs,
@@ -285,6 +288,28 @@ def maker(options: EnvOptions) -> Callable[[], _Env]:
         return env
 
     return make
+
+
+def _class_or_function(env_id: str) -> Callable[..., Any] | None:
+    """Return the class or the function `module:Name`; None if the module registers an environment of this name.
+
+    Raises InputError for a task that is a generator function.
+    """
+    module, _, name = env_id.rpartition(":")
+    if not module or not name.isidentifier():
+        return None
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except FAILURES:  # `gymnasium.make` meets it, too
+        return None
+    if not callable(found) or any(spec.name == name and spec.namespace is None for spec in gymnasium.registry.values()):
+        return None
+    if inspect.isgeneratorfunction(found):
+        cure = f"Register it in its module, register_task('Name-v0', {name}, …), and write "
+        expected = "an environment, its class, or a function that returns one"
+        registered = Setting("env.id", f"{module}:Name-v0")
+        raise InputError("env.id", expected, f"{env_id}, the function of a task", cure, registered, ".")
+    return found  # type: ignore[no-any-return]
 
 
 def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:

@@ -124,11 +124,23 @@ def import_function(setting: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def setting_of(function: Callable[..., Any]) -> str:
-    """Return the setting `module:function` of a function object. Raises InputError if no process could import it."""
-    module, name = getattr(function, "__module__", None) or "__main__", getattr(function, "__qualname__", "")
-    if module != "__main__" and getattr(sys.modules.get(module), name, None) is function:
+_EXAMPLES = {"env": ("tasks.py", "tasks:Task"), "fitness": ("scores.py", "scores:function")}
+
+
+def setting_of(found: Callable[..., Any], key: str = "fitness") -> str:
+    """Return the setting `module:name` of a function or a class.
+
+    Args:
+        found: The function or the class.
+        key: The setting, for the error: "env" or "fitness".
+
+    Raises:
+        InputError: No other process could import it.
+    """
+    module, name = getattr(found, "__module__", None) or "__main__", getattr(found, "__qualname__", "")
+    if module != "__main__" and getattr(sys.modules.get(module), name, None) is found:
         return f"{module}:{name}"
-    cure = "Put it into a module, such as scores.py, because another process has to import it to resume or to verify: "
-    example = Setting("fitness", "scores:function")
-    raise InputError("fitness", "a function at the top level of a module", repr(function), cure, example, ".")
+    file, example = _EXAMPLES[key]
+    expected = f"a {'class or a function' if key == 'env' else 'function'} at the top level of a module"
+    cure = f"Put it into a module, such as {file}, because another process has to import it to resume or to verify: "
+    raise InputError(key, expected, repr(found), cure, Setting(key, example), ".")

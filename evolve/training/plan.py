@@ -17,7 +17,7 @@ from evolve import environments, store
 from evolve.cluster.crew import Work
 from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
-from evolve.errors import InputError
+from evolve.errors import InputError, Setting
 from evolve.store import StoredRun
 from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
 from evolve.training.fitness_functions import setting_of
@@ -28,6 +28,7 @@ from evolve.training.resume import (
     is_unfinished,
 )
 
+_EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _NAMES = {"env": "id", "network": "name", "strategy": "name"}
 
 
@@ -209,9 +210,18 @@ def _table(experiment: Any) -> dict[str, Any]:
     if isinstance(experiment, Config):
         return experiment.model_dump(mode="json", exclude_none=True)
     if isinstance(experiment, str | Path):
-        return read_file(Path(experiment))
+        path = Path(experiment)
+        if path.suffix != ".toml" and not path.is_file():
+            if path.is_dir():
+                raise InputError("experiment", _EXPERIMENT, f"{path}, a directory")
+            hint = "An environment is named with its setting: ", Setting("env", str(experiment)), "."
+            raise InputError("experiment", _EXPERIMENT, f"{path}, which does not exist", *hint)
+        return read_file(path)
+    if callable(experiment):
+        cure = f"An environment is named with its setting: env={getattr(experiment, '__name__', '…')}."
+        raise InputError("experiment", _EXPERIMENT, repr(experiment), cure)
     if not isinstance(experiment, Mapping):
-        raise InputError("experiment", "a TOML file, a table, a Config or a run file", repr(experiment))
+        raise InputError("experiment", _EXPERIMENT, repr(experiment))
     table: dict[str, Any] = {}
     for key, value in deepcopy(dict(experiment)).items():
         _override(table, key, value)
@@ -224,8 +234,13 @@ def _seed(seed: Any) -> int:
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:
     """Set a setting. A table is merged into the section; a text sets the name of an env, network or strategy."""
-    if key == "fitness" and callable(value):
-        value = setting_of(value)
+    if key in ("env", "fitness") and callable(value):
+        value = setting_of(value, key)
+    elif key == "env" and isinstance(value, Mapping) and callable(value.get("id")):
+        value = {**value, "id": setting_of(value["id"], key)}
+    elif key == "env" and not isinstance(value, str | Mapping):
+        expected = "the id of an environment, its class, a function that makes it, or a table of settings"
+        raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
     if key in _NAMES and isinstance(value, str):
         set_key(table, f"{key}.{_NAMES[key]}", value)
     elif isinstance(value, Mapping):

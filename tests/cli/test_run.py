@@ -112,6 +112,10 @@ WRONG = [
     (("--set", "episodes='5'"), "episodes (-r/--episodes): expected a whole number, got '5'"),
     (("pole.champion", "--resume"), "expected a TOML file, got pole.champion, by its name a champion file"),
     (("a b.h5",), "To continue it: python -m evolve.run --resume 'a b.h5'."),
+    (
+        ("--resume", "missing"),
+        "--resume: expected a run file, its directory, or its TOML file, got missing, which",
+    ),
     (("missing.toml",), "EXPERIMENT.toml: expected a readable TOML file, got missing.toml"),
     (
         ("-o", "taken"),

@@ -286,6 +286,16 @@ class Unrepeatable(gymnasium.Env):
         return self._observe(), self.mark if self.where == "reward" else 1.0, self.steps >= 9, False, {}
 
 
+class Unregistered(Slow):
+    """Has no name in Gymnasium's registry."""
+
+
+def coin(random):
+    """A task that no module registers."""
+    yield [random.uniform()]
+    return 1.0
+
+
 class OldInterface(Broken):
     """Has the interface of Gym before 0.26 from some step on: step returns four values; from -1 on, reset one."""
 

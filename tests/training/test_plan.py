@@ -1,9 +1,12 @@
-"""The upper bounds on the size of a run: episodes and steps."""
+"""The upper bounds on the size of a run: episodes and steps; the arguments of `evolve.train`."""
 
+import gymnasium
 import pytest
+import toys
 
 from evolve.config import Config, parse
-from evolve.training.plan import RunSize, size_of
+from evolve.errors import InputError
+from evolve.training.plan import RunSize, plan_from_arguments, size_of
 
 SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes": 5, "compute": {"check": False}}
 
@@ -37,3 +40,44 @@ def test_what_envpool_says_of_its_limits():
 def test_sizes_add_up():
     assert RunSize(1, 10) + RunSize(2, 20) == RunSize(3, 30)
     assert RunSize(1, 10) + RunSize(2, None) == RunSize(3, None)
+
+
+def plan(experiment=None, **settings):
+    return plan_from_arguments(experiment, None, None, settings)
+
+
+@pytest.mark.parametrize(
+    ("env", "env_id"),
+    [
+        (toys.Unregistered, "toys:Unregistered"),
+        (toys.remembering_cart, "toys:remembering_cart"),
+        ({"id": toys.Slow, "kwargs": {"seconds": 0.0}}, "toys:Slow"),
+        ("toys:Unregistered", "toys:Unregistered"),
+    ],
+)
+def test_an_environment_may_be_its_class_or_a_function_that_makes_it(env, env_id):
+    assert plan(env=env).experiment.config.env.id == env_id
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "toys:Memory-v0"])
+def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
+    with pytest.raises(InputError, match=f'^experiment: .* got {env}, which does not exist.* env="{env}"'):
+        plan(env)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "settings", "said"),
+    [
+        (toys.Memory, {}, r"^experiment: expected a TOML file, .* setting: env=Memory\.$"),
+        (".", {}, r"^experiment: .* got \., a directory\.$"),
+        ("no.toml", {}, "expected a readable TOML file, got no.toml"),
+        (None, {"env": lambda: 0}, '^env: expected a class or a function at the top.* env="tasks:Task"'),
+        (None, {"env": type("Mine", (toys.Memory,), {"__module__": "__main__"})}, "^env: expected a class or a func"),
+        (None, {"env": gymnasium.make("CartPole-v1")}, "^env: expected the id of an environment, its class.* object"),
+        (None, {"env": toys.coin}, r"register_task\('Name-v0', coin, …\).* env\.id=\"toys:Name-v0\""),
+        (None, {"env": "toys:nothing"}, "^env.id: expected a registered environment, got toys:nothing"),
+    ],
+)
+def test_a_wrong_environment_is_refused_with_the_words_to_write(experiment, settings, said):
+    with pytest.raises(InputError, match=said):
+        plan(experiment, **settings)
