@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from evolve.analysis.runs import table
 from evolve.errors import InputError, import_extra
 from evolve.store import Header, Record, StoredRun, disk
 
@@ -42,6 +41,13 @@ def _summary_writer(argument: str) -> Any:
         raise
 
 
+def _table(run: StoredRun) -> dict[str, list[Any]]:
+    """Return the columns of a run by generation."""
+    from evolve.analysis.runs import table  # noqa: PLC0415 - a run without event files does not need it
+
+    return table(run)
+
+
 def _curves(columns: Mapping[str, list[Any]]) -> dict[str, list[float]]:
     """Return the columns of `table` that have a curve."""
     return {name: values for name, values in columns.items() if name not in _NOT_DRAWN}
@@ -53,7 +59,7 @@ def write(run: StoredRun, directory: Path) -> None:
     Raises InputError without the library, or if the directory cannot be written.
     """
     writer_class = _summary_writer("--tensorboard")
-    columns = table(run)
+    columns = _table(run)
     seconds = np.cumsum(columns["seconds"])
     with disk.naming_output(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -102,7 +108,7 @@ class LiveLog:
         if self._writer is None:
             self._open(generation)
         one = StoredRun(Path(), Header("", {}, 0, ""), False, (record,), {}, None, False)
-        for name, (value,) in _curves(table(one)).items():
+        for name, (value,) in _curves(_table(one)).items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, generation)
         if time.monotonic() - self._flushed >= _FLUSH_EVERY:

@@ -25,6 +25,23 @@ from evolve.training import prepare
 TINY = ("-p", 6, "-r", 2, "-g", 2, "-d", 3, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=4")
 
 
+def test_a_run_imports_no_report_and_only_its_own_kinds():
+    """Each rank imports these modules at its start."""
+    code = "import sys, evolve.cli.run; evolve.cli.run.load(['--strategy', 'pgpe']); print(*sys.modules)"
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True, env=environment()).split())
+    assert {"evolve.strategies.pgpe", "evolve.networks.hebbian_dag"} <= loaded
+    others = {
+        "strategies.cma",
+        "networks.layered",
+        "environments.exact.bipedal_walker",
+        "analysis.html",
+        "analysis.video",
+    }
+    assert (
+        not {*(f"evolve.{name}" for name in others), "matplotlib", "mpi4py", "rich", "evolve.analysis.figures"} & loaded
+    )
+
+
 def test_a_run_leaves_a_whole_file_and_says_how_it_went(command, tmp_path):
     done = command("run", *TINY, "-s", 7)
     assert (done.code, done.err) == (0, "")
