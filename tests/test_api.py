@@ -81,6 +81,47 @@ def test_the_final_champion_is_evaluated_on_the_held_out_episodes_of_the_file(ru
     assert run.verify().equal
 
 
+def test_a_champion_is_evaluated_elsewhere(run):
+    short = run.evaluate(4, env={"max_episode_steps": 3})
+    assert short.returns.tolist() == [3.0] * 4
+    same = run.evaluate(4, env={"kwargs": {"sutton_barto_reward": True}, "engine": "gymnasium"})
+    assert (same.returns <= 0).all()
+    assert same.seeds.tolist() == run.held_out.seeds.tolist()
+    found = run.evaluate(4, generation=2)
+    env, policy = gymnasium.make("CartPole-v1"), run.champion(generation=2)
+    for seed, expected in zip(found.seeds.tolist(), found.returns.tolist(), strict=True):
+        seen, _ = env.reset(seed=seed)
+        policy.reset(seed=seed)
+        steps, over = 0, False
+        while not over:
+            seen, _, *ends, _ = env.step(policy(seen))
+            steps, over = steps + 1, any(ends)
+        assert steps == expected
+    for wrong, message in (
+        ({"env": "Pendulum-v1"}, "the champion's 4 observations and 2 actions, got Pendulum-v1, of 3 and 1"),
+        ({"env": {"kwargs": {"length": 1.0}}}, "env.kwargs: expected arguments that CartPole-v1 takes"),
+        ({"env": {"kwarg": {}}}, "Did you mean kwargs"),
+        ({"env": 3}, "an environment's id, or a table of settings"),
+        ({"generation": 3}, "one of 0 to 2, got 3"),
+        ({"generation": "last"}, "generation: expected a whole number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run.evaluate(4, **wrong)
+
+
+def test_a_run_tells_the_arguments_of_each_episode(here):
+    env = {"id": "CartPole-v1", "engine": "exact", "kwargs": {"masspole": 0.2}}
+    env["randomize"] = {"length": {"uniform": [0.4, 0.6]}}
+    run = evolve.train(**SMALL | {"env": env}, seed=1, output="out")
+    drawn = [run.environment_kwargs(generation, episode) for generation in range(3) for episode in range(2)]
+    assert len({table["length"] for table in drawn}) == 6
+    assert all(table.keys() == {"masspole", "length"} and 0.4 <= table["length"] <= 0.6 for table in drawn)
+    held_out = [run.environment_kwargs(episode=episode)["length"] for episode in range(4)]
+    for length, expected in zip(held_out, run.held_out.returns.tolist(), strict=True):
+        returns = run.evaluate(4, env={"kwargs": {"length": length}}).returns.tolist()
+        assert returns[held_out.index(length)] == expected
+
+
 @pytest.mark.parametrize("engine", ["exact", "gymnasium", "envpool"])
 @pytest.mark.parametrize("wrong", [0.5, [0.5], None, [0.0] * 7, [[0.0] * 4] * 2])
 def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path):

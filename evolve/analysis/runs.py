@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve import training, verification
+from evolve import environments, training, verification
 from evolve.analysis import exhibits, statistics
 from evolve.analysis.champion import export_champion
 from evolve.analysis.formatting import between, duration, number
@@ -21,10 +21,12 @@ from evolve.cluster import Coordinator
 from evolve.cluster.collective import Collective
 from evolve.config import Config
 from evolve.errors import InputError, check_whole, pluralize
+from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64
 from evolve.store import Record, Stored, StoredChampion, StoredRun, disk
 from evolve.training import Experiment
 from evolve.training.champion import Policy
+from evolve.training.resume import check_generation
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
 
@@ -248,9 +250,14 @@ class _Evolved:
         return None if kept is None else Evaluation(kept.returns, kept.seeds, kept.metrics)
 
     def evaluate(
-        self, episodes: int = 100, network: Mapping[str, Any] | None = None, engine: str | None = None
+        self,
+        episodes: int = 100,
+        network: Mapping[str, Any] | None = None,
+        engine: str | None = None,
+        env: str | Mapping[str, Any] | None = None,
+        generation: int | None = None,
     ) -> Evaluation:
-        """Return an evaluation of the final champion on held-out episodes, which training never uses.
+        """Return an evaluation of a champion on held-out episodes, which training never uses.
 
         A larger number of episodes begins with the same episodes as a smaller number. Nothing is written.
 
@@ -259,14 +266,26 @@ class _Evolved:
             network: Settings of the network that replace the evolved ones: {"plasticity": 0.0} removes learning from a
                 hebbian-dag. They must not change its connections.
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
+            env: Another environment: its id, or a table of settings that are merged into the environment of the run,
+                such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
+            generation: The generation whose best candidate plays; by default the final champion.
+
+        Raises:
+            InputError: There is no such generation, or no such environment with the champion's observations and
+                actions.
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
-        changed = network or engine
-        experiment = training.reload(self._stored, network=network, engine=engine) if changed else self.experiment
+        changes = {"id": env} if isinstance(env, str) else env
+        if not isinstance(changes, Mapping | None):
+            raise InputError("env", "an environment's id, or a table of settings of [env]", repr(env))
+        if generation is not None:
+            check_generation(self._stored, generation)
+        changed = changes or network or engine
+        experiment = training.reload(self._stored, changes, network, engine) if changed else self.experiment
 
         def work(coordinator: Coordinator) -> bytes:
-            found = training.evaluate_champion(self._stored, experiment, coordinator, episodes)
+            found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, generation)
             return pack(returns=found.returns, seeds=found.seeds, **_prefixed(found.metrics))
 
         return Evaluation(**_with_metrics(unpack(script_ranks().call(work))))
@@ -408,21 +427,27 @@ class Run(_Evolved):
         Raises InputError if the run has no such generation, or the environment cannot be made here.
         """
         experiment = self.experiment
-        if generation is None:
-            self._last()
-            strategy, state = training.restore(experiment, self._stored)
-            normalizer = training.normalizer_of(experiment, self._stored, self._stored.num_generations)
-            return Policy(experiment, strategy.champion(state), normalizer)
-        if check_whole("generation", generation, 0) >= self._stored.num_generations:
-            raise InputError("generation", f"0 … {self._stored.num_generations - 1}, or None", generation)
-        chosen = verification.choose_episode(self._stored, experiment, generation)
-        return Policy(experiment, chosen.genome, training.normalizer_of(experiment, self._stored, generation))
+        self._last()
+        return Policy(experiment, *training.final_champion(experiment, self._stored, generation))
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""
         generation, episode = check_whole("generation", generation, 0), check_whole("episode", episode, 0)
         chosen = verification.choose_episode(self._stored, self.experiment, generation, episode=episode)
         return verification.playing.environment_seed(self._stored, self.experiment, chosen)
+
+    def environment_kwargs(self, generation: int | None = None, episode: int = 0) -> dict[str, Any]:
+        """Return the arguments of the environment in an episode of the best candidate of a generation.
+
+        These are `env.kwargs` and the values that `env.randomize` has drawn for the episode. By default the episode is
+        a held-out episode of the final champion.
+        """
+        purpose = Purpose.HELD_OUT if generation is None else Purpose.EPISODE
+        generation = None if generation is None else check_whole("generation", generation, 0)
+        episode = check_whole("episode", episode, 0)
+        chosen = verification.choose_episode(self._stored, self.experiment, generation, None, episode, purpose)
+        seed = verification.playing.environment_seed(self._stored, self.experiment, chosen)
+        return environments.fixed(verification.playing.environment_of(self.experiment, chosen), seed).kwargs
 
     def export(self, path: str | Path) -> Path:
         """Write the final champion to a small file (`NAME.champion`), which `load` reads; return its path.

@@ -9,12 +9,13 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from evolve import __version__
 from evolve.cluster.mpirun import COMMAND, supervised_workers
-from evolve.config import nearest
+from evolve.config import EnvOptions, Table, flatten, nearest, read_assignment, set_key
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
 from evolve.numerics.streams import Purpose
 from evolve.training.experiment import PlannedRun
@@ -27,7 +28,7 @@ FLAGS = {
         "compute.backend": "--backend", "compute.threads": "--threads", "compute.time_limit": "--time-limit",
         "output.directory": "-o/--output",
     },
-    "evaluate": {"env.id": "-e/--env", "env.engine": "--engine"},
+    "evaluate": {"env.id": "-e/--env", "env.engine": "--engine", "generation": "--generation"},
     "verify": {"env.engine": "--engine"},
     "replay": {
         "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
@@ -134,6 +135,49 @@ class Answered(EvolveError):  # noqa: N818 - nothing went wrong
     """The command line asked for help, and has been answered."""
 
     exit_code = 0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes under which a champion plays: other settings of its environment (env) and of its network."""
+
+    env: Table
+    network: Table
+
+    def __bool__(self) -> bool:
+        return bool(self.env or self.network)
+
+    def describe(self, own: EnvOptions) -> str:
+        """Return the changes in words. own: The environment of the champion."""
+        where = f" in another environment, {self.env.get('id', own.id)}" if self.env else ""
+        where += f" (engine {self.env['engine']})" if self.env.get("engine", own.engine) != own.engine else ""
+        return where + (f" with {self.settings}" if self.settings else "")
+
+    @property
+    def settings(self) -> str:
+        """The changed settings, without the id of the environment and the engine: "env.kwargs.gravity=12.0"."""
+        env = {key: value for key, value in self.env.items() if key not in ("id", "engine")}
+        return ", ".join(f"{key}={value}" for key, value in flatten({"env": env, "network": self.network}).items())
+
+
+def add_changes_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option --set of commands that let a champion play under changes; see `changes_of`."""
+    what = "with another setting of the environment (env.key) or of the network (network.key)"
+    parser.add_argument("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=what)
+
+
+def changes_of(options: argparse.Namespace) -> Changes:
+    """Return the changes that --set, --env and --engine ask for. Raises InputError for another section."""
+    table: Table = {"env": {}, "network": {}}
+    for key, value in (("id", getattr(options, "env", None)), ("engine", options.engine)):
+        if value is not None:
+            table["env"][key] = value
+    for key, value in map(read_assignment, options.assignments):
+        if not key.startswith(("env.", "network.")):
+            cure = "The rest of the experiment belongs to the champion."
+            raise InputError("--set", "a key of env or of network", key, cure)
+        set_key(table, key, value)
+    return Changes(table["env"], table["network"])
 
 
 def file_argument(text: str) -> Path:

@@ -14,13 +14,13 @@ import numpy as np
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.parser import Parser, file_argument, one_run_file
+from evolve.cli.parser import Parser, add_changes_option, changes_of, file_argument, one_run_file
 from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
 from evolve.training import Experiment, load_config, reload
 from evolve.verification import EachStep, Episode, champion_episodes, choose_episode, make_engine, play
-from evolve.verification.playing import environment_seed
+from evolve.verification.playing import environment_of, environment_seed
 
 
 def _parser() -> Parser:
@@ -30,6 +30,7 @@ def _parser() -> Parser:
         "python -m evolve.replay runs/CartPole-v1-hebbian-dag/seed-0.h5",
         "python -m evolve.replay seed-0.h5 --generation 3 --candidate 17 --episode 2",
         "python -m evolve.replay seed-0.h5 --generations 0,10,50,last --video learning.mp4",
+        "python -m evolve.replay seed-0.h5 --held-out --set env.kwargs.gravity=-3.7 --video moon.mp4",
     )
     add = parser.add_argument
     add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; or a champion file")
@@ -52,6 +53,7 @@ def _parser() -> Parser:
     seen.add_argument("--video", type=Path, metavar="OUT", help=f"film it: a file {' or '.join(video.FORMATS)}")
     seen.add_argument("--window", action="store_true", help="show it in a window, at its natural speed")
     add("--engine", metavar="NAME", help="play it by another environment engine")
+    add_changes_option(parser)
     add("--seconds", type=float, metavar="S", help="with --video: film the first S seconds of each episode (all of it)")
     return parser
 
@@ -112,7 +114,10 @@ def _compare(
     seed = environment_seed(run, experiment, chosen)
     here, kept = experiment.config.env.engine, load_config(run.header.config, str(run.path)).env.engine
     by = f", engine {here}" if here != kept else ""
-    print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{by})")
+    env = environment_of(experiment, chosen)
+    kwargs = environments.fixed(env, seed).kwargs
+    drawn = "".join(f", {name}={kwargs[name]!r}" for name in env.randomize)
+    print(f"return {returned!r} in {pluralize(int(results.lengths[0]), 'step')} (environment seed {seed}{drawn}{by})")
     if instead:
         print(f"not compared with the log: {instead}")
         return None
@@ -148,11 +153,16 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     mode = _check(options)
     run = store.read_any(one_run_file(options.file))
-    experiment = reload(run, engine=options.engine)
+    changes = changes_of(options)
+    experiment = reload(run, changes.env, changes.network)
     episodes = _chosen(options, run, experiment)
     options.stop = app.stop
     shown, instead = (experiment, "") if mode is None else video.drawable(experiment, mode)
     options.where = ", in Gymnasium" if instead else f", {options.engine} engine" if options.engine else ""
+    if changes.settings or "id" in changes.env:
+        options.where += f", {changes.settings}" if changes.settings else ""
+        own = load_config(run.header.config, str(run.path)).env
+        instead = instead or f"an episode{changes.describe(own)}"
     differences = []
     for chosen, results in zip(episodes, _play_all(run, shown, episodes, mode, options), strict=True):
         if len(episodes) > 1:

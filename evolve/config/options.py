@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails
 
 from evolve.errors import EvolveError, InputError, sanitize
@@ -100,6 +100,40 @@ def writable(value: Any) -> Any:
     return value
 
 
+_DISTRIBUTION = "one of uniform, log_uniform and integers = [low, high], or choice = [one, another, …]"
+_LARGEST = {"uniform": 1e300, "log_uniform": 1e300, "integers": 2**52}
+"""The largest size of a bound, so that no arithmetic overflows or loses whole numbers."""
+
+
+def _distributions(table: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Return a table of distributions, each with bounds of one type. Raises InputError, which names the argument."""
+    at = "env.randomize" if info.field_name == "randomize" else str(info.field_name)
+    return {name: _distribution(f"{at}.{name}", given) for name, given in table.items()}
+
+
+def _distribution(key: str, given: Any) -> dict[str, Any]:
+    if not (isinstance(given, Mapping) and len(given) == 1):
+        raise InputError(key, _DISTRIBUTION, given)
+    ((kind, values),) = given.items()
+    listed = list(values) if isinstance(values, list | tuple) else []
+    if kind == "choice":
+        try:
+            if not listed:
+                raise ValueError
+            return {kind: writable(listed)}
+        except ValueError:
+            raise InputError(f"{key}.choice", "a list of texts, finite numbers, booleans or tables", values) from None
+    if kind not in _LARGEST:
+        raise InputError(key, _DISTRIBUTION, given, nearest(str(kind), [*_LARGEST, "choice"]))
+    numbers = int if kind == "integers" else int | float
+    fit = len(listed) == 2 and all(isinstance(x, numbers) and not isinstance(x, bool) for x in listed)
+    least = 1e-300 if kind == "log_uniform" else -_LARGEST[kind]
+    if not (fit and least <= listed[0] < listed[1] <= _LARGEST[kind]):
+        whole, above = "whole " * (kind == "integers"), " above 0" * (kind == "log_uniform")
+        raise InputError(f"{key}.{kind}", f"two {whole}numbers{above}, [low, high], the lower one first", values)
+    return {kind: listed if kind == "integers" else [float(x) for x in listed]}
+
+
 Duration = Annotated[str, AfterValidator(_duration)]
 """A duration in the notation of `seconds`."""
 
@@ -110,6 +144,9 @@ Table = dict[str, Any]
 
 Kwargs = Annotated[Table, AfterValidator(writable)]
 """Keyword arguments of an environment or a wrapper."""
+
+Distributions = Annotated[Table, AfterValidator(_distributions)]
+"""The distribution of each randomized argument of an environment, such as {"length": {"uniform": [0.4, 0.6]}}."""
 
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],

@@ -9,12 +9,25 @@ import tomli_w
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from evolve.config.hints import advice
-from evolve.config.options import Duration, Fitness, Kwargs, Metrics, Options, Rounds, Seeds, flatten, parse
+from evolve.config.options import (
+    Distributions,
+    Duration,
+    Fitness,
+    Kwargs,
+    Metrics,
+    Options,
+    Rounds,
+    Seeds,
+    Table,
+    flatten,
+    parse,
+)
 from evolve.config.registry import Choice, registry_of
+from evolve.errors import InputError
 
 RUNTIME_KEYS = (
     *("seeds", "generations", "early_stop", "held_out_episodes", "evaluation_max_episode_steps"),
-    *("compute", "output"),
+    *("evaluation_randomize", "compute", "output"),
 )
 """Top-level keys that cannot change the result of a generation."""
 _DEFAULTS = {"network": "hebbian-dag", "strategy": "prune"}
@@ -56,6 +69,9 @@ class EnvOptions(Options):
     experiment."""
     kwargs: Kwargs = Field({})
     """Arguments of the environment's constructor."""
+    randomize: Distributions = Field({})
+    """Arguments that are drawn for each episode, each with its distribution, such as
+    `length = { uniform = [0.4, 0.6] }`; also `log_uniform`, `integers` and `choice`."""
     wrappers: Annotated[tuple[WrapperOptions, ...], Field(strict=False)] = ()
     """Gymnasium wrappers around the environment, innermost first; each has a `name`, `module:Class`, and `kwargs`."""
     metrics: Metrics = ()
@@ -75,6 +91,34 @@ class EnvOptions(Options):
     max_episode_seconds: float = Field(3600.0, gt=0, le=1e7)
     """The longest wall time of an episode, including the time of environments stepped beside it. The machine decides
     which episodes this ends: limit a task by `max_episode_steps`, and use this against environments that hang."""
+
+    @model_validator(mode="after")
+    def _check_randomize(self) -> "EnvOptions":
+        check_set_once(self.kwargs, self.randomize, "env.randomize")
+        return self
+
+    def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
+        """Return this environment with other settings, which are merged into its tables of arguments.
+
+        An argument is either set or randomized, so that a change of one drops the other. With another `id`, the
+        arguments and wrappers of this environment are dropped. Raises InputError for an invalid setting.
+        """
+        table = self.model_dump(mode="json", exclude_none=True)
+        if changes.get("id", self.id) != self.id:
+            table |= {"kwargs": {}, "randomize": {}, "wrappers": []}
+        for section, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
+            given = changes.get(section, {})
+            if isinstance(given, Mapping):
+                table[section] = {**table[section], **given}
+                table[other] = {name: value for name, value in table[other].items() if name not in given}
+        merged = {name: table[name] for name in ("kwargs", "randomize") if isinstance(changes.get(name, {}), Mapping)}
+        return parse(EnvOptions, table | dict(changes) | merged, "env")
+
+
+def check_set_once(kwargs: Table, randomize: Table, key: str) -> None:
+    """Raise InputError if an argument is both set and randomized. key: The setting that randomizes it."""
+    for name in randomize.keys() & kwargs.keys():
+        raise InputError(f"{key}.{name}", "an argument that env.kwargs does not set", f"{name}, which it sets")
 
 
 class RacingOptions(Options):
@@ -185,6 +229,8 @@ class Config(Options):
     """The number of held-out episodes, which training never uses, that the final champion plays."""
     evaluation_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
     """The largest number of steps of a validation or held-out episode; by default the limit of `env`."""
+    evaluation_randomize: Distributions | None = None
+    """The distributions of arguments in validation and held-out episodes; by default `env.randomize`."""
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
@@ -192,6 +238,11 @@ class Config(Options):
     strategy: _Chosen = _default("strategy")
     compute: ComputeOptions = ComputeOptions()
     output: OutputOptions = OutputOptions()
+
+    @model_validator(mode="after")
+    def _check_randomize(self) -> "Config":
+        check_set_once(self.env.kwargs, self.evaluation_randomize or {}, "evaluation_randomize")
+        return self
 
     @classmethod
     def advice(cls, key: str, table: Mapping[str, Any]) -> str:
@@ -204,10 +255,9 @@ class Config(Options):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def in_evaluation(self) -> "Config":
-        """Return this experiment with the step limit of its validation and held-out episodes for all episodes."""
-        if self.evaluation_max_episode_steps is None:
-            return self
-        return self.with_env(self.env.model_copy(update={"max_episode_steps": self.evaluation_max_episode_steps}))
+        """Return this experiment with the environment of its validation and held-out episodes for all episodes."""
+        own = {"max_episode_steps": self.evaluation_max_episode_steps, "randomize": self.evaluation_randomize}
+        return self.with_env(self.env.model_copy(update={k: v for k, v in own.items() if v is not None}))
 
     def evaluates_like(self, other: "Config") -> bool:
         """Return True if two otherwise equal experiments play the same held-out episodes."""
@@ -215,12 +265,19 @@ class Config(Options):
 
     def with_env(self, env: EnvOptions) -> "Config":
         """Return this experiment with another environment for all episodes, including held-out episodes."""
-        return self.model_copy(update={"env": env, "evaluation_max_episode_steps": None})
+        whole = {"env": env, "evaluation_max_episode_steps": None, "evaluation_randomize": None}
+        return self.model_copy(update=whole)
 
-    def with_engine(self, engine: str) -> "Config":
-        """Return this experiment with another engine. Raises InputError if the engine does not exist."""
-        table = self.env.model_dump(mode="json", exclude_none=True)
-        return self.model_copy(update={"env": parse(EnvOptions, table | {"engine": engine}, "env")})
+    def elsewhere(self, changes: Mapping[str, Any]) -> "Config":
+        """Return this experiment with other settings of its environment, in training and in evaluation.
+
+        changes: A table of settings, see `EnvOptions.changed`. Raises InputError if a setting is invalid.
+        """
+        evaluated = self.in_evaluation().env.changed(changes)
+        steps = None if "max_episode_steps" in changes else self.evaluation_max_episode_steps
+        randomize = None if self.evaluation_randomize is None else evaluated.randomize
+        env = {"env": self.env.changed(changes)}
+        return self.model_copy(update=env | {"evaluation_max_episode_steps": steps, "evaluation_randomize": randomize})
 
     def directory(self) -> Path:
         """Return the directory of this experiment's run files."""

@@ -4,6 +4,7 @@
 `register_task` turns a function into an environment.
 """
 
+from contextlib import closing
 from importlib.util import find_spec
 
 from evolve.config import EnvOptions
@@ -18,8 +19,15 @@ from evolve.environments.exact_engine import (
     task_on_device,
 )
 from evolve.environments.function_task import register_task
-from evolve.environments.gymnasium_engine import GymnasiumEngine, is_quick, registered_ids, registered_limit
+from evolve.environments.gymnasium_engine import (
+    GymnasiumEngine,
+    check_bounds,
+    is_quick,
+    registered_ids,
+    registered_limit,
+)
 from evolve.environments.metrics import decode_metrics
+from evolve.environments.randomization import fixed
 from evolve.environments.recorder import Recorder, Recording, replay
 from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
 from evolve.errors import InputError, Setting
@@ -39,10 +47,12 @@ __all__ = [
     "check",
     "check_drawable",
     "check_metrics",
+    "check_randomized",
     "chunk_seconds",
     "decode_metrics",
     "drawn",
     "exact_task",
+    "fixed",
     "has_display",
     "is_quick",
     "kwargs_model",
@@ -75,6 +85,13 @@ def max_episode_steps(options: EnvOptions) -> int | None:
     if options.engine == "exact":
         return exact_task(options).step_limit
     return envpool_limit(options.id) if options.engine == "envpool" else registered_limit(options.id)
+
+
+def check_randomized(options: EnvOptions) -> None:
+    """Raise InputError unless an environment takes each randomized argument, also at its bounds."""
+    with closing(make(options, slots=1)) as engine:
+        if isinstance(engine, GymnasiumEngine):
+            check_bounds(options)
 
 
 def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:

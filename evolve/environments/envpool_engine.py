@@ -186,6 +186,9 @@ class EnvPoolEngine:
         if options.wrappers:
             message = "EnvPool's environments take no wrappers. Use ", _GYMNASIUM, ", or no env.wrappers."
             raise InputError.plainly("env.wrappers", *message)
+        if options.randomize:
+            why = "EnvPool makes all environments of a pool with the same arguments. Use "
+            raise InputError.plainly("env.randomize", why, _GYMNASIUM, ", or no env.randomize.")
         known = self._envpool.list_all_envs()
         if options.id not in known:
             cure = f"{nearest(options.id, known, cutoff=0.6)} Or use ".lstrip(), _GYMNASIUM, "."

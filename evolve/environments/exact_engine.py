@@ -11,6 +11,7 @@ from evolve.environments.engine import Transition, do_nothing
 from evolve.environments.exact import AnyTask, Draws, exact_task
 from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.physics.frames import WORLD
+from evolve.environments.randomization import fixed
 from evolve.environments.rendering import picture
 from evolve.numerics import native
 from evolve.numerics.device import DeviceArrays
@@ -71,6 +72,7 @@ class CompiledSlots:
         self._outputs, self._observations = (np.zeros((tiles, n, lanes), np.float32) for n in (A, O))
         self._rewards, self._ended = np.zeros(tiles * lanes), np.zeros(tiles * lanes, np.bool_)
         self._options = task.kernel_constants()
+        self._parameters_of = task.parameters_of
         self.worlds = task.blank(tiles * lanes) if task.has_world else None
         self.active = np.zeros(tiles * lanes, np.bool_)
         arrays = (
@@ -92,6 +94,9 @@ class CompiledSlots:
     def begin(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
         self._seeds[slots] = seeds
+        tile, lane = np.divmod(slots, self._lanes)
+        for row, values in enumerate(self._parameters_of(seeds)[::-1], 1):
+            self._states[tile, -row, lane] = values
         for slot in slots.tolist():
             self._begin(self.address, slot)
         self._observe(slots, observations)
@@ -204,6 +209,7 @@ class ExactEngine:
     refill = 1  # a reset is cheap, so an episode begins as soon as a slot is free
 
     def __init__(self, options: EnvOptions, slots: int, compiled: bool = True) -> None:
+        self._options = options
         self.task = exact_task(options)
         self.id = options.id
         self.observation_size = self.task.observation_size
@@ -270,7 +276,9 @@ class ExactEngine:
         Raises:
             InputError: The task cannot be drawn.
         """
-        return picture(self.id, self.task, self.slots.state(slot), *self.slots.episode(slot))
+        seed, step = self.slots.episode(slot)
+        # Gymnasium draws some settings, such as the length of a pole, so the task needs the values of this episode.
+        return picture(self.id, exact_task(fixed(self._options, seed)), self.slots.state(slot), seed, step)
 
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`."""

@@ -1,7 +1,10 @@
 """Environments in plain Python: tasks that are generator functions, and a task that only sleeps."""
 
+import inspect
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -38,9 +41,9 @@ class Sleep(gymnasium.Env[Any, Any]):
 gymnasium.register(id="Sleep-v0", entry_point=f"{__name__}:Sleep")
 
 
-Episode = Callable[[np.random.Generator], Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
-"""A generator function that yields observations [O], receives actions [A] in [-1, 1], and returns the return, or the
-return and metrics by name."""
+Episode = Callable[..., Generator[Any, Float32, float | tuple[float, dict[str, Any]]]]
+"""A generator function of a random generator and of keyword arguments (`env.kwargs`). It yields observations [O],
+receives actions [A] in [-1, 1], and returns the return, or the return and metrics by name."""
 
 
 class FunctionEnv(gymnasium.Env[Float32, Float32]):
@@ -53,14 +56,23 @@ class FunctionEnv(gymnasium.Env[Float32, Float32]):
         observation_size: O.
         action_size: A.
         name: The name of the environment, for errors.
+        kwargs: The keyword arguments of the function. Raises TypeError if the function does not take them.
     """
 
-    def __init__(self, episode: Episode, observation_size: int, action_size: int, name: str) -> None:
+    def __init__(
+        self,
+        episode: Episode,
+        observation_size: int,
+        action_size: int,
+        name: str,
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         function = f"{getattr(episode, '__module__', '')}.{getattr(episode, '__qualname__', type(episode).__name__)}"
         self._title = f"{function} ({name})"
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_size,), np.float32)
-        self._episode = episode
+        inspect.signature(episode).bind(None, **kwargs)
+        self._episode = partial(episode, **kwargs)
         self._size = observation_size
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Float32, Any]:
@@ -123,10 +135,11 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
         name: The name of the environment, with a version: "Xor-v0". An experiment names it together with the module
             that calls `register_task`: "xor:Xor-v0".
         episode: A generator function. Its argument is a `numpy.random.Generator`, the only source of chance that it
-            may use, since an episode has to be repeatable from its seed. It yields an observation, O numbers, and
-            receives an action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one
-            number; higher is better. It may also return (return, metrics), a number and a dictionary of numbers, from
-            which an experiment takes those that `env.metrics` names.
+            may use, since an episode has to be repeatable from its seed. It also gets the arguments that an experiment
+            sets or randomizes (`env.kwargs`, `env.randomize`). It yields an observation, O numbers, and receives an
+            action for it, [A] float32 in [-1, 1]. At the end it returns the return of the episode, one number; higher
+            is better. It may also return (return, metrics), a number and a dictionary of numbers, from which an
+            experiment takes those that `env.metrics` names.
         observation_size: O, the number of numbers in an observation.
         action_size: A, the number of numbers in an action.
 
@@ -140,8 +153,8 @@ def register_task(name: str, episode: Episode, observation_size: int, action_siz
     check_whole("observation_size", observation_size, 1)
     check_whole("action_size", action_size, 1)
 
-    def make(**_: Any) -> FunctionEnv:
-        return FunctionEnv(episode, observation_size, action_size, name)
+    def make(**kwargs: Any) -> FunctionEnv:
+        return FunctionEnv(episode, observation_size, action_size, name, kwargs)
 
     try:
         gymnasium.register(name, entry_point=make)

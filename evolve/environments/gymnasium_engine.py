@@ -18,10 +18,11 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from evolve.config import EnvOptions, nearest
+from evolve.config import EnvOptions, Table, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, extra_cure
 from evolve.environments.exact import TASKS
 from evolve.environments.metrics import encode_metrics
+from evolve.environments.randomization import draw_tables, example, extremes
 from evolve.environments.spaces import (
     action_decoder,
     check_observation,
@@ -71,13 +72,18 @@ class GymnasiumEngine:
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
         self._make = maker(options)
+        self._randomize = options.randomize
         self._envs: list[_Env | None] = [None] * slots
         self._step: list[Any] = [_no_environment] * slots  # step methods below the step counters
         self._elapsed = [0] * slots
         self._infos: list[Any] = [None] * slots  # of the latest step
         self.metric_names = options.metrics
+        self._drawn: list[Table] = [{}] * slots
+        """The randomized arguments of the environment in each slot."""
+        self._spare: list[tuple[Table, _Env]] = []
+        """Environments that no slot needs at present, if environments may be reused; the oldest first."""
         first = make_or_explain(options, self._make)
-        self._place(0, first)
+        self._place(0, first, example(self._randomize))
         self._observed = first.observation_space
         self.observation_size, self._encode = observation_encoder(self._observed)
         self._actions = first.action_space
@@ -102,11 +108,11 @@ class GymnasiumEngine:
 
     def reset(self, slots: Slots, seeds: Int64, observations: Float32) -> None:
         """Begin the episodes of seeds [k] in slots [k]; write their observations [B, O]."""
-        for slot, seed in zip(slots.tolist(), seeds.tolist(), strict=True):
+        tables = draw_tables(self._randomize, seeds)
+        for slot, seed, drawn in zip(slots.tolist(), seeds.tolist(), tables, strict=True):
             try:
-                if self._envs[slot] is None or not self.reuses:
-                    self._drop(slot)
-                    self._place(slot, self._make())
+                if self._envs[slot] is None or not self.reuses or self._drawn[slot] != drawn:
+                    self._exchange(slot, drawn)
                 said = self._envs[slot].reset(seed=seed)
                 if fault := reset_fault(self._observed, said):
                     raise EvolveError(fault)
@@ -163,7 +169,7 @@ class GymnasiumEngine:
     def trial(self, seed: int, outputs: Float32, used: bool) -> Iterator[Transition]:
         """Play one episode in a new object; a used object has begun another episode before, if objects are reused."""
         actions = separate(self._actions, self._decode(outputs))
-        with closing(self._make()) as env:
+        with closing(self._make(draw_tables(self._randomize, np.array([seed]))[0])) as env:
             if used and self.reuses:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])
@@ -198,7 +204,7 @@ class GymnasiumEngine:
     def move(self, sources: Slots, targets: Slots) -> None:
         """Continue the episodes of slots `sources` in slots `targets`; the slots swap their environment objects."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            for objects in (self._envs, self._step):
+            for objects in (self._envs, self._step, self._drawn):
                 objects[source], objects[target] = objects[target], objects[source]
             self._elapsed[target] = self._elapsed[source]
 
@@ -206,6 +212,9 @@ class GymnasiumEngine:
         """Close every environment."""
         for slot in range(len(self._envs)):
             self._drop(slot)
+        for _, env in self._spare:
+            _close(env)
+        self._spare.clear()
 
     def _refuse(self, fault: str | None) -> None:
         """Raise InputError for a fault that `reset_fault` or `step_fault` describes."""
@@ -226,14 +235,32 @@ class GymnasiumEngine:
         env = self._envs[slot]
         self._envs[slot] = None
         self._step[slot] = _no_environment
-        with suppress(*FAILURES):
-            if env is not None:
-                env.close()
+        _close(env)
 
-    def _place(self, slot: int, env: _Env) -> None:
+    def _exchange(self, slot: int, drawn: Table) -> None:
+        """Put an environment with these randomized arguments into a slot; set the one before aside if it may return."""
+        found = next((place for place, (its, _) in enumerate(self._spare) if its == drawn), None)
+        spare = None if found is None else self._spare.pop(found)[1]
+        before = self._envs[slot]
+        if before is not None and self.reuses and self._randomize:
+            self._spare.append((self._drawn[slot], before))
+            self._envs[slot] = None
+        if len(self._spare) > len(self._envs):
+            _close(self._spare.pop(0)[1])
+        self._drop(slot)
+        self._place(slot, self._make(drawn) if spare is None else spare, drawn)
+
+    def _place(self, slot: int, env: _Env, drawn: Table) -> None:
         core, self._limit = _without_counters(env)  # the limit is the same for all
         self._envs[slot] = env
         self._step[slot] = core.step
+        self._drawn[slot] = drawn
+
+
+def _close(env: _Env | None) -> None:
+    with suppress(*FAILURES):
+        if env is not None:
+            env.close()
 
 
 def _no_environment(_: Any) -> Any:
@@ -266,17 +293,22 @@ def _without_counters(env: _Env) -> tuple[_Env, float]:
     return env, limit
 
 
-def maker(options: EnvOptions) -> Callable[[], _Env]:
-    """Return a function that makes the environment with its wrappers."""
+def maker(options: EnvOptions) -> Callable[..., _Env]:
+    """Return a function that makes the environment with its wrappers.
+
+    Its argument is the table of randomized arguments, by default an example of them.
+    """
+    shown = example(options.randomize)
     wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
     found = _class_or_function(options.id)
 
-    def make() -> _Env:
+    def make(drawn: Table = shown) -> _Env:
         env: _Env = gymnasium.make(
             options.id if found is None else EnvSpec(options.id, entry_point=found),
             max_episode_steps=options.max_episode_steps,
             disable_env_checker=True,
             **options.kwargs,
+            **drawn,
         )
         for number, (wrapper, kwargs) in enumerate(wrappers):
             try:
@@ -388,10 +420,37 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
     except FAILURES as error:  # a constructor or an imported module may raise anything
         if _is_path(options.id):
             raise InputError(argument, "a module, and the name of an environment", options.id, *_NO_PATH) from None
-        if options.kwargs:
+        if options.kwargs or options.randomize:
             expected = f"arguments that {options.id} takes"
-            raise InputError("env.kwargs", expected, f"{options.kwargs} ({one_line(error)})") from error
+            randomized = next((name for name in options.randomize if re.search(rf"\b{name}\b", str(error))), None)
+            key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
+            given = options.kwargs if randomized is None else options.randomize[randomized]
+            raise InputError(key, expected, f"{given} ({one_line(error)})") from error
         raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+
+
+def check_bounds(options: EnvOptions) -> None:
+    """Raise InputError unless an environment can be made and stepped at the bounds of each randomized argument.
+
+    Its observations keep their size there, and its actions their space.
+    """
+    make = maker(options)
+    with closing(make_or_explain(options, make)) as env:
+        size, actions = observation_encoder(env.observation_space)[0], env.action_space
+    for name, distribution in options.randomize.items():
+        for value in extremes(distribution):
+            try:
+                with closing(make(example(options.randomize) | {name: value})) as env:
+                    same = observation_encoder(env.observation_space)[0] == size and env.action_space == actions
+                    env.reset(seed=0)
+                    env.action_space.seed(0)
+                    env.step(env.action_space.sample())
+            except FAILURES as error:
+                expected, came = f"values that {options.id} takes", f"{value!r} ({one_line(error)})"
+                raise InputError(f"env.randomize.{name}", expected, came) from error
+            if not same:
+                expected = "an argument that leaves the size of observations and the space of actions as they are"
+                raise InputError(f"env.randomize.{name}", expected, f"{name}, which changes them at {value!r}")
 
 
 def _is_path(env_id: str) -> bool:

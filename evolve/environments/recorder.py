@@ -13,6 +13,7 @@ from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.exact import exact_task
 from evolve.environments.exact_engine import ExactEngine
 from evolve.environments.gymnasium_engine import maker, may_reuse
+from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
@@ -200,12 +201,13 @@ def _replay_objects(options: EnvOptions, episodes: list[Recording], clock: Calla
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)
     played = [(episode.seed, separate(env.action_space, decode(np.stack(episode.outputs)))) for episode in episodes]
-    reuse = may_reuse(env, options)
+    reuse = may_reuse(env, options) and not options.randomize
+    tables = draw_tables(options.randomize, np.array([episode.seed for episode in episodes]))
     steps = 0
     begin = clock()
-    for seed, actions in played:
+    for (seed, actions), drawn in zip(played, tables, strict=True):
         if not reuse:
-            env = make()
+            env = make(drawn)
         env.reset(seed=seed)
         for action in actions:
             env.step(action)

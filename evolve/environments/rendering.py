@@ -238,6 +238,8 @@ def picture(env_id: str, task: AnyTask, state: Any, seed: int, step: int) -> UIn
     if env_id in _NUMBERS:
         env = _environment(env_id, (), 0)
         env.state = np.array(state[drawn_numbers(env_id)])
+        for name, value in task.options:
+            setattr(env, name, value)
     else:
         env = _environment(env_id, tuple(task.options.model_dump().items()), seed)
         _WORLDS[env_id](env, task, state, step)

@@ -118,6 +118,7 @@ class _Structure(ctypes.Structure):
         *((name, ADDRESS) for name in ("episodes", "returns", "prints", "slot_normalizers", "moments")),
         ("num_traces", INT64), ("traces", ADDRESS),
         *((f"result_{name}", ADDRESS) for name in ("returns", "lengths", "prints", "hashes", "moments", "traces")),
+        ("num_parameters", INT64), ("parameters", ADDRESS),
     )  # fmt: skip
 
 
@@ -145,7 +146,8 @@ class DevicePlay:
         self._counts = self.arrays.allocate(24)  # episodes begun, episodes over, and steps made
         self._counted: Int64 = self.arrays.device.host_array((3,), np.int64)
         O = task.observation_size if normalize else 0
-        self._memory = _FeedMemory(self.arrays, batch, num_weights, O)
+        parameters = len(task.parameters(task.options))
+        self._memory = _FeedMemory(self.arrays, batch, num_weights, O, parameters)
         self._results = _Results(self.arrays, min(task.step_limit, MAX_HASHED_STEPS), O, self._num_traces)
         self._free = np.full(WIDTH * self._step.arrays.tiles, -1, np.int64)
         self._place = self.arrays.allocate(ctypes.sizeof(_Structure))
@@ -155,6 +157,7 @@ class DevicePlay:
             room=self._results.room,
             normalize=normalize,
             num_columns=len(batch.held),
+            num_parameters=parameters,
             traces=0 if batch.kept_traces is None else batch.kept_traces.address,
             **{name: self._counts.address + 8 * i for i, name in enumerate(("begun", "over", "made"))},
             **self._slots(2 * O),
@@ -234,10 +237,12 @@ class DevicePlay:
 class _FeedMemory:
     """The memory of a feed on a device, for as many episodes as `arrays` have slots.
 
-    numbers: O if observations are normalized, else 0.
+    numbers: O if observations are normalized, else 0. parameters: D, of the task.
     """
 
-    def __init__(self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int) -> None:
+    def __init__(
+        self, arrays: DeviceArrays, batch: SlotArrays, num_weights: int, numbers: int, parameters: int
+    ) -> None:
         self.arrays = arrays
         self._held = [(columns.address, columns.rows) for columns in batch.held]
         genome = np.zeros((1, num_weights), np.float32)
@@ -245,11 +250,13 @@ class _FeedMemory:
         self._values = [None if values is None else self._room_for(values.shape[1], 4) for values in initial]
         self._seeds = self._room_for(1, 8)
         self._normalizers = self._room_for(2 * numbers, 4)
+        self._parameters = self._room_for(parameters, 8)
         self._columns = arrays.allocate(ctypes.sizeof(InitialColumns) * len(self._held))
         self.addresses = {
             "columns": self._columns.address,
             "seeds": self._seeds.address,
             "normalizers": self._normalizers.address,
+            "parameters": self._parameters.address,
         }
 
     def _room_for(self, n: int, size: int) -> Memory:
@@ -264,6 +271,7 @@ class _FeedMemory:
         queue.upload(self._columns.address, np.frombuffer(bytes(columns), np.uint8))
         queue.upload(self._seeds.address, feed.seeds)
         queue.upload(self._normalizers.address, feed.normalizers)
+        queue.upload(self._parameters.address, feed.parameters)
         for place, values in zip(places, feed.columns, strict=True):
             if values is not None:
                 queue.upload(place, values)

@@ -40,7 +40,7 @@ class Feed:
     columns: the initial contents of the network's slot, [n, rows] for each column in `SlotArrays.held`, None for zeros.
     seeds: [n], the seeds of the environments. keys: [n], which identify the episodes in the results. normalizers:
     [n, 2, O], O = 0 if observations are not normalized. mask: [n, T], the connections whose traces are returned; T = 0
-    for no traces.
+    for no traces. parameters: [n, D], the parameters of the task in each episode.
     """
 
     columns: tuple[Float32 | None, ...]
@@ -48,6 +48,7 @@ class Feed:
     keys: Int64
     normalizers: Float32
     mask: Bool
+    parameters: Float64
 
     def contiguous(self) -> "Feed":
         """Return the same feed in contiguous arrays, as kernels need them."""
@@ -57,6 +58,7 @@ class Feed:
             np.ascontiguousarray(self.keys),
             np.ascontiguousarray(self.normalizers),
             np.ascontiguousarray(self.mask),
+            np.ascontiguousarray(self.parameters),
         )
 
 
@@ -130,6 +132,7 @@ class _Structure(ctypes.Structure):
         *((name, INT64) for name in ("over", "hashed", "num_traces")),
         *((name, ADDRESS) for name in ("traces", "result_keys", "result_returns", "result_moments", "result_lengths")),
         *((name, ADDRESS) for name in ("result_prints", "result_hashes", "result_traces")),
+        ("num_parameters", INT64), ("parameters", ADDRESS),
     )  # fmt: skip
 
 
@@ -204,6 +207,8 @@ class NativePlay:
             keys=fed.keys.ctypes.data,
             normalizers=fed.normalizers.ctypes.data,
             masks=fed.mask.ctypes.data,
+            num_parameters=fed.parameters.shape[1],
+            parameters=fed.parameters.ctypes.data,
         )
 
     def run(self, steps: int, more: bool) -> int:
@@ -275,6 +280,7 @@ class ExactRollout:
     """Plays episodes of an exact task, which cannot fail or hang. It has the interface of `Rollout`.
 
     Args:
+        task: The task.
         play: The slots.
         batch: The networks of the slots, which compute the initial contents of a slot from a genome.
         feed_size: The largest number of episodes in a feed.
@@ -284,6 +290,7 @@ class ExactRollout:
 
     def __init__(
         self,
+        task: AnyTask,
         play: Play,
         batch: SlotArrays,
         feed_size: int,
@@ -293,6 +300,7 @@ class ExactRollout:
         self.max_episode_seconds = max_episode_seconds
         self.environment_seconds = 0.0
         """The seconds of playing; a kernel does environments and networks in one, so both are included."""
+        self._task = task
         self._batch = batch
         self._feed_size = feed_size
         self.play = play
@@ -385,7 +393,8 @@ class ExactRollout:
         columns = self._batch.initial(genomes.weights, genomes.mask, episodes.seeds)
         # A mask without columns requests no traces.
         mask = genomes.mask if self._traces != "none" else genomes.mask[:, :0]
-        self.play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask))
+        parameters = self._task.parameters_of(episodes.seeds).T
+        self.play.feed(Feed(columns, episodes.seeds, keys, episodes.normalizers, mask, parameters))
 
     def _results(self) -> EpisodeResults:
         # A call plays all episodes together, so each gets a share of the time in proportion to its steps.

@@ -35,6 +35,10 @@ typedef struct {
     uint8_t *result_hashes;  /* `room` of two bytes */
     double *result_moments;  /* 2 O */
     float *result_traces;    /* T */
+
+    /* Of the feed, too. */
+    int64_t num_parameters;   /* D */
+    const double *parameters; /* [fed, D] */
 } device_play;
 
 /* Write the result of the episode in the caller's slot. */
@@ -80,6 +84,7 @@ INLINE void begin_episode(const device_play *p, const task *at, int64_t tile, in
         prints[0] = prints[WIDTH] = 0;
         p->returns[slot] = 0.0;
         at->seeds[slot] = p->seeds[episode];
+        keep_parameters(at, p->parameters + episode * p->num_parameters, p->num_parameters, slot);
     }
 }
 

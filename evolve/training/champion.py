@@ -45,22 +45,25 @@ def held_out(
     return HeldOut(results.returns[0], seeds, champion.weights[0], champion.mask[0], metrics)
 
 
-def evaluate_champion(run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int) -> HeldOut:
-    """Evaluate the final champion of a run on N held-out episodes.
+def evaluate_champion(
+    run: Stored, experiment: Experiment, coordinator: Coordinator, episodes: int, generation: int | None = None
+) -> HeldOut:
+    """Evaluate a champion of a run on N held-out episodes.
 
     Args:
         run: The run file, or a champion file.
         experiment: The experiment of the run (`reload`), or the same one in another environment.
         coordinator: Distributes the episodes.
         episodes: N.
+        generation: The generation whose best candidate is evaluated; by default the final champion.
 
     Raises:
-        InputError: N episodes do not fit into this machine's memory.
+        InputError: N episodes do not fit into this machine's memory, or there is no such generation.
     """
     if _EPISODE * episodes > (there := memory()):
         came = f"{episodes:,}: about {_EPISODE * episodes / 1e9:,.0f} GB"
         raise InputError("episodes", f"as many as fit into {there / 1e9:,.1f} GB of memory", came)
-    champion, normalizer = final_champion(experiment, run)
+    champion, normalizer = final_champion(experiment, run, generation)
     return held_out(experiment, coordinator, champion, run.header.seed, episodes, normalizer)
 
 

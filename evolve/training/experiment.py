@@ -12,7 +12,7 @@ from typing import Any, Literal
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.crew import available_cores
-from evolve.config import ComputeOptions, Config, EnvOptions, parse, read_table
+from evolve.config import ComputeOptions, Config, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
@@ -78,7 +78,7 @@ class Experiment:
         return min(native.lanes(), self.config.compute.slots or 1)
 
     def in_evaluation(self) -> "Experiment":
-        """Return this experiment with the step limit of its validation and held-out episodes."""
+        """Return this experiment with the environment of its validation and held-out episodes."""
         return replace(self, config=self.config.in_evaluation())
 
     def strategy(self, seed: int) -> strategies.Strategy[Any]:
@@ -115,6 +115,7 @@ def _warn(words: str | None) -> None:
 
 def _prepare(config: Config) -> Experiment:
     engine = environments.make(config.env, slots=1)
+    _check_randomized(config)
     complete = config.model_copy(
         update={
             "env": config.env.model_copy(update={"id": engine.id}),
@@ -137,6 +138,20 @@ def _prepare(config: Config) -> Experiment:
         environments.check_metrics(engine)
     engine.close()
     return Experiment(complete, network, engine.action_size)
+
+
+def _check_randomized(config: Config) -> None:
+    """Raise InputError if arguments cannot be randomized as a configuration says, in training or in evaluation."""
+    if config.env.randomize:
+        environments.check_randomized(config.env)
+    if config.evaluation_randomize is not None:
+        try:
+            environments.check_randomized(config.in_evaluation().env)
+        except InputError as error:
+            if not error.expected:
+                raise
+            key = error.argument.replace("env.randomize", "evaluation_randomize")
+            raise InputError(key, error.expected, error.got, *error.cure) from error
 
 
 def _suggested_slots(config: Config, network: Network, engines: int) -> int:
@@ -280,7 +295,7 @@ def memory() -> float:
 
 def reload(
     run: store.Stored,
-    env: EnvOptions | None = None,
+    env: Mapping[str, Any] | None = None,
     network: Mapping[str, Any] | None = None,
     engine: str | None = None,
 ) -> Experiment:
@@ -288,16 +303,19 @@ def reload(
 
     Args:
         run: The file.
-        env: Another environment.
+        env: Other settings of the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
         network: Other settings of the network, such as {"plasticity": 0.0}, with which genomes keep their meaning.
         engine: Another engine; the engine of the file then need not be installed.
 
     Raises:
         InputError: The configuration cannot be used here, or contradicts the stored generations.
     """
+    changes = dict(env or {})
     config = load_config(run.header.config, str(run.path))
+    if changes.get("id", config.env.id) == config.env.id:
+        engine = changes.pop("engine", engine)
     if engine is not None:
-        config = config.with_engine(engine)
+        config = config.elsewhere({"engine": engine})
     compute = ComputeOptions(check=config.compute.check)
     experiment = prepare(config.model_copy(update={"compute": compute}))
     if not _fits(run, experiment):
@@ -307,7 +325,7 @@ def reload(
         raise InputError(str(run.path), "generations that fit its configuration", "other shapes")
     if network:
         experiment = _with_network(experiment, network)
-    return experiment if env is None else _elsewhere(experiment, env)
+    return _elsewhere(experiment, changes) if changes else experiment
 
 
 def _fits(run: store.Stored, experiment: Experiment) -> bool:
@@ -323,11 +341,12 @@ def _fits(run: store.Stored, experiment: Experiment) -> bool:
     return first.returns.shape == shape and len(first.champion_weights) == W and metrics
 
 
-def _elsewhere(experiment: Experiment, env: EnvOptions) -> Experiment:
-    other = prepare(experiment.config.with_env(env))
+def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
+    """Return an experiment with other settings of its environment, but the same observations and actions."""
+    other = prepare(experiment.config.elsewhere(changes))
     sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
     if sizes != theirs:
-        came = "{}, of {} and {}".format(env.id, *theirs)
+        came = "{}, of {} and {}".format(other.config.env.id, *theirs)
         raise InputError("env", "an environment of the champion's {} observations and {} actions".format(*sizes), came)
     return other
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evolve import __version__, store
 from evolve.cluster import Transport
 from evolve.config import Config, Table, differences
-from evolve.errors import InputError, Setting, Stopped, pluralize
+from evolve.errors import InputError, Setting, Stopped, check_whole, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import Moments
 from evolve.shapes import Float32
@@ -100,16 +100,25 @@ def restore_moments(experiment: Experiment, run: RunState) -> Moments:
         raise InputError(str(run.path), "a whole checkpoint", f"a damaged one ({error})") from None
 
 
-def final_champion(experiment: Experiment, run: store.Stored) -> tuple[Genomes, Float32 | None]:
-    """Return the final champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
+def final_champion(
+    experiment: Experiment, run: store.Stored, generation: int | None = None
+) -> tuple[Genomes, Float32 | None]:
+    """Return a champion (P = 1) and its normalizer [2, O], None if observations are not normalized.
 
     Args:
         experiment: The experiment of the run.
         run: A run with a complete generation, or a champion file.
+        generation: The generation whose best candidate is returned; by default the final champion.
 
     Raises:
-        InputError: The file is damaged.
+        InputError: There is no such generation, or the file is damaged.
     """
+    if generation is not None:
+        check_generation(run, generation)
+        assert isinstance(run, store.StoredRun)
+        record = run.records[generation]
+        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
+        return genome, normalizer_of(experiment, run, generation)
     if isinstance(run, store.StoredRun):
         strategy, state = restore(experiment, run)
         return strategy.champion(state), normalizer_of(experiment, run, run.num_generations)
@@ -118,6 +127,14 @@ def final_champion(experiment: Experiment, run: store.Stored) -> tuple[Genomes, 
     if (None if run.normalizer is None else run.normalizer.shape[1]) != O:
         raise InputError(str(run.path), "a normalizer that fits its configuration", "another one, or none")
     return genome, run.normalizer
+
+
+def check_generation(run: store.Stored, generation: Any) -> None:
+    """Raise InputError unless a generation is complete in a run file."""
+    if not isinstance(run, store.StoredRun):
+        raise InputError("generation", f"none with {run.path}, which has the final champion alone", generation)
+    if check_whole("generation", generation, 0) >= run.num_generations:
+        raise InputError("generation", f"one of 0 to {run.num_generations - 1}", generation)
 
 
 def normalizer_of(experiment: Experiment, run: store.StoredRun, generation: int) -> Float32 | None:

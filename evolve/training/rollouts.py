@@ -117,14 +117,14 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
     if chosen != "native":
         feed_size = _FEED * slots
         play = DevicePlay(task, batch, network.num_weights, feed_size, normalize)
-        return ExactRollout(play, batch, feed_size, config.env.max_episode_seconds)
+        return ExactRollout(task, play, batch, feed_size, config.env.max_episode_seconds)
     lanes = environments.slots_per_call(task)
 
     def part(queue: rollouts.EpisodeQueue | None = None) -> ExactRollout:
         slot_arrays = network.batch(lanes, chosen)
         assert isinstance(slot_arrays, SlotArrays)
         play = NativePlay(task, slot_arrays, slots, normalize)
-        return ExactRollout(play, slot_arrays, slots, config.env.max_episode_seconds, queue)
+        return ExactRollout(task, play, slot_arrays, slots, config.env.max_episode_seconds, queue)
 
     threads = num_threads(config)
     return part() if threads == 1 else ThreadedRollout(part, threads, lanes)

@@ -10,6 +10,7 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster import Watchdog
+from evolve.config import EnvOptions
 from evolve.environments import Engine, Mode, Recorder, Recording
 from evolve.errors import EpisodeError, InputError, Setting
 from evolve.genome import Genomes
@@ -186,14 +187,18 @@ def champion_episodes(run: StoredRun, experiment: Experiment, generations: str, 
     return [choose_episode(run, experiment, number, None, episode) for number in numbers]
 
 
+def environment_of(experiment: Experiment, chosen: Episode) -> EnvOptions:
+    """Return the environment of an episode, which may be another one in evaluation than in training."""
+    return (experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()).config.env
+
+
 EachStep = Callable[[int, float], None]
 """Called with the step and the return so far: after reset with (0, 0.0), and after each step that did not fail."""
 
 
 def make_engine(experiment: Experiment, chosen: Episode, mode: Mode | None = None) -> Engine:
     """Return an engine with one slot for an episode. mode: makes it draw. Raises InputError if it cannot be made."""
-    played = experiment if chosen.purpose is Purpose.EPISODE else experiment.in_evaluation()
-    options = played.config.env
+    options = environment_of(experiment, chosen)
     shown = options if mode is None else environments.drawn(options, mode)
     return environments.make(shown, slots=1, compiled=experiment.config.compute.backend != "numpy")
 

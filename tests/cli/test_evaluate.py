@@ -5,6 +5,7 @@ import json
 import numpy as np
 from conftest import without
 
+import evolve
 from evolve import store
 from evolve.analysis import statistics
 
@@ -74,6 +75,22 @@ def test_learning_is_switched_off_and_nothing_is_kept(call, tmp_path):
         refused = call("evaluate", FILE, "--set", words)
         assert refused.code == 2
         assert message in refused.err
+
+
+def test_an_earlier_champion_is_evaluated_and_not_kept(call, tmp_path):
+    assert call("run", *QUICK, "--set", "held_out_episodes=5").code == 0
+    before = (tmp_path / FILE).read_bytes()
+    done = call("evaluate", FILE, "--episodes", 5, "--generation", 0)
+    assert done.code == 0, done.err
+    assert f"{FILE}: best of generation 0, 5 held-out episodes: not kept" in done.out
+    known = json.loads(call("evaluate", FILE, "--episodes", 5, "--generation", 0, "--json").out)
+    run = evolve.load(tmp_path / FILE)
+    assert (known["generation"], known["returns"]) == (0, run.evaluate(5, generation=0).returns.tolist())
+    assert (tmp_path / FILE).read_bytes() == before
+    assert call("evaluate", FILE, "--generation", 3).code == 2
+    assert call("export", FILE, "-o", "it.champion").code == 0
+    refused = call("evaluate", "it.champion", "--generation", 0)
+    assert "generation (--generation): expected none with it.champion, which has the final champion" in refused.err
 
 
 def test_wrong_input(call, tmp_path):

@@ -1,5 +1,6 @@
 """The replay command: episodes that it plays, options that it refuses, and films, which are read back."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import LONG, ROOT, as_a_process, environment
 
+import evolve
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import StopFlag
@@ -112,6 +114,27 @@ def test_several_champions_can_be_played_unseen(call, record):
     assert done.code == 0, done.err
     assert done.out.count("equal to the log, to the bit") == 3
     assert done.out.startswith("generation 1: return ")
+
+
+def test_a_champion_plays_in_a_changed_environment(call, record, tmp_path):
+    path = record("CartPole-v1", "--engine", "exact")
+    long = ("--set", "env.kwargs.length=5.0")
+    done = call("replay", path, "--held-out", *long, "--video", "long.mp4", **HEADLESS)
+    assert (done.code, done.err) == (0, "")
+    assert (
+        "not compared with the log: an episode in another environment, CartPole-v1 with env.kwargs.length=5" in done.out
+    )
+    returned = float(done.out.split()[1])
+    assert evolve.load(path).evaluate(1, env={"kwargs": {"length": 5.0}}).returns.tolist() == [returned]
+    pictures, _ = read(tmp_path / "long.mp4")
+    assert call("replay", path, "--held-out", "--video", "own.mp4", **HEADLESS).code == 0
+    own, _ = read(tmp_path / "own.mp4")
+    difference = np.abs(pictures[TITLE + 1].astype(int) - own[TITLE + 1].astype(int)).max(axis=2)
+    assert (difference > 60).sum() > 400  # the pole is longer, and the caption says so
+    drawn = call("replay", path, "--set", "env.randomize.length={uniform=[0.9, 1.1]}")
+    assert re.search(r"environment seed \d+, length=(0\.9|1\.0)\d+\)", drawn.out)
+    assert call("replay", path, "--set", "env.id=Pendulum-v1").code == 2
+    assert "--set: expected a key of env or of network" in call("replay", path, "--set", "population=3").err
 
 
 def test_a_generation_that_is_not_complete_has_no_log(call, record):

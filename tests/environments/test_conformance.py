@@ -156,7 +156,7 @@ def test_episode_length_can_be_limited():
         ({"id": "CarRacing-v3", "engine": "exact"}, 'Known: Acrobot-v1, .* Or use env.engine="gymnasium"'),
         ({"id": "Cues-v0"}, 'The exact engine has it: env.engine="exact"'),
         ({"id": "Pendulum-v1", "engine": "exact", "wrappers": [{"name": "a:B"}]}, "env.wrappers"),
-        ({"id": "Pendulum-v1", "engine": "exact", "kwargs": {"g": 9.8}}, "env.kwargs.g"),
+        ({"id": "Acrobot-v1", "engine": "exact", "kwargs": {"g": 9.8}}, "env.kwargs.g"),
         ({"id": "Cues-v0", "engine": "exact", "kwargs": {"cues": 63}}, "env.kwargs.cues: expected .* 62, got 63"),
         ({"id": "TMaze-v0", "engine": "exact", "kwargs": {"trials": 19}}, "at least 20 trials with switches=3"),
     ],

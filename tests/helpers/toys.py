@@ -313,8 +313,31 @@ class OldInterface(Broken):
         return observation, reward, terminated, truncated, info
 
 
+class Values(gymnasium.Env):
+    """One step, which is rewarded with the argument."""
+
+    observation_space = spaces.Box(-1, 1, (1,))
+    action_space = spaces.Discrete(2)
+
+    made = closed = 0
+
+    def __init__(self, x: float = 0.5):
+        Values.made += 1
+        self.x = x
+
+    def close(self):
+        Values.closed += 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), self.x, True, False, {}
+
+
 _FAILING = (Elsewhere, Faulty, Leaves, Unrepeatable, Exits, Surrogate, Broken, NotANumber, OldInterface)
-for _class in (*_FAILING, Switches, Memory, Slow):
+for _class in (*_FAILING, Switches, Memory, Slow, Values):
     gymnasium.register(id=f"{_class.__name__}-v0", entry_point=_class)
 
 

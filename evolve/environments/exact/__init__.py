@@ -7,6 +7,7 @@ Gymnasium's formulas, but not its bits, which depend on libm.
 
 from evolve.config import EnvOptions, ImportedOnDemand, Options, nearest, parse
 from evolve.environments.exact.task import AnyTask, Draws, Moved
+from evolve.environments.randomization import extremes
 from evolve.errors import InputError, Setting
 
 __all__ = ["TASKS", "AnyTask", "Draws", "Moved", "exact_task", "kwargs_model"]
@@ -43,7 +44,14 @@ def exact_task(options: EnvOptions) -> AnyTask:
         message = "Exact environments take no wrappers. Use ", gymnasium, ", or no env.wrappers."
         raise InputError.plainly("env.wrappers", *message)
     settings = parse(kind.settings, options.kwargs, "env.kwargs")
-    return kind(settings, options.action_scale, options.max_episode_steps)
+    for name, distribution in options.randomize.items():
+        if name not in kind.randomizable:
+            one_of = f"a setting of {options.id} that can be drawn for each episode"
+            known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
+            raise InputError(f"env.randomize.{name}", one_of + known, name)
+        for value in extremes(distribution):
+            parse(kind.settings, options.kwargs | {name: value}, "env.randomize")
+    return kind(settings, options.action_scale, options.max_episode_steps, options.randomize)
 
 
 def kwargs_model(options: EnvOptions) -> type[Options] | None:

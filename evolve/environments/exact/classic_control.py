@@ -1,15 +1,18 @@
 """Gymnasium's classic control in exact arithmetic: Acrobot, CartPole, MountainCar, Pendulum.
 
 The constants combine Gymnasium's masses, lengths and time steps. The states of Acrobot and Pendulum include sines and
-cosines, because both the observation and the next step use them.
+cosines, because both the observation and the next step use them. Settings have the names of Gymnasium's arguments and
+attributes, and their parameters are the last rows of a state, so that each episode may have its own.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
+from evolve.config import Options
 from evolve.environments.exact.task import Draws, ExactTask, Moved, NoOptions, bounded, clipped, largest
 from evolve.numerics.portable import ROUND, sincos
 from evolve.shapes import Float32, Float64
@@ -82,62 +85,115 @@ def _wrap_once(angle: Float64) -> Float64:
     )  # fmt: skip
 
 
+class CartPoleOptions(Options):
+    """The settings of the cart and the pole, with the names of Gymnasium's attributes."""
+
+    gravity: float = Field(9.8, ge=0, le=100)
+    """The acceleration of a free fall, in m/s²."""
+    masscart: float = Field(1.0, ge=0.01, le=100)
+    """The mass of the cart, in kg."""
+    masspole: float = Field(0.1, ge=0.01, le=100)
+    """The mass of the pole, in kg."""
+    length: float = Field(0.5, ge=0.01, le=100)
+    """Half the length of the pole, in m."""
+    force_mag: float = Field(10.0, ge=0, le=100)
+    """The force of a push, in N."""
+
+
 @dataclass(frozen=True)
-class CartPole(ExactTask[NoOptions]):
-    """States: x, v, θ, ω: position and speed of the cart, angle and angular speed of the pole."""
+class CartPole(ExactTask[CartPoleOptions]):
+    """States: x, v, θ, ω: position and speed of the cart, angle and angular speed of the pole; and the parameters."""
 
     kernel = "cart_pole"
+    settings = CartPoleOptions
+    randomizable = tuple(CartPoleOptions.model_fields)
     observation_size = 4
     action_size = 2
-    state_size = 4
+    state_size = 10
     limit = 500
 
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return gravity, mass × length of the pole, the mass of both, mass and length of the pole, and the force."""
+        o = options
+        return o.gravity, o.masspole * o.length, o.masspole + o.masscart, o.masspole, o.length, o.force_mag
+
     def begin(self, draws: Draws) -> Float64:
-        """Return the states [4, k] in which episodes begin."""
-        return np.stack([draws.between(row, -0.05, 0.05) for row in range(4)])
+        """Return the states [10, k] in which episodes begin."""
+        motion = [draws.between(row, -0.05, 0.05) for row in range(4)]
+        return np.concatenate([motion, self.parameters_of(draws.seeds)])
 
     def observe(self, states: Float64) -> Float64:
-        """Return the states."""
-        return states
+        """Return x, v, θ, ω."""
+        return states[:4]
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
-        """Push the cart to the left or to the right with 10 N."""
-        x, v, angle, w = states
-        force = np.where(outputs[:, 1] > outputs[:, 0], 10.0, -10.0)
+        """Push the cart to the left or to the right."""
+        x, v, angle, w, gravity, moment, mass, masspole, length, push = states
+        force = np.where(outputs[:, 1] > outputs[:, 0], push, -push)
         sine, cosine = sincos(angle)
-        force_per_mass = (force + 0.05 * (w * w) * sine) / 1.1
-        angular = (9.8 * sine - cosine * force_per_mass) / (0.5 * (4.0 / 3.0 - 0.1 * (cosine * cosine) / 1.1))
-        linear = force_per_mass - 0.05 * angular * cosine / 1.1
+        force_per_mass = (force + moment * (w * w) * sine) / mass
+        angular = (gravity * sine - cosine * force_per_mass) / (
+            length * (4.0 / 3.0 - masspole * (cosine * cosine) / mass)
+        )
+        linear = force_per_mass - moment * angular * cosine / mass
         # Explicit Euler: positions move with the speeds of the step before.
         x, v, angle, w = moved = np.stack([x + 0.02 * v, v + 0.02 * linear, angle + 0.02 * w, w + 0.02 * angular])
         over = (x < -2.4) | (x > 2.4) | (angle < -_MAX_POLE_ANGLE) | (angle > _MAX_POLE_ANGLE)
-        return Moved(moved, np.ones(len(outputs)), over)
+        return Moved(np.concatenate([moved, states[4:]]), np.ones(len(outputs)), over)
+
+
+class _HillOptions(Options):
+    gravity: float = Field(0.0025, ge=0, le=1)
+    """The pull of the slope, as a change of speed in each step."""
+    goal_velocity: float = Field(0.0, ge=0, le=0.07)
+    """The least speed at the goal."""
+
+
+class MountainCarOptions(_HillOptions):
+    """The settings of the car, with the names of Gymnasium's arguments and attributes."""
+
+    force: float = Field(0.001, ge=0, le=1)
+    """The push of the car, as a change of speed in each step."""
+
+
+class MountainCarContinuousOptions(_HillOptions):
+    """The settings of the car, with the names of Gymnasium's arguments and attributes."""
+
+    power: float = Field(0.0015, ge=0, le=1)
+    """The push of the car at full force, as a change of speed in each step."""
 
 
 @dataclass(frozen=True)
-class MountainCar(ExactTask[NoOptions]):
-    """States: x, v: position and speed of the car."""
+class MountainCar(ExactTask[Any]):
+    """States: x, v: position and speed of the car; and the parameters."""
 
     kernel = "mountain_car"
+    settings: ClassVar[type[Options]] = MountainCarOptions
+    randomizable = tuple(MountainCarOptions.model_fields)
     observation_size = 2
     action_size = 3
-    state_size = 2
+    state_size = 5
     limit = 200
     fps = 30.0
 
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return the push, gravity, and the least speed at the goal."""
+        return options.force, options.gravity, options.goal_velocity
+
     def begin(self, draws: Draws) -> Float64:
-        """Return the states [2, k] in which episodes begin."""
+        """Return the states [5, k] in which episodes begin."""
         x = draws.between(0, -0.6, -0.4)
-        return np.stack([x, np.zeros_like(x)])
+        return np.concatenate([[x, np.zeros_like(x)], self.parameters_of(draws.seeds)])
 
     def observe(self, states: Float64) -> Float64:
-        """Return the states."""
-        return states
+        """Return x and v."""
+        return states[:2]
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Push the car to the left, not at all, or to the right."""
-        x, v = moved = _drive(states, 0.001 * (largest(outputs) - 1).astype(np.float64))
-        return Moved(moved, np.full(len(outputs), -1.0), (x >= 0.5) & (v >= 0.0))
+        moved = _drive(states, states[2] * (largest(outputs) - 1).astype(np.float64))
+        over = (moved[0] >= 0.5) & (moved[1] >= states[4])
+        return Moved(moved, np.full(len(outputs), -1.0), over)
 
 
 @dataclass(frozen=True)
@@ -145,6 +201,8 @@ class MountainCarContinuous(MountainCar):
     """MountainCar whose action is a force."""
 
     kernel = "mountain_car_continuous"
+    settings = MountainCarContinuousOptions
+    randomizable = tuple(MountainCarContinuousOptions.model_fields)
     action_size = 1
     limit = 999
     discrete = False
@@ -154,11 +212,15 @@ class MountainCarContinuous(MountainCar):
         """The largest absolute action."""
         return (min(self.action_scale, 1.0),)
 
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return the push at full force, gravity, and the least speed at the goal."""
+        return options.power, options.gravity, options.goal_velocity
+
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Push the car with the force of the output."""
         action = self.actions(outputs)[:, 0]
-        x, v = moved = _drive(states, 0.0015 * action)
-        at_goal = (x >= 0.45) & (v >= 0.0)
+        moved = _drive(states, states[2] * action)
+        at_goal = (moved[0] >= 0.45) & (moved[1] >= states[4])
         return Moved(moved, np.where(at_goal, 100.0, 0.0) - 0.1 * (action * action), at_goal)
 
     def actions(self, outputs: Float32) -> Any:
@@ -168,20 +230,33 @@ class MountainCarContinuous(MountainCar):
 
 def _drive(states: Float64, force: Float64) -> Float64:
     """Return the states of cars after a step with a force; the wall on the left stops a car."""
-    x, v = states
-    speed = clipped(v + (force - 0.0025 * sincos(3.0 * x)[1]), -0.07, 0.07)
+    x, v, _, gravity, _ = states
+    speed = clipped(v + (force - gravity * sincos(3.0 * x)[1]), -0.07, 0.07)
     x = clipped(x + speed, -1.2, 0.6)
-    return np.stack([x, np.where((x == -1.2) & (speed < 0.0), 0.0, speed)])
+    return np.concatenate([[x, np.where((x == -1.2) & (speed < 0.0), 0.0, speed)], states[2:]])
+
+
+class PendulumOptions(Options):
+    """The settings of the pendulum, with the names of Gymnasium's argument and attributes."""
+
+    g: float = Field(10.0, ge=0, le=100)
+    """The acceleration of a free fall, in m/s²."""
+    m: float = Field(1.0, ge=0.01, le=100)
+    """The mass of the rod, in kg."""
+    l: float = Field(1.0, ge=0.01, le=100)
+    """The length of the rod, in m."""
 
 
 @dataclass(frozen=True)
-class Pendulum(ExactTask[NoOptions]):
-    """States: θ, sin θ, cos θ, ω: the angle from upright and the angular speed."""
+class Pendulum(ExactTask[PendulumOptions]):
+    """States: θ, sin θ, cos θ, ω: the angle from upright and the angular speed; and the parameters."""
 
     kernel = "pendulum"
+    settings = PendulumOptions
+    randomizable = tuple(PendulumOptions.model_fields)
     observation_size = 3
     action_size = 1
-    state_size = 4
+    state_size = 6
     limit = 200
     discrete = False
     fps = 30.0
@@ -191,10 +266,15 @@ class Pendulum(ExactTask[NoOptions]):
         """The largest absolute torque."""
         return (2.0 * min(self.action_scale, 1.0),)
 
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return the acceleration by gravity if the rod is level, and by a torque of 1."""
+        return 3.0 * options.g / (2.0 * options.l), 3.0 / (options.m * (options.l * options.l))
+
     def begin(self, draws: Draws) -> Float64:
-        """Return the states [4, k] in which episodes begin."""
+        """Return the states [6, k] in which episodes begin."""
         angle = draws.between(0, -math.pi, math.pi)
-        return np.stack([angle, *sincos(angle), draws.between(1, -1.0, 1.0)])
+        motion = [angle, *sincos(angle), draws.between(1, -1.0, 1.0)]
+        return np.concatenate([motion, self.parameters_of(draws.seeds)])
 
     def observe(self, states: Float64) -> Float64:
         """Return cos θ, sin θ, ω."""
@@ -202,15 +282,16 @@ class Pendulum(ExactTask[NoOptions]):
 
     def step(self, states: Float64, outputs: Float32, draws: Draws) -> Moved:
         """Apply the torque of the output. An episode ends only at its limit of steps."""
-        angle, sine, _, speed = states
+        angle, sine, _, speed, falling, turning = states
         torque = self.actions(outputs)[:, 0]
         # Subtract the nearest whole number of turns from the angle; `ROUND` rounds it.
         turns = angle * (1.0 / (2.0 * math.pi)) + ROUND
         from_upright = angle - (turns - ROUND) * (2.0 * math.pi)
         reward = -(from_upright * from_upright + 0.1 * (speed * speed) + 0.001 * (torque * torque))
-        speed = clipped(speed + (15.0 * sine + 3.0 * torque) * 0.05, -8.0, 8.0)
+        speed = clipped(speed + (falling * sine + turning * torque) * 0.05, -8.0, 8.0)
         angle = angle + speed * 0.05
-        return Moved(np.stack([angle, *sincos(angle), speed]), reward, np.zeros(len(outputs), np.bool_))
+        moved = np.concatenate([[angle, *sincos(angle), speed], states[4:]])
+        return Moved(moved, reward, np.zeros(len(outputs), np.bool_))
 
     def actions(self, outputs: Float32) -> Any:
         """Return the torques [k, 1]."""

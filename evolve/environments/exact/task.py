@@ -4,13 +4,15 @@ States are arrays [S, k] of float64, one column for each of k episodes. Every op
 rounded on its own. The kernels do the same operations in the same order, so they give the same bits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from evolve.config import Options
+from evolve.config import Options, Table
 from evolve.environments.physics.frames import WORLD
+from evolve.environments.randomization import draw
 from evolve.numerics.streams import draws
 from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
@@ -61,12 +63,13 @@ class ExactTask(Generic[OptionsT]):
     """A task with its settings.
 
     options: the validated `env.kwargs`. action_scale: `env.action_scale`. max_episode_steps: the limit of steps of an
-    episode, if it is not the task's own, `limit`.
+    episode, if it is not the task's own, `limit`. randomize: `env.randomize`.
     """
 
     options: OptionsT
     action_scale: float = 1.0
     max_episode_steps: int | None = None
+    randomize: Table = field(default_factory=dict)
 
     kernel: ClassVar[str]
     """The name of its kernel: of the header in `environments/kernels/`, and of the functions there."""
@@ -74,6 +77,8 @@ class ExactTask(Generic[OptionsT]):
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
     fps: ClassVar[float] = 50.0
+    randomizable: ClassVar[tuple[str, ...]] = ()
+    """The settings that may differ between episodes, because `parameters` has all that follows from them."""
     has_world: ClassVar[bool] = False
     """Whether states are worlds of rigid bodies, records of `frames.WORLD` [k], instead of numbers [S, k]."""
 
@@ -101,6 +106,22 @@ class ExactTask(Generic[OptionsT]):
     def step_limit(self) -> int:
         """The limit of steps of an episode in this experiment."""
         return self.max_episode_steps or self.limit
+
+    def parameters(self, options: Any) -> tuple[Any, ...]:
+        """Return the numbers that follow from the randomizable settings: the last rows of a state.
+
+        options: The settings, as numbers or as arrays [k] for k episodes.
+        """
+        return ()
+
+    def parameters_of(self, seeds: Int64) -> Float64:
+        """Return [D, k]: the parameters of k episodes, by the seeds [k] of their environments."""
+        options: Any = self.options
+        if self.randomize:
+            drawn = {name: np.array(values, np.float64) for name, values in draw(self.randomize, seeds).items()}
+            options = SimpleNamespace(**self.options.model_dump() | drawn)
+        rows = self.parameters(options)
+        return np.array([np.broadcast_to(row, seeds.shape) for row in rows], np.float64).reshape(len(rows), len(seeds))
 
     @property
     def constants(self) -> tuple[float, ...]:

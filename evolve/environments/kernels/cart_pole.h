@@ -1,4 +1,5 @@
-/* CartPole; environments/exact/classic_control.py is its definition. Rows: position, speed, pole angle, pole angular speed. */
+/* CartPole; environments/exact/classic_control.py is its definition. Rows: position, speed, pole angle, pole angular speed;
+ * parameters: gravity, mass x length of the pole, the mass of both, mass and length of the pole, the force of a push. */
 #pragma once
 #include "tasks.h"
 
@@ -20,12 +21,13 @@ INLINE void cart_pole_step(const task *at, int64_t first, double *RESTRICT state
 {
     double sine[LANES], cosine[LANES], force[LANES];
     for (int t = 0; t < LANES; t++)
-        force[t] = OUTPUT(1) > OUTPUT(0) ? 10.0 : -10.0;
+        force[t] = OUTPUT(1) > OUTPUT(0) ? STATE(9) : -STATE(9);
     sincos_lanes(state + 2 * WIDTH, sine, cosine);
     for (int t = 0; t < LANES; t++) {
-        const double push = (force[t] + 0.05 * (STATE(3) * STATE(3)) * sine[t]) / 1.1;
-        const double turn = (9.8 * sine[t] - cosine[t] * push) / (0.5 * (4.0 / 3.0 - 0.1 * (cosine[t] * cosine[t]) / 1.1));
-        const double pull = push - 0.05 * turn * cosine[t] / 1.1;
+        const double gravity = STATE(4), moment = STATE(5), mass = STATE(6), pole = STATE(7), length = STATE(8);
+        const double push = (force[t] + moment * (STATE(3) * STATE(3)) * sine[t]) / mass;
+        const double turn = (gravity * sine[t] - cosine[t] * push) / (length * (4.0 / 3.0 - pole * (cosine[t] * cosine[t]) / mass));
+        const double pull = push - moment * turn * cosine[t] / mass;
         STATE(0) = STATE(0) + 0.02 * STATE(1);
         STATE(1) = STATE(1) + 0.02 * pull;
         STATE(2) = STATE(2) + 0.02 * STATE(3);

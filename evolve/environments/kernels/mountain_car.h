@@ -1,5 +1,5 @@
 /* MountainCar, with three actions and with one force; environments/exact/classic_control.py is their definition. Rows: position,
- * speed; options: the largest force. */
+ * speed; parameters: the push, gravity, the least speed at the goal. */
 #pragma once
 #include "tasks.h"
 
@@ -24,7 +24,7 @@ INLINE void mountain_car_move(double *state, const double *force)
         angle[t] = 3.0 * STATE(0);
     sincos_lanes(angle, sine, cosine);
     for (int t = 0; t < LANES; t++) {
-        const double speed = clipped(STATE(1) + (force[t] - 0.0025 * cosine[t]), -0.07, 0.07);
+        const double speed = clipped(STATE(1) + (force[t] - STATE(3) * cosine[t]), -0.07, 0.07);
         STATE(0) = clipped(STATE(0) + speed, -1.2, 0.6);
         STATE(1) = ((STATE(0) == -1.2) & (speed < 0.0)) ? 0.0 : speed;
     }
@@ -35,11 +35,11 @@ INLINE void mountain_car_step(const task *at, int64_t first, double *RESTRICT st
 {
     double force[LANES];
     for (int t = 0; t < LANES; t++)
-        force[t] = 0.001 * direction(outputs, t);
+        force[t] = STATE(2) * direction(outputs, t);
     mountain_car_move(state, force);
     for (int t = 0; t < LANES; t++) {
         rewards[t] = -1.0;
-        ended[t] = (STATE(0) >= 0.5) & (STATE(1) >= 0.0);
+        ended[t] = (STATE(0) >= 0.5) & (STATE(1) >= STATE(4));
     }
 }
 

@@ -1,5 +1,5 @@
-/* MountainCarContinuous; environments/exact/classic_control.py is its definition. Rows: position, speed; options: the largest
- * force. */
+/* MountainCarContinuous; environments/exact/classic_control.py is its definition. Rows and parameters as in
+ * mountain_car.h; options: the largest force. */
 #pragma once
 #include "mountain_car.h"
 
@@ -12,11 +12,11 @@ INLINE void mountain_car_continuous_step(const task *at, int64_t first, double *
     double action[LANES], force[LANES];
     for (int t = 0; t < LANES; t++) {
         action[t] = bounded(OUTPUT(0)) * at->options[0];
-        force[t] = 0.0015 * action[t];
+        force[t] = STATE(2) * action[t];
     }
     mountain_car_move(state, force);
     for (int t = 0; t < LANES; t++) {
-        const int there = (STATE(0) >= 0.45) & (STATE(1) >= 0.0);
+        const int there = (STATE(0) >= 0.45) & (STATE(1) >= STATE(4));
         rewards[t] = (there ? 100.0 : 0.0) - 0.1 * (action[t] * action[t]);
         ended[t] = there;
     }

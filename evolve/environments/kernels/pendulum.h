@@ -1,5 +1,5 @@
-/* Pendulum; environments/exact/classic_control.py is its definition. Rows: angle, its sine and cosine, speed; options: the largest
- * torque. */
+/* Pendulum; environments/exact/classic_control.py is its definition. Rows: angle, its sine and cosine, speed;
+ * parameters: the acceleration by gravity if the rod is level, and by a torque of 1; options: the largest torque. */
 #pragma once
 #include "tasks.h"
 
@@ -26,7 +26,7 @@ INLINE void pendulum_step(const task *at, int64_t first, double *RESTRICT state,
         const double torque = bounded(OUTPUT(0)) * at->options[0];
         const double turns = STATE(0) * (1.0 / (2.0 * PI)) + ROUND, angle = STATE(0) - (turns - ROUND) * (2.0 * PI);
         rewards[t] = -(angle * angle + 0.1 * (STATE(3) * STATE(3)) + 0.001 * (torque * torque));
-        STATE(3) = clipped(STATE(3) + (15.0 * STATE(1) + 3.0 * torque) * 0.05, -8.0, 8.0);
+        STATE(3) = clipped(STATE(3) + (STATE(4) * STATE(1) + STATE(5) * torque) * 0.05, -8.0, 8.0);
         STATE(0) = STATE(0) + STATE(3) * 0.05;
         ended[t] = 0;
     }

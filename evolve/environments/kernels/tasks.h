@@ -12,7 +12,7 @@
 #define TWO_PI 6.28318530717958647692
 
 typedef struct {
-    int64_t num_observations, num_actions, state_rows; /* O, A, S */
+    int64_t num_observations, num_actions, state_rows; /* O, A, S; the caller sets the last rows, a task's parameters */
     int64_t limit; /* steps of an episode */
     double *states; /* [tiles, S, WIDTH] */
     int64_t *seeds; /* [slots] */

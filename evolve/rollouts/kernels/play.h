@@ -48,6 +48,10 @@ typedef struct {
     uint64_t *result_prints;
     uint8_t *result_hashes; /* end to end, two bytes for each step */
     int64_t *result_traces; /* [over, T], in units of 2^-20 */
+
+    /* Of the feed, too. */
+    int64_t num_parameters; /* D */
+    const double *parameters; /* [fed, D], for the last rows of a state */
 } play;
 
 /* Begin the next episode of the feed in a slot. */
@@ -68,6 +72,7 @@ INLINE void begin_slot(play *p, int64_t slot)
     p->at->seeds[slot] = p->seeds[episode];
     p->returns[slot] = 0.0;
     p->live[slot] = 1;
+    keep_parameters(p->at, p->parameters + episode * p->num_parameters, p->num_parameters, slot);
     p->begin(p->at, slot);
 }
 

@@ -23,6 +23,14 @@ INLINE void begin_columns(const initial_columns *columns, int64_t count, int64_t
     }
 }
 
+/* Set the parameters [n] of a slot's task, the last rows of its state. */
+INLINE void keep_parameters(const task *at, const double *parameters, int64_t n, int64_t slot)
+{
+    double *rows = SLOT_ROWS(at->states, at->state_rows, slot) + (at->state_rows - n) * WIDTH;
+    for (int64_t i = 0; i < n; i++)
+        rows[i * WIDTH] = parameters[i];
+}
+
 /* Normalize rows [O, WIDTH] into `input` by numbers [2 O, WIDTH], and take them into the moments [2 O, WIDTH]. */
 INLINE void normalize_rows(const float *RESTRICT rows, const float *RESTRICT normalizers, double *RESTRICT moments,
                            float *RESTRICT input, int64_t O)
