@@ -70,7 +70,7 @@ def test_golden_digest_of_a_short_run(digests, golden, tmp_path):
 
 @pytest.mark.parametrize(
     ("ranks", "mpi", "words"),
-    [(2, "openmpi", ("--backend", "numpy")), (5, "openmpi", ("--set", "compute.slots=5")),
+    [(2, "openmpi", ("--backend", "numpy")), (4, "openmpi", ("--set", "compute.slots=5")),
      (1, "mpich", ()), (3, "mpich", ())],
 )  # fmt: skip
 def test_neither_ranks_nor_their_mpi_matter(digests, golden, ranks, mpi, words):

@@ -131,11 +131,11 @@ def test_the_first_difference_is_named():
 
 
 def test_when_times_agree():
-    assert not results.enough([10.0, 10.0])
-    assert results.enough([10.0, 10.3, 10.2])
-    assert not results.enough([10.0, 10.4, 10.2])
-    assert results.enough([20.0, 10.4, 10.2, 10.3])
-    assert results.enough([float(n + 1) for n in range(results.MAX_REPEATS)])
+    assert not results.enough([10.0, 10.0], 8)
+    assert results.enough([10.0, 10.3, 10.2], 8)
+    assert not results.enough([10.0, 10.4, 10.2], 8)
+    assert results.enough([20.0, 10.4, 10.2, 10.3], 8)
+    assert results.enough([float(n + 1) for n in range(8)], 8)
     assert results.score([20.0, 10.4, 10.2, 10.3]) == pytest.approx(10.35)
     assert results.spread([10.0, 11.0]) == pytest.approx(0.1)
 

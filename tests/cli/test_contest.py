@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import OPENMPI, environment
 
-from evolve.analysis.contest import results, session, work
+from evolve.analysis.contest import session, work
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
 from evolve.cli.contest import plan_rows
@@ -15,7 +15,6 @@ from evolve.errors import InputError, Stopped
 @pytest.fixture
 def here(monkeypatch):
     """Let rows be measured in this process, quickly, and by workers that only say how many they are."""
-    monkeypatch.setattr(results, "MAX_REPEATS", 3)
     monkeypatch.setattr(contest_command, "available_cores", lambda: 2)
     rows = {}
 

@@ -14,17 +14,17 @@ from evolve.errors import InputError
 from evolve.training.experiment import prepare
 
 
-def test_the_documented_task_is_learned_and_verified(command, tmp_path):
+def test_the_documented_task_is_learned_and_verified(call, command, monkeypatch, tmp_path):
     page = (ROOT / "docs/tutorial-task.md").read_text()
     code = re.search(r"^```python title=\"hill.py\"\n(.*?)```", page, re.S | re.M)[1]
     (tmp_path / "hill.py").write_text(code)
     words = re.search(r"evolve run (-e hill:Hill-v0 .*)", page)[1].split()
-    env = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
-    done = command("run", *words, "-o", "runs", **env)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = call("run", *words, "-o", "runs")
     assert done.code == 0, done.err
     best = [record.champion_fitness for record in store.read(tmp_path / "runs" / "seed-0.h5").records]
     assert best[-1] > best[0] / 3  # returns are negative, so a third of the distance
-    assert command("verify", "runs/seed-0.h5", ranks=2, **env).code == 0
+    assert command("verify", "runs/seed-0.h5", ranks=2, PYTHONPATH=f"{ROOT}:{tmp_path}").code == 0
 
 
 def echo(random):

@@ -14,8 +14,8 @@ from evolve.analysis.contest import work
 from evolve.errors import InputError
 from evolve.store import disk
 
-MIN_REPEATS, MAX_REPEATS = 3, 8
-"""The smallest and the largest number of repeats."""
+MIN_REPEATS = 3
+"""The smallest number of repeats; each size of the contest has a largest number."""
 MAX_SPREAD = 0.035
 """The largest spread of the last three repeats that agree, see `spread`."""
 VALIDATED, UNVERIFIED, DIFFERENT = "validated", "unverified", "different work"
@@ -24,9 +24,9 @@ _LARGEST = 2**24  # bytes
 _SIGNATURE = "signature"
 
 
-def enough(seconds: Sequence[float]) -> bool:
-    """Return whether no further repeat is needed: the last three agree, or there are `MAX_REPEATS` repeats."""
-    return len(seconds) >= MAX_REPEATS or agree(seconds)
+def enough(seconds: Sequence[float], most: int) -> bool:
+    """Return whether no further repeat is needed: the last three agree, or there are `most` repeats."""
+    return len(seconds) >= most or agree(seconds)
 
 
 def agree(seconds: Sequence[float]) -> bool:
@@ -131,7 +131,7 @@ class ContestRow(StoredPart):
 
     @property
     def agrees(self) -> bool:
-        """Whether the last three repeats agree; otherwise there were `MAX_REPEATS` repeats."""
+        """Whether the last three repeats agree; otherwise there were as many as the size allows."""
         return agree(self.times)
 
     @property

@@ -217,7 +217,7 @@ def measure(
             play(work.known(leg, backend), coordinator, size.seed)
     legs: dict[str, LegDigest] = {}
     repeats: list[Repeat] = []
-    while not results.enough([repeat.seconds for repeat in repeats]):
+    while not results.enough([repeat.seconds for repeat in repeats], size.most_repeats):
         repeat, legs = _repeat(coordinator, size, backend, legs)
         repeats.append(repeat)
         passes = f" ({repeat.passes} passes)" if repeat.passes > 1 else ""
