@@ -30,7 +30,7 @@ from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_o
 from evolve.analysis.studies import RunComparison, Sweep, compare
 from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
-from evolve.cluster.collective import Collective
+from evolve.cluster.script import Collective
 from evolve.config import Config
 from evolve.errors import InputError
 from evolve.store import StoredRun

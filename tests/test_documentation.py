@@ -403,7 +403,7 @@ def definitions():
 WAY = """
 import json, sys
 import evolve
-from evolve.cluster.collective import all_ranks
+from evolve.cluster.script import all_ranks
 
 steps = json.loads(sys.argv[1])
 rank = all_ranks().rank

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.cli.app import App
-from evolve.cli.bench.rollouts import coordinator_of, figures_of_job, timed
+from evolve.cli.bench.measurements import coordinator_of, figures_of_job, timed
 from evolve.store import Header, create
 from evolve.training import iterate
 from scale_parts.grid import Cell

@@ -20,7 +20,7 @@ from evolve.analysis.comparison import begun_groups, deduplicate_seeds
 from evolve.analysis.formatting import number
 from evolve.analysis.html.summary import summarize_run
 from evolve.cluster import Coordinator
-from evolve.cluster.collective import Collective, all_ranks
+from evolve.cluster.script import Collective, all_ranks
 from evolve.errors import InputError, check_whole
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float32

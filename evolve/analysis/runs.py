@@ -18,7 +18,7 @@ from evolve.analysis import exhibits, statistics
 from evolve.analysis.champion import export_champion
 from evolve.analysis.formatting import between, duration, number
 from evolve.cluster import Coordinator
-from evolve.cluster.collective import Collective
+from evolve.cluster.script import Collective
 from evolve.config import Config
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.numerics.streams import Purpose

@@ -15,9 +15,8 @@ from typing import Any
 from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
 from evolve.analysis.runs import Generation, pack_generation, script_ranks, unpack_generation
 from evolve.cluster import Coordinator, launched
-from evolve.cluster.collective import Collective
-from evolve.cluster.crew import crew_to_start
-from evolve.cluster.script import Link, StartedRanks
+from evolve.cluster.hosts import count_workers_to_start
+from evolve.cluster.script import Collective, Link, StartedRanks
 from evolve.config import seconds
 from evolve.errors import (
     EvolveError,
@@ -71,12 +70,12 @@ def number_of_workers(asked: Any, plan: PlannedRun, task: Task) -> int:
             asked = check_whole("workers", asked, 1)
         except InputError:
             raise InputError("workers", 'a number of workers, at least 1, or "auto"', repr(asked)) from None
-    crew = crew_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
+    count = count_workers_to_start(asked, lambda: work_of([plan.experiment.config]), "workers", "a script")
     _check_task(plan, task)
     if preview(plan, task.resume, task.overwrite).action == "keep":
         return 1
-    _LOG.info("%s", crew.describe())
-    return crew.workers
+    _LOG.info("%s", count.describe())
+    return count.workers
 
 
 def _check_task(plan: PlannedRun, task: Task) -> None:

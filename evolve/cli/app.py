@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from evolve import cluster, rollouts, training
 from evolve.cli.parser import Answered, Parser, add_workers_option, spelled
 from evolve.cluster import mpirun
-from evolve.cluster.crew import Work, crew_to_start
+from evolve.cluster.hosts import Work, count_workers_to_start
 from evolve.cluster.watchdog import interrupt_soon
 from evolve.errors import EvolveError, InputError, Interrupted, Stopped
 
@@ -182,20 +182,20 @@ def launch(name: str, body: Body, argv: list[str] | None, work: Callable[[list[s
 def _run_in_ranks(command: str, argv: list[str], work: Callable[[list[str]], Work]) -> int | None:
     """Run a command in new ranks if `--workers` asks for them; return the exit code, None if no rank was started.
 
-    Raises InputError as `crew_to_start` does, and without mpi4py or mpirun.
+    Raises InputError as `count_workers_to_start` does, and without mpi4py or mpirun.
     """
     parser = Parser("evolve", "", add_help=False)
     add_workers_option(parser)
     found, rest = parser.parse_known_args(argv)
     if found.workers is None or _NO_WORK & set(argv):
         return None
-    crew = crew_to_start(found.workers, lambda: work(rest), "--workers", "a command")
-    _say(command, crew.describe())
-    if crew.workers == 1:
+    count = count_workers_to_start(found.workers, lambda: work(rest), "--workers", "a command")
+    _say(command, count.describe())
+    if count.workers == 1:
         return None
     cluster.check_mpi4py("--workers")
-    words = [*mpirun.mpirun_words(crew.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
-    return mpirun.supervise(words, mpirun.mpirun_environment(), crew.workers, lambda text: _say(command, text))
+    words = [*mpirun.mpirun_words(count.workers + 1), sys.executable, "-m", f"evolve.{command}", *rest]
+    return mpirun.supervise(words, mpirun.mpirun_environment(), count.workers, lambda text: _say(command, text))
 
 
 def _say(command: str, text: str) -> None:

@@ -24,7 +24,7 @@ from evolve.cli.parser import (
     file_argument,
     one_run_file,
 )
-from evolve.cluster.crew import Work
+from evolve.cluster.hosts import Work
 from evolve.errors import InputError
 from evolve.shapes import Float64
 from evolve.training import Experiment

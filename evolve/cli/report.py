@@ -15,7 +15,7 @@ from evolve.analysis.html.summary import RunSummary, summarize_run
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, file_argument, run_files
-from evolve.cluster.crew import Work
+from evolve.cluster.hosts import Work
 from evolve.store import StoredRun
 from evolve.store.disk import check_writable
 

@@ -27,7 +27,7 @@ from evolve.cli.parser import (
     steps_after,
 )
 from evolve.cluster import Coordinator, mpirun
-from evolve.cluster.crew import Work, crew
+from evolve.cluster.hosts import Work, count_workers
 from evolve.config import Config, annotated_toml, differences, parse, read_assignment, read_file, seconds, sweep
 from evolve.errors import EpisodeError, InputError, RunError, Stopped, pluralize, sanitize
 from evolve.store.disk import check_writable
@@ -318,7 +318,7 @@ def _with_backend(experiment: Experiment) -> Experiment:
 def _processes(app: App, request: Request) -> str:
     """Return the processes that would do the work, in words."""
     if request.workers is not None:
-        return crew(request.workers, plan.work_of(request.configs)).describe()
+        return count_workers(request.workers, plan.work_of(request.configs)).describe()
     ranks = app.transport.size
     return "one process" if ranks == 1 else f"{pluralize(ranks - 1, 'worker')} and a coordinator"
 

@@ -15,7 +15,7 @@ from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
-from evolve.cluster.crew import Work
+from evolve.cluster.hosts import Work
 from evolve.errors import InputError
 
 

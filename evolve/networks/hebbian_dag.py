@@ -22,8 +22,18 @@ from pydantic import Field
 
 from evolve.errors import InputError
 from evolve.genome import Block
-from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share, all_earlier
-from evolve.networks.slot_arrays import HostColumns, SlotArrays, structure
+from evolve.networks.network import (
+    Activity,
+    BaseNetwork,
+    Hidden,
+    HostColumns,
+    NetworkOptions,
+    Scale,
+    Share,
+    SlotArrays,
+    all_earlier,
+    structure,
+)
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64

@@ -24,8 +24,16 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import Block
-from evolve.networks.network import Activity, BaseNetwork, NetworkOptions, Share, TwoOrMore, end_to_end
-from evolve.networks.slot_arrays import SlotArrays, structure
+from evolve.networks.network import (
+    Activity,
+    BaseNetwork,
+    NetworkOptions,
+    Share,
+    SlotArrays,
+    TwoOrMore,
+    end_to_end,
+    structure,
+)
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.shapes import Bool, Float32, Int64

@@ -22,7 +22,7 @@ import numpy as np
 
 from evolve.genome import Block, Genomes, pruned
 from evolve.networks import network
-from evolve.networks.slot_arrays import SlotArrays, structure
+from evolve.networks.network import SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.streams import AnyStream

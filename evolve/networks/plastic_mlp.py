@@ -23,8 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from evolve.genome import Block
-from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share
-from evolve.networks.slot_arrays import SlotArrays, structure
+from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOptions, Scale, Share, SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Purpose, Streams

@@ -65,7 +65,7 @@ def use(other: Device | None) -> Device | None:
 
 
 class DeviceColumns:
-    """A column of n numbers for each slot, on a device. See `evolve.networks.slot_arrays.Columns`.
+    """A column of n numbers for each slot, on a device. See `evolve.networks.network.Columns`.
 
     Args:
         arrays: The arrays of the batch.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, task_on_device
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.network import SlotArrays
 from evolve.numerics.device import DeviceArrays, DeviceStep
 from evolve.numerics.device_protocol import WIDTH, Memory
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients, end_to_end

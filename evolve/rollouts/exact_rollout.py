@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.environments import AnyTask, CompiledSlots, slots_per_call
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.network import SlotArrays
 from evolve.numerics import native
 from evolve.numerics.hashing import MAX_HASHED_STEPS, coefficients
 from evolve.numerics.native import ADDRESS, INT64

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.networks import Batch, Network
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, native, ordered_sum
 from evolve.numerics.device import DeviceArrays, DeviceStep
 from evolve.numerics.device_protocol import UnannouncedCopyError

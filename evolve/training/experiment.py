@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
-from evolve.cluster.crew import available_cores
+from evolve.cluster.hosts import available_cores
 from evolve.config import ComputeOptions, Config, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError
 from evolve.networks import NETWORKS, Network

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve import environments, store
-from evolve.cluster.crew import Work
+from evolve.cluster.hosts import Work
 from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError, Setting

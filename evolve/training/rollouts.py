@@ -13,7 +13,7 @@ from evolve import environments, networks, rollouts
 from evolve.cluster import Watchdog
 from evolve.config import Config
 from evolve.errors import InputError, RunError
-from evolve.networks.slot_arrays import SlotArrays
+from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, backend, host_backend
 from evolve.numerics.device import MOST_STAGING, device, has_device
 from evolve.numerics.device_protocol import WIDTH, DeviceMemoryError

@@ -6,15 +6,15 @@ from functools import partial
 import pytest
 from conftest import environment
 
-from evolve.cli.bench import bounds
-from evolve.cli.bench.rollouts import list_schedule
+from evolve.cli.bench import measurements
+from evolve.cli.bench.measurements import list_schedule
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Let what is measured be measured once, and for a moment: it need not be precise."""
-    monkeypatch.setattr(bounds, "startup_seconds", partial(bounds.startup_seconds, rounds=1))
-    monkeypatch.setattr(bounds, "network_row", partial(bounds.network_row, rounds=1, seconds=0.002))
+    monkeypatch.setattr(measurements, "startup_seconds", partial(measurements.startup_seconds, rounds=1))
+    monkeypatch.setattr(measurements, "network_row", partial(measurements.network_row, rounds=1, seconds=0.002))
 
 
 @pytest.mark.usefixtures("quick")
@@ -49,7 +49,7 @@ def test_the_bench_compares_the_same_work(call):
 def test_the_tables_name_their_columns_for_any_engine(call, monkeypatch):
     pytest.importorskip("envpool")
     known = {"python": 0.01, "import": 0.5, "first_step": 1.0, "import_budget": 1.0, "first_step_budget": 2.0}
-    monkeypatch.setattr(bounds, "startup_seconds", lambda *_: known)
+    monkeypatch.setattr(measurements, "startup_seconds", lambda *_: known)
     words = ("-e", "CartPole-v1", "--engine", "envpool", "-p", 3, "-r", 1, "-g", 1)
     done = call("bench", *words, "--pairs", 1, "--ranks", 1, **environment())
     assert done.code == 0, done.err

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evolve.analysis.figures import DrawnNetwork
-from evolve.analysis.figures.connections import Places, curves_of, places_of, points_on
+from evolve.analysis.figures.network import Places, curves_of, places_of, points_on
 from evolve.analysis.formatting import number
 from evolve.analysis.video.encoders import library
 from evolve.errors import pluralize

@@ -1,7 +1,5 @@
 """evolve bench: the speed of the engine, as ratios to its upper bounds, which the same call measures.
 
-`rollouts` plays a generation by the training loop over MPI, and the same episodes in bare environments; `bounds` times
-the start of the program, one step of the network on every back end, and one step of the environment in every engine.
 The speed of a machine drifts, so compare the ratios within each pair, not rates of different pairs.
 """
 
@@ -15,7 +13,7 @@ from typing import Any
 from evolve.analysis.display import table
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.bench import bounds, rollouts
+from evolve.cli.bench import measurements
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cluster import Transport
 from evolve.config import Config, parse, read_assignment, set_key
@@ -59,7 +57,7 @@ def _parser() -> Parser:
     sleep = "measure scheduling, on any number of ranks, with episodes that only sleep; their mean duration"
     add("--sleep-env", type=float, nargs="?", const=0.03, metavar="SECONDS", dest="sleep", help=sleep)
     add("--json", action="store_true", help="print the figures as JSON")
-    add(rollouts.MEASURE, metavar="FILE", help=HIDDEN)
+    add(measurements.MEASURE, metavar="FILE", help=HIDDEN)
     return made
 
 
@@ -186,10 +184,10 @@ def _sweep(
     sweep: dict[int, Any] = {}
     for ranks in arguments["ranks"] or _RANKS:
         if arguments["sleep"] is None:
-            sweep[ranks] = rollouts.compare(experiment, argv, run, ranks, arguments["pairs"], stop)
+            sweep[ranks] = measurements.compare(experiment, argv, run, ranks, arguments["pairs"], stop)
             show(_rollout_table(sweep[ranks]))
         else:
-            sweep[ranks] = rollouts.schedule(argv, run, ranks, arguments["pairs"])
+            sweep[ranks] = measurements.schedule(argv, run, ranks, arguments["pairs"])
             show(_schedule_table(sweep[ranks]))
     return sweep
 
@@ -198,7 +196,7 @@ def _body(app: App, argv: list[str]) -> int:
     arguments = vars(_parser().parse_args(argv))
     # The bench starts itself under mpirun with the hidden option; this process is then one of its ranks.
     if arguments["measure"]:
-        return rollouts.measure(_experiment(arguments), app, arguments["measure"])
+        return measurements.measure(_experiment(arguments), app, arguments["measure"])
     _check_options(arguments, app.transport)
 
     def show(text: str) -> None:
@@ -211,16 +209,16 @@ def _body(app: App, argv: list[str]) -> int:
     # With sleeping episodes only the scheduling is measured.
     if arguments["sleep"] is None:
         with tempfile.TemporaryDirectory() as folder:
-            figures["startup"] = bounds.startup_seconds(_words(experiment), folder)
+            figures["startup"] = measurements.startup_seconds(_words(experiment), folder)
         show(_startup_text(figures["startup"]))
-        figures["inference"] = bounds.network_rows(experiment.network)
+        figures["inference"] = measurements.network_rows(experiment.network)
         show(_inference_table(figures["inference"]))
     if arguments["pairs"]:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run.h5"
-            genomes = rollouts.begin(experiment, arguments["generation"], run)
+            genomes = measurements.begin(experiment, arguments["generation"], run)
             if arguments["sleep"] is None:
-                figures["engines"] = bounds.engine_rows(experiment, genomes, arguments["generation"])
+                figures["engines"] = measurements.engine_rows(experiment, genomes, arguments["generation"])
                 show(_engine_table(figures["engines"]))
             figures["rollouts"] = _sweep(experiment, run, arguments, argv, app.stop, show)
     if arguments["json"]:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from evolve.config import Options
-from evolve.environments.exact.task import Draws, ExactTask, Moved, bounded
+from evolve.environments.exact.task import Draws, ExactTask, Moved, Pcg64, bounded
 from evolve.environments.physics import frames, polygons
-from evolve.environments.physics.pcg64 import Pcg64
 from evolve.environments.physics.polygons import ray_to_blocks, ray_to_edges, vectors
 from evolve.environments.physics.world import reset_bodies, step_worlds
 from evolve.numerics.portable import sincos

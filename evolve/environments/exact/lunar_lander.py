@@ -25,10 +25,9 @@ import numpy as np
 from pydantic import Field
 
 from evolve.config import Options
-from evolve.environments.exact.task import Draws, ExactTask, Moved, bounded, largest
+from evolve.environments.exact.task import Draws, ExactTask, Moved, Pcg64, bounded, largest
 from evolve.environments.physics import frames, polygons
 from evolve.environments.physics.frames import cross
-from evolve.environments.physics.pcg64 import Pcg64
 from evolve.environments.physics.polygons import vectors
 from evolve.environments.physics.world import reset_bodies, step_worlds
 from evolve.numerics.portable import ROUND, sincos

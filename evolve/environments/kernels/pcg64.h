@@ -1,5 +1,5 @@
 /* NumPy's generator PCG64 (O'Neill, 2014), as Gymnasium seeds it: default_rng(seed), a SeedSequence of one number.
- * physics/pcg64.py is the definition. Arithmetic is in whole numbers, so the draws have the same bits everywhere. */
+ * exact/task.py is the definition. Arithmetic is in whole numbers, so the draws have the same bits everywhere. */
 #pragma once
 #include "philox.h"
 

@@ -1,4 +1,4 @@
-/* Columns of slots on a CPU: arrays [tiles, n, LANES]; networks/slot_arrays.py is their definition. */
+/* Columns of slots on a CPU: arrays [tiles, n, LANES]; networks/network.py is their definition. */
 #pragma once
 #include "lanes.h"
 

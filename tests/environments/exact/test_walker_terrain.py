@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from evolve.environments.exact.bipedal_walker import VERTICES, draw_terrain, skip_clouds
-from evolve.environments.physics.pcg64 import Pcg64
+from evolve.environments.exact.task import Pcg64
 
 
 @pytest.mark.parametrize("hardcore", [False, True])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evolve.environments.exact.task import Pcg64
 from evolve.environments.physics.frames import GENERATOR
-from evolve.environments.physics.pcg64 import Pcg64
 
 seeds = st.integers(0, 2**63 - 1)
 DRAWS = st.sampled_from(["word", "random", "uniform", "integer", "certain"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evolve.networks.slot_arrays import HostArrays
+from evolve.networks.network import HostArrays
 from evolve.numerics import native
 
 SLOTS = 40  # tiles and a half
