@@ -1,5 +1,6 @@
 """The output by the library rich: tables, and a progress bar with the last complete generation below it."""
 
+import atexit
 import importlib
 from collections.abc import Collection, Iterable, Sequence
 from io import StringIO
@@ -15,6 +16,16 @@ _UNLIMITED = 10_000  # characters of a line that no terminal cuts
 
 class Display(Progress):
     """The progress bar. Its tasks have the fields now and left; the tasks of a run also fitness, work and rest."""
+
+    def start(self) -> None:
+        """Show the bar, and hide the cursor; the end of the process shows it again."""
+        atexit.register(self.stop)
+        super().start()
+
+    def stop(self) -> None:
+        """Leave the bar as it is, and show the cursor."""
+        atexit.unregister(self.stop)
+        super().stop()
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the bars, and a line each for the fitness and the work of a generation."""

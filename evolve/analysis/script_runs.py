@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -182,24 +182,25 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
 def work_for_script() -> None:
     """Do the work of a rank that a script has started: rank 0 evolves the run that the script asks for."""
     link = Link.to_script() if launched()[1] == 0 else None
-    with closing(script_ranks()) as ranks:
+    ranks: Collective | None = None
+    try:
+        ranks = script_ranks()
         if link is None:
-            with suppress(EvolveError):  # rank 0 reports it to the script
+            with closing(ranks):
                 ranks.follow()
-            return
-        with closing(link):
-            try:
-                ranks.call(partial(_evolve_for_script, ranks, link))
-            except EvolveError as error:
-                link.send(_ERROR + error_to_json(error))
-            except BaseException as error:
-                link.send(_ERROR + error_to_json(RunError(one_line(error))))
-                raise
-            else:
-                link.send(_DONE)
-            # A worker in a long episode would keep MPI, and thus this process, from ending.
-            if not ranks.all_left:
-                ranks.transport.abort(1)
+        else:
+            ranks.call(partial(_evolve_for_script, ranks, link))
+            link.send(_DONE)
+    except EvolveError as error:  # all ranks raise it, and rank 0 reports it to the script
+        if link is not None:
+            link.send(_ERROR + error_to_json(error))
+    except BaseException as error:
+        if link is not None:
+            link.send(_ERROR + error_to_json(RunError(one_line(error))))
+        raise
+    # A worker in a long episode would keep MPI, and thus this process, from ending.
+    if ranks is not None and not ranks.all_left:
+        ranks.transport.abort(1)
 
 
 def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:

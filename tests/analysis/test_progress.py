@@ -1,5 +1,8 @@
 """What a run shows while it goes on."""
 
+import builtins
+import io
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -98,3 +101,27 @@ def test_a_display_on_a_terminal(capsys, monkeypatch):
     assert "seed 4" in said
     assert "2 of 2" in said
     assert "best fitness 3.00" in said
+
+
+def test_a_display_in_a_notebook(monkeypatch):
+    """IPython is not among the libraries of the tests, so a substitute takes its place."""
+    shown = []
+    cell = SimpleNamespace(update=lambda bar: shown.append(bar._repr_mimebundle_([], [])["text/plain"]))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=lambda _, display_id: cell))
+    monkeypatch.setattr(builtins, "get_ipython", type("ZMQInteractiveShell", (), {}), raising=False)
+    with ProgressReporter(4, 0, 2, stream=io.StringIO()) as reporter:
+        reporter(record([1.5], [1.2]))
+    assert "1 of 2" in shown[-1]
+    assert "generation 0: best fitness 3.00" in shown[-1]
+
+
+def test_lines_at_intervals_include_the_last(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    with ProgressReporter(4, 0, 8, every=5.0, stream=stream) as reporter:
+        for _ in range(8):
+            reporter(record([1.5], [1.2]))
+            now += 2.0
+    assert [line.split()[3] for line in stream.getvalue().splitlines()] == ["0", "3", "6", "7"]

@@ -172,6 +172,13 @@ def test_without_mpi4py_the_cure_is_its_installation(here, absent):
         evolve.train(**SMALL, workers=2)
 
 
+def test_ranks_that_find_no_mpi_report_it(here, monkeypatch):
+    (here / "libmpi.so").write_text("no library")
+    monkeypatch.setenv("MPI4PY_LIBMPI", str(here / "libmpi.so"))
+    with pytest.raises(evolve.InputError, match=r"^mpirun -n 3: expected a working mpi4py, .* cannot load MPI"):
+        evolve.train(**SMALL, workers=2)
+
+
 def test_a_time_limit_stops_a_run_that_can_be_resumed(alone):
     limited = SMALL | {"compute": {"time_limit": "0s"}}
     run = evolve.train(**limited, output="limited")
