@@ -76,6 +76,8 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
     held_out = [none] * len(records)
     if records and run.held_out is not None:
         held_out[-1] = _spread(run.held_out.returns)
+    # The champion after generation g is validated when g + 1 generations are complete.
+    validation = [_spread(run.validations[g + 1]) if g + 1 in run.validations else none for g in range(len(records))]
     return {
         "generation": list(range(len(records))),
         "best_fitness": [float(record.champion_fitness) for record in records],
@@ -85,6 +87,7 @@ def table(run: StoredRun) -> dict[str, list[Any]]:
         "steps": [int(record.steps) for record in records],
         "seconds": [float(record.seconds) for record in records],
         "digest": [record.digest.decode() for record in records],
+        **{f"validation_{name}": [values[name] for values in validation] for name in none},
         **{f"held_out_{name}": [values[name] for values in held_out] for name in none},
         **_metric_columns(records),
     }
@@ -484,9 +487,10 @@ class Run(_Evolved):
         """Return columns by generation, for CSV or pandas (`pandas.DataFrame(run.table())`).
 
         A prefix of fitness and connections tells the best candidate from the mean, standard deviation (n - 1), median
-        or quartile (q25, q75) of all candidates. `held_out_mean`, `held_out_std` and so on describe the returns of the
-        held-out episodes, in the row of the last generation; other rows have NaN. Each metric NAME of `env.metrics` has
-        `best_metric_NAME`, the mean over the best candidate's episodes, and `mean_metric_NAME`, the mean over all
+        or quartile (q25, q75) of all candidates. `validation_mean` and so on describe the champion's returns on the
+        validation episodes after a generation (`early_stop.mean_return`), and `held_out_mean` and so on the returns of
+        the held-out episodes, in the row of the last generation; other rows have NaN. Each metric NAME of `env.metrics`
+        has `best_metric_NAME`, the mean over the best candidate's episodes, and `mean_metric_NAME`, the mean over all
         candidates. Values that are not finite are left out.
         """
         return table(self._stored)

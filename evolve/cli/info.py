@@ -56,8 +56,17 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
         "work": f"{stored.steps:,} environment steps in {formatting.duration(stored.seconds)}",
         unit: f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}",
         f"held out{episodes}": held_out,
+        **_metrics(stored),
         "digest": stored.digest,
     }
+
+
+def _metrics(stored: store.Stored) -> dict[str, str]:
+    """Return the means of the metrics over the held-out episodes in words; empty if there are none."""
+    metrics = {} if stored.held_out is None else stored.held_out.metrics
+    means = {name: statistics.mean(statistics.finite(values.astype(float))) for name, values in metrics.items()}
+    words = ", ".join(f"{name} {formatting.number(mean)}" for name, mean in means.items())
+    return {"metrics, held-out mean": words} if words else {}
 
 
 def _writer(manifest: Mapping[str, object]) -> str:

@@ -52,7 +52,19 @@ class Reader:
         if held_out is not None:
             check_held_out(held_out, len(records[0].champion_weights) if records else 0)
         complete = bool(self._number(self._file, "complete", "b"))
-        return StoredRun(path, header, complete, records, checkpoint, held_out, "population" in self._file)
+        has_population = "population" in self._file
+        return StoredRun(
+            path, header, complete, records, checkpoint, held_out, has_population, self._validations(len(records))
+        )
+
+    def _validations(self, num_generations: int) -> dict[int, NDArray[Any]]:
+        """Return the validation returns [N] by the number of complete generations."""
+        if "validation" not in self._file:
+            return {}
+        numbers, returns = self.columns(schema.VALIDATIONS).values()
+        if len(set(numbers.tolist())) < len(numbers) or not ((numbers > 0) & (numbers <= num_generations)).all():
+            raise ValueError("validation/generations: not different numbers of complete generations")
+        return dict(zip(numbers.tolist(), returns, strict=True))
 
     def header(self) -> Header:
         """Return the header of a run file or a champion file."""

@@ -22,7 +22,8 @@ LETTERS = {
     "W": "weights of a genome",
     "O": "observation size",
     "R": "ranks",
-    "N": "held-out episodes",
+    "N": "held-out or validation episodes",
+    "V": "validations",
     "L": "steps",
 }
 """The meanings of the letters in a shape."""
@@ -222,7 +223,24 @@ class HeldOut:
 
 HELD_OUT = columns_of(HeldOut)
 
-EVERY_COLUMN = (*columns_of(Record).values(), *POPULATION.values(), *HELD_OUT.values())
+VALIDATIONS = {
+    "generations": Column(
+        "validation/generations",
+        "V",
+        np.int64,
+        "number of complete generations before each validation of the champion; only with early_stop.mean_return",
+    ),
+    "returns": Column(
+        "validation/returns",
+        "V N",
+        np.float64,
+        "returns of the champion on the validation episodes; NaN where one failed",
+        "reward",
+    ),
+}
+"""The validations of champions, by which a run may end early."""
+
+EVERY_COLUMN = (*columns_of(Record).values(), *POPULATION.values(), *VALIDATIONS.values(), *HELD_OUT.values())
 """All columns that a run file can have, beside its checkpoint."""
 
 
@@ -238,7 +256,11 @@ class Header:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run file that was read. has_population: whether it holds every genome, which `store.population` reads."""
+    """A run file that was read.
+
+    has_population: whether it holds every genome, which `store.population` reads. validations: the champion's returns
+    on the validation episodes, [N], by the number of complete generations.
+    """
 
     path: Path
     header: Header
@@ -247,6 +269,7 @@ class StoredRun:
     checkpoint: dict[str, NDArray[Any]]
     held_out: HeldOut | None
     has_population: bool
+    validations: Mapping[int, Float64] = field(default_factory=dict)
 
     @property
     def num_generations(self) -> int:

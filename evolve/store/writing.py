@@ -25,6 +25,7 @@ from evolve.store.schema import (
     POPULATION,
     SCHEMA,
     STEP_HASHES,
+    VALIDATIONS,
     Column,
     Header,
     HeldOut,
@@ -59,6 +60,8 @@ class RunFile:
     """The record that was appended last."""
     checkpoint: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     held_out: HeldOut | None = None
+    validations: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    """The champion's returns on the validation episodes, [N], by the number of complete generations."""
     complete: bool = False
     replaces: bool = False
     """Whether the path still holds the file of an earlier run, which the first flushed generation replaces."""
@@ -76,6 +79,8 @@ class RunFile:
     """Whether the path holds a file of this run."""
     _num_hashes: int = 0
     """The number of step hashes in the file."""
+    _num_validations: int = 0
+    """The number of validations in the file."""
     _pending: list[Record] = field(default_factory=list)
     """The appended records that wait for a flush."""
     _genomes: list[GenomeSource] = field(default_factory=list)
@@ -129,7 +134,7 @@ class RunFile:
     def flush(self) -> None:
         """Write everything that is not in the file yet. Raises RunError if that fails; the file stays as it was."""
         # An interpreter that exits cannot write any more, so nothing is written if nothing has changed.
-        content = self.num_generations, self.complete, self.header, self.held_out
+        content = self.num_generations, self.complete, self.header, self.held_out, len(self.validations)
         if content == self._flushed or (self.replaces and not self.num_generations):
             return
         begin = time.monotonic()
@@ -160,6 +165,7 @@ class RunFile:
         self.replaces = False
         self.on_disk = self.num_generations
         self._num_hashes = num_hashes
+        self._num_validations = len(self.validations)
         self._pending = []
         self._genomes = []
         sync(without_links(self.path).parent)
@@ -205,6 +211,10 @@ class RunFile:
             _append_rows(file, metric_column("generation", "G P E", name, values.dtype), self.on_disk, values)
         for number, genomes in enumerate(self._genomes):
             self._write_population(file, self.on_disk + number, genomes)
+        new = list(self.validations.items())[self._num_validations :]
+        for number, (generations, returns) in enumerate(new, self._num_validations):
+            _append_rows(file, VALIDATIONS["generations"], number, np.array([generations]))
+            _append_rows(file, VALIDATIONS["returns"], number, returns[None])
         self._write_checkpoint(file)
         if "evaluation" in file:
             del file["evaluation"]
@@ -307,6 +317,8 @@ def reopen(path: Path) -> RunFile:
         has_population=run.has_population,
         _exists=True,
         _num_hashes=sum(len(record.champion_step_hashes) for record in run.records),
+        validations=dict(run.validations),
+        _num_validations=len(run.validations),
     )
     for generation, record in enumerate(run.records):
         file._add_to_totals(record, generation)

@@ -113,6 +113,8 @@ class _Run:
             self.log.num_generations,
             self._normalizer(),
         )
+        # A resumed run repeats the validation that is due when it begins.
+        self.log.validations.setdefault(self.log.num_generations, returns)
         return is_good_enough(self.experiment.config, returns)
 
     def finish(self) -> None:

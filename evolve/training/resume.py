@@ -15,7 +15,7 @@ from evolve.config import Config, Table, differences
 from evolve.errors import InputError, Setting, Stopped, check_whole, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.rollouts import Moments
-from evolve.shapes import Float32
+from evolve.shapes import Float32, Float64
 from evolve.store import Header, RunFile, StoredRun
 from evolve.strategies import Strategy
 from evolve.training.experiment import Experiment, PlannedRun, check_fitness, load_config, validate_new_run
@@ -52,6 +52,7 @@ class RunLog(RunState, Protocol):
     steps: int
     last: store.Record | None
     held_out: store.HeldOut | None
+    validations: dict[int, Float64]
     complete: bool
 
     def append(

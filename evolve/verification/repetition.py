@@ -22,6 +22,7 @@ from evolve.errors import EpisodeError, EvolveError, Stopped, pluralize
 from evolve.genome import Genomes, GenomeSource
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
+from evolve.shapes import Float64
 from evolve.store import Header, HeldOut, Record, Stored, StoredChampion, StoredRun
 from evolve.training import Experiment
 from evolve.verification import logs, playing
@@ -344,6 +345,7 @@ class _NewestGeneration:
         self.last: Record | None = None
         self.checkpoint: Mapping[str, NDArray[Any]] = {}
         self.held_out: HeldOut | None = None
+        self.validations: dict[int, Float64] = {}
         self.complete = False
         self._expected = expected
 

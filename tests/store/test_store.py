@@ -91,6 +91,7 @@ def test_datasets_say_what_they_are(path):
     file = store.create(path, header())
     file.append(replace(record(0), normalizer=np.zeros((2, 3), np.float32)), {}, kept)
     file.held_out = store.HeldOut(np.zeros(5), np.arange(5), np.zeros(W, np.float32), np.ones(W, np.bool_))
+    file.validations[1] = np.zeros(5)
     file.flush()
     columns = {column.path: column for column in schema.EVERY_COLUMN}
     described = {}

@@ -4,8 +4,10 @@ import json
 from contextlib import closing
 
 import numpy as np
+import pytest
 from some_results import results
 
+import evolve
 from evolve import store
 from evolve.cluster import Coordinator, Transport
 from evolve.config import Config, EarlyStopOptions, EnvOptions
@@ -182,3 +184,20 @@ def test_a_validation_episode_that_fails_is_named_and_can_be_played_alone(call):
     assert alone.code == 1
     assert "the motor burnt out" in alone.err
     assert "step 3" in alone.err
+
+
+def test_validation_returns_are_in_the_file_and_in_the_table(call, tmp_path):
+    quick = ("-e", "CartPole-v1", "-p", 4, "-r", 1, "-s", 1, "--set", "env.max_episode_steps=30", "--set",
+             "early_stop={mean_return = 31.0, every = 2, episodes = 3}", "--set", "held_out_episodes=2")  # fmt: skip
+    assert call("run", *quick, "-g", 7, "-o", "whole").code == 0
+    assert call("run", *quick, "-g", 4, "-o", "parts").code == 0
+    assert call("run", *quick, "-g", 7, "-o", "parts", "--resume").code == 0
+    whole, parts = (evolve.load(tmp_path / name / "seed-1.h5") for name in ("whole", "parts"))
+    assert whole.digest == parts.digest
+    kept = [store.read(run.path).validations for run in (whole, parts)]
+    assert list(kept[0]) == list(kept[1]) == [2, 4, 6]
+    assert all(kept[0][number].tolist() == kept[1][number].tolist() for number in kept[0])
+    column = whole.table()["validation_mean"]
+    assert [not np.isnan(value) for value in column] == [False, True, False, True, False, True, False]
+    assert column[3] == pytest.approx(kept[0][4].mean())
+    assert whole.table()["validation_std"][3] == pytest.approx(kept[0][4].std(ddof=1))

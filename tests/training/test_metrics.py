@@ -1,11 +1,13 @@
 """Metrics in runs: equal on any number of ranks, logged with their types, resumed, verified and evaluated."""
 
 import math
+import re
 import shutil
 
 import h5py
 import numpy as np
 import pytest
+from conftest import ROOT
 from tampering import tamper
 
 import evolve
@@ -164,3 +166,23 @@ def test_a_table_has_the_metrics_of_the_best_and_of_all(made):
         assert table["best_metric_distance"][number] == pytest.approx(best.mean())
         assert table["mean_metric_distance"][number] == pytest.approx(distance.mean())
         assert table["mean_metric_reached"][number] == generation.metrics["reached"].mean()
+
+
+def test_info_shows_the_means_of_held_out_metrics(made, call):
+    mean = made.held_out.metrics["steps"].mean()
+    assert f"steps {mean:.3g}" in call("info", made.path).out
+
+
+def test_the_documented_experiments_have_one_digest_on_one_rank_and_on_three(command, tmp_path):
+    page = (ROOT / "docs" / "experiments.md").read_text()
+    for name, code in re.findall(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", page, re.M | re.S):
+        (tmp_path / name).write_text(code)
+    digests = {}
+    for name in ("commute", "reliable"):
+        for ranks in (None, 3):
+            done = command("run", f"{name}.toml", "-o", f"{name}-{ranks}", ranks=ranks)
+            assert done.code == 0, done.err
+            digests.setdefault(name, []).append(evolve.load(tmp_path / f"{name}-{ranks}" / "seed-0.h5").digest)
+    assert all(one == three for one, three in digests.values())
+    table = evolve.load(tmp_path / "commute-3" / "seed-0.h5").table()
+    assert table["mean_metric_distance"][-1] < table["mean_metric_distance"][0]

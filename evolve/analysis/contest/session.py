@@ -20,6 +20,7 @@ from evolve.analysis.contest.work import ContestSize
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
+from evolve.shapes import Float64
 from evolve.store import Header, HeldOut, Record
 from evolve.training import Experiment, iterate, make_rollout
 
@@ -130,6 +131,7 @@ class _UnsavedLog:
         self.steps = 0
         self.last: Record | None = None
         self.held_out: HeldOut | None = None
+        self.validations: dict[int, Float64] = {}
         self.complete = False
 
     def append(self, record: Record, checkpoint: Mapping[str, NDArray[Any]], *_: Any, **__: Any) -> None:
