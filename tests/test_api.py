@@ -484,11 +484,14 @@ except evolve.InputError as wrong:
     refused = str(wrong)
 try:
     evolve.train(env="toys:Broken-v0", generations=2, seed=2, output="broken", compute={"check": False})
-except evolve.RunError as wrong:
-    broken = "the motor burnt out" in str(wrong)
+except evolve.EpisodeError as wrong:
+    broken = ["the motor burnt out" in str(wrong), len(wrong.key)]
+stopped = evolve.train(**SMALL, generations=9, seed=4, output="out", callbacks=[lambda each: each.number < 2])
+late = SMALL | {"generations": 9, "seed": 4, "output": "out", "resume": True, "compute": {"time_limit": "0s"}}
+stopped = [stopped.digest, evolve.train(**late).digest, list(evolve.iterate(**late)), len(stopped.generations)]
 again = evolve.load("out/seed-1.h5")
 found = [run.digest, again.digest, int(policy([0.1, 0.2, 0.3, 0.4])), found.returns.tolist(),
-         run.verify().summary, seen, refused, broken, run.table()["best_fitness"]]
+         run.verify().summary, seen, refused, broken, stopped, run.table()["best_fitness"]]
 print(json.dumps(found) + "\\n", end="", flush=True)
 """
 
@@ -539,7 +542,8 @@ def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(here, tmp_
     expected = json.loads(capsys.readouterr().out)
     assert expected[0] == expected[1]
     assert "already exists" in expected[6]
-    assert expected[7] is True
+    assert expected[7] == [True, 4]
+    assert (expected[8][0], expected[8][2:]) == (expected[8][1], [[], 3])
     (tmp_path / "three").mkdir()
     three = python(SCRIPT, tmp_path / "three", ranks=3)
     assert three.code == 0, three.err
