@@ -206,16 +206,22 @@ def _traces(run: Stored, experiment: Experiment, champion: Champion, ranks: Coll
 
 
 def film(
-    run: Stored, experiment: Experiment, generations: Sequence[int | None], episode: int | None, seconds: float
+    run: Stored,
+    experiment: Experiment,
+    generations: Sequence[int | None],
+    episode: int | None,
+    seconds: float,
+    changes: str = "",
 ) -> Film:
     """Return a film of champions, one after another; to be called on one rank.
 
     Args:
         run: The run.
-        experiment: Its experiment.
+        experiment: Its experiment, or the same with changes.
         generations: The generations of which the champions are the best candidates; None for the final champion.
         episode: The number of the episode, by default 0; of the final champion the episode of median return.
         seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
+        changes: The changed settings of the environment, in words.
 
     Raises:
         InputError: The environment cannot be drawn, a library is missing, or the run lacks a generation or an episode.
@@ -238,8 +244,9 @@ def film(
             purpose = Purpose.HELD_OUT if champion.generation is None else Purpose.EPISODE
             chosen = verification.choose_episode(run, experiment, champion.generation, None, episode, purpose)
             description = f"episode {episode}"
-        subjects.append(video.Subject(run, shown, chosen, champion.title + (", in Gymnasium" if remark else "")))
-        titles.append(f"{champion.title}, {remark or description}")
+        where = ", in Gymnasium" * bool(remark) + f", {changes}" * bool(changes)
+        subjects.append(video.Subject(run, shown, chosen, champion.title, where))
+        titles.append(f"{champion.title}, {remark or description}{f', {changes}' * bool(changes)}")
     return _film(subjects, titles, seconds)
 
 

@@ -19,7 +19,7 @@ from evolve.analysis.champion import export_champion
 from evolve.analysis.formatting import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
-from evolve.config import Config
+from evolve.config import Config, assignments
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64
@@ -221,6 +221,14 @@ def script_ranks() -> Collective:
     return Collective(training.make_rollout, shared=training.StrategyReplica())
 
 
+def _changes(env: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the settings of another environment: its id, or a table. Raises InputError for other values."""
+    changes = {"id": env} if isinstance(env, str) else env or {}
+    if not isinstance(changes, Mapping):
+        raise InputError("env", "an environment's id, or a table of settings of [env]", repr(env))
+    return changes
+
+
 class _Evolved:
     """The common base of a run and a champion file: an experiment and its final champion."""
 
@@ -279,9 +287,7 @@ class _Evolved:
         """
         self._check_champion()
         episodes = check_whole("episodes", episodes, 1)
-        changes = {"id": env} if isinstance(env, str) else env
-        if not isinstance(changes, Mapping | None):
-            raise InputError("env", "an environment's id, or a table of settings of [env]", repr(env))
+        changes = _changes(env)
         if generation is not None:
             check_generation(self._stored, generation)
         changed = changes or network or engine
@@ -326,7 +332,11 @@ class _Evolved:
         return exhibits.plot_network(self._stored, self.experiment, script_ranks(), generation, traces)
 
     def film(
-        self, generation: int | Sequence[int] | None = None, episode: int | None = None, seconds: float = 12.0
+        self,
+        generation: int | Sequence[int] | None = None,
+        episode: int | None = None,
+        seconds: float = 12.0,
+        env: str | Mapping[str, Any] | None = None,
     ) -> exhibits.Film:
         """Return a film of the final champion, which a notebook shows; `save` writes it as MP4 or GIF.
 
@@ -335,15 +345,19 @@ class _Evolved:
             episode: The number of the episode; by default the held-out episode of median return, or episode 0 of a
                 generation.
             seconds: The seconds that an episode lasts at most; a longer one is shown at a higher speed.
+            env: Another environment, as in `evaluate`. By default the episode is the one of median return at home.
 
         Raises:
             InputError: The environment cannot be drawn here, or a library is missing.
         """
+        changes = _changes(env)
+        experiment = training.reload(self._stored, changes) if changes else self.experiment
         generations = generation if isinstance(generation, Sequence) else [generation]
         made: list[exhibits.Film] = []
 
         def work(_: Coordinator) -> bytes:
-            made.append(exhibits.film(self._stored, self.experiment, generations, episode, seconds))
+            words = assignments({"env": changes})
+            made.append(exhibits.film(self._stored, experiment, generations, episode, seconds, words))
             return pack(**made[0].to_arrays())
 
         answer = script_ranks().call(work)

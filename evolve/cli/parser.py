@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from evolve import __version__
 from evolve.cluster.mpirun import COMMAND, supervised_workers
-from evolve.config import EnvOptions, Table, flatten, nearest, read_assignment, set_key
+from evolve.config import EnvOptions, Table, assignments, nearest, read_assignment, set_key
 from evolve.errors import EpisodeError, EvolveError, InputError, Setting, install_command, sanitize
 from evolve.numerics.streams import Purpose
 from evolve.training.experiment import PlannedRun
@@ -157,7 +157,7 @@ class Changes:
     def settings(self) -> str:
         """The changed settings, without the id of the environment and the engine: "env.kwargs.gravity=12.0"."""
         env = {key: value for key, value in self.env.items() if key not in ("id", "engine")}
-        return ", ".join(f"{key}={value}" for key, value in flatten({"env": env, "network": self.network}).items())
+        return assignments({"env": env, "network": self.network})
 
 
 def add_changes_option(parser: argparse.ArgumentParser) -> None:

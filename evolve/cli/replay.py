@@ -141,7 +141,7 @@ def _play_all(
     """Play episodes one after another, and show them as asked; yield their results."""
     check = interruptible(options.stop) if mode is not None else None
     if options.video is not None:
-        subjects = [video.Subject(run, experiment, chosen, chosen.title + options.where) for chosen in episodes]
+        subjects = [video.Subject(run, experiment, chosen, chosen.title, options.where) for chosen in episodes]
         yield from video.film_episodes(subjects, options.video, seconds=options.seconds or math.inf, check=check)
         return
     with closing(make_engine(experiment, episodes[0], mode)) as engine:

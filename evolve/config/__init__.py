@@ -9,6 +9,7 @@ from evolve.config.descriptions import annotated_toml, descriptions
 from evolve.config.options import (
     Options,
     Table,
+    assignments,
     flatten,
     names_function,
     nearest,
@@ -50,6 +51,7 @@ __all__ = [
     "Table",
     "WrapperOptions",
     "annotated_toml",
+    "assignments",
     "descriptions",
     "differences",
     "flatten",

@@ -27,6 +27,7 @@ _SETTINGS = {
     "env.max_episode_steps": "episode_length, max_episode_length, max_steps, horizon, n_steps",
     "env.id": "env_id, env_name, environment, gym_env, task",
     "env.kwargs": "env_kwargs, env_args, env_config",
+    "env.randomize": "domain_randomization, randomization, randomizations, env_randomization, distributions",
     "env.wrappers": "wrapper, wrapper_class, wrapper_kwargs",
     "normalize_observations": "obs_norm, norm_obs, normalize_obs, observation_normalization, vec_normalize",
     "network": "policy, agent, model, architecture, genome",

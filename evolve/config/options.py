@@ -324,6 +324,11 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Table:
     return flat
 
 
+def assignments(table: Mapping[str, Any]) -> str:
+    """Return the settings of a table in one line: "env.kwargs.gravity=12.0, network.plasticity=0.0"."""
+    return ", ".join(f"{key}={value}" for key, value in flatten(table).items())
+
+
 def read_table(text: str, source: str) -> Table:
     """Return the table of a TOML document.
 

@@ -83,6 +83,13 @@ def test_a_film_shows_the_champions_of_several_generations(run):
         run.film(seconds=0)
 
 
+def test_a_champion_is_filmed_in_a_changed_environment(run):
+    film = run.film(episode=1, seconds=0.1, env={"max_episode_steps": 4})
+    assert film.title == "held-out champion, episode 1, env.max_episode_steps=4: return 4.00"
+    with pytest.raises(InputError, match="the champion's 4 observations and 2 actions"):
+        run.film(env="Pendulum-v1")
+
+
 def test_a_champion_file_has_a_film_and_a_network(run, tmp_path):
     champion = evolve.load(run.export(tmp_path / "a.champion"))
     assert champion.film(seconds=0.1).title.startswith("held-out champion")

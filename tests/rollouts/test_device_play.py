@@ -37,10 +37,10 @@ NETWORKS = [
 ]
 
 
-def setting(env, network, normalize=False, genomes=12, episodes=20, steps=25, **submitted):
+def setting(env, network, normalize=False, genomes=12, episodes=20, steps=25, randomize=None, **submitted):
     """A function that makes rollouts, and a batch for them."""
     table = {
-        "env": {"id": env, "engine": "exact", "max_episode_steps": steps},
+        "env": {"id": env, "engine": "exact", "max_episode_steps": steps, "randomize": randomize or {}},
         "network": network,
         "normalize_observations": normalize,
     }
@@ -91,6 +91,10 @@ def agree(case, slots, **how):
 def test_a_device_gives_the_results_of_the_host(case):
     agree(case, 40, traces="each")
     agree(case, 1, genomes=3, episodes=3)
+
+
+def test_each_slot_of_a_device_has_its_own_arguments():
+    agree(("CartPole-v1", MLP, False), 40, genomes=4, randomize={"length": {"uniform": [0.2, 2.0]}})
 
 
 @needs_native

@@ -166,12 +166,14 @@ class Subject:
         experiment: The experiment of the run, or the one shown in its place.
         chosen: The episode.
         playing: Its title, in words.
+        where: The difference of its environment or network from the run, such as ", env.kwargs.gravity=12.0".
     """
 
     run: Stored
     experiment: Experiment
     chosen: Episode
     playing: str
+    where: str = ""
 
     def network(self) -> DrawnNetwork | None:
         """Return the network to show at work; None if it does not report its activity, or does not fit."""
@@ -190,7 +192,7 @@ class Subject:
     def title(self, env: str, results: EpisodeResults) -> tuple[str, str]:
         """Return the title of the episode, and a line about its result."""
         ends = f"return {number(float(results.returns[0]))} in {pluralize(int(results.lengths[0]), 'step')}"
-        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}: {ends}"
+        return self.playing[:1].upper() + self.playing[1:], f"{env.rpartition(':')[2]}{self.where}: {ends}"
 
 
 @dataclass
@@ -247,7 +249,8 @@ class Camera:
         if step == 0:
             self.film.card(frame, *self.title, _TITLE)
         speed = f", {self.every}x speed" if self.every > 1 else ""
-        label = Label(self.recorder.id, f"{self.subject.playing}{speed}", step, return_so_far)
+        playing = f"{self.subject.playing}{self.subject.where}{speed}"
+        label = Label(self.recorder.id, playing, step, return_so_far)
         self.film.add(frame, label, activity)
 
     def end(self, results: EpisodeResults) -> None:

@@ -48,7 +48,8 @@ def exact_task(options: EnvOptions) -> AnyTask:
         if name not in kind.randomizable:
             one_of = f"a setting of {options.id} that can be drawn for each episode"
             known = f": {', '.join(kind.randomizable)}" if kind.randomizable else ", and it has none"
-            raise InputError(f"env.randomize.{name}", one_of + known, name)
+            instead = ("Or use ", gymnasium, ".") if kind.has_world else ()
+            raise InputError(f"env.randomize.{name}", one_of + known, name, *instead)
         for value in extremes(distribution):
             parse(kind.settings, options.kwargs | {name: value}, "env.randomize")
     return kind(settings, options.action_scale, options.max_episode_steps, options.randomize)
