@@ -13,8 +13,7 @@ Each verb of the coordinator has its counterpart at a worker:
     dismiss      Dismiss                  leaves serve
 
 The modules in reading order: `transport`, `messages`, `work_queue`, `workers`, `jobs` and `coordinator` at rank 0,
-`worker` and `watchdog` at the others; `start` and `keepalive` for hosts; `mpirun` and `hosts` for the launcher;
-`script` for scripts.
+`worker` at the others; `watchdog` and `start` at all; `mpirun` and `hosts` for the launcher; `script` for scripts.
 """
 
 from evolve.cluster.coordinator import Coordinator, dismiss

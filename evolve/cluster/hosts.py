@@ -12,14 +12,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.cluster.keepalive import own_addresses
 from evolve.cluster.start import started_by
+from evolve.cluster.watchdog import own_addresses
 from evolve.errors import InputError, pluralize
 
 _FEW_STEPS = 100_000
 """One process plays as many steps of a quick environment in the second or two that MPI takes to start."""
 _MAX_WORKERS, _MAX_PER_CORE = 256, 16
 """The largest numbers of workers on one machine: always allowed, and allowed per core."""
+_LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
+"""ssh asks for no password, and does not wait minutes for a lost host."""
+PATIENCE = 30.0
+"""Seconds until a host counts as lost although its kernel answers; the shell of a busy host may be slow."""
+_MISSING = 1  # exit code of `test` for a missing file
+_INQUIRY_INTERVAL = 30.0  # seconds between questions to hosts that are left out
+_ANSWERS_NEEDED = 2  # answers in a row after which a host is taken back
+_LEAST_UNDISTURBED = 60.0  # seconds that a run is left alone
 
 
 @dataclass(frozen=True)
@@ -107,19 +116,6 @@ def available_cores() -> int:
         return max(1, min(cores, round(int(quota) / int(period))))
     except (OSError, ValueError):  # no such file, or "max"
         return cores
-
-
-_LINE = re.compile(r"(?P<name>[^\s:#]+)(?::(?P<colon>\d+))?(?:\s+(?:max_slots=\d+|slots=(?P<slots>\d+)))*")
-SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=8")
-"""ssh asks for no password, and does not wait minutes for a lost host."""
-PATIENCE = 30.0
-"""Seconds until a host counts as lost although its kernel answers; the shell of a busy host may be slow."""
-_MISSING = 1  # exit code of `test` for a missing file
-
-
-_INQUIRY_INTERVAL = 30.0  # seconds between questions to hosts that are left out
-_ANSWERS_NEEDED = 2  # answers in a row after which a host is taken back
-_LEAST_UNDISTURBED = 60.0  # seconds that a run is left alone
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,17 @@ from evolve.errors import RunError, Setting, error_from_json, error_to_json
 
 _ANSWER, _ERROR = b"A", b"E"
 _ON_ALL_RANKS = "_raised_on_all_ranks"
+_SOCKET = "EVOLVE_SCRIPT"
+"""The variable with the path of the script's socket."""
+_SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
+"""The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
+_PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
+_LENGTH = struct.Struct("!Q")
+_LONGEST_PATH = 100  # bytes of the name of a socket
+_PATIENCE = 10.0
+"""Seconds that the ranks may take to stop by themselves; rank 0 waits five seconds for workers in an episode."""
+_LAST_PATIENCE = 3.0  # seconds that mpirun may take to end them
+_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()
 
 
 @cache
@@ -137,18 +148,6 @@ class Collective:
         self.all_left = dismiss(self.transport, _ERROR + error_to_json(error))
         with suppress(Exception):  # an exception of another library may refuse attributes
             setattr(error, _ON_ALL_RANKS, True)
-
-
-_SOCKET = "EVOLVE_SCRIPT"
-"""The variable with the path of the script's socket."""
-_SEARCH_PATH = "EVOLVE_SCRIPT_PATH"
-"""The variable with the script's `sys.path` (JSON), so that the ranks find the modules that the script finds."""
-_PROGRAM = f"import json, os, sys; sys.path[:] = json.loads(os.environ[{_SEARCH_PATH!r}]); "
-_LENGTH = struct.Struct("!Q")
-_LONGEST_PATH = 100  # bytes of the name of a socket
-_PATIENCE = 10.0
-"""Seconds that the ranks may take to stop by themselves; rank 0 waits five seconds for workers in an episode."""
-_LAST_PATIENCE = 3.0  # seconds that mpirun may take to end them
 
 
 class Link:
@@ -319,9 +318,6 @@ def _children(pid: int) -> list[int]:
         with suppress(OSError):
             found += map(int, path.read_text().split())
     return found
-
-
-_RUNNING: "weakref.WeakSet[StartedRanks]" = weakref.WeakSet()
 
 
 @atexit.register

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from evolve.cluster.keepalive import CoordinatorWatch, Endpoint, HostWatch
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
+from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch
 from evolve.errors import InputError, RunError, how_to_install, pluralize
 
 CONNECT = "EVOLVE_CONNECT_SECONDS"

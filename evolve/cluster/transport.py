@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.cluster.keepalive import CoordinatorWatch, HostWatch
+from evolve.cluster.watchdog import CoordinatorWatch, HostWatch
 from evolve.errors import InputError, how_to_install
 
 Buffer = NDArray[np.uint8]

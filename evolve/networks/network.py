@@ -40,6 +40,7 @@ Scale = Annotated[float, Field(gt=0, le=1e6)]
 
 
 OptionsT = TypeVar("OptionsT")
+_LARGE = 2**12  # numbers; an array operation writes fewer numbers faster than the native function
 
 
 class NetworkOptions(Options):
@@ -171,9 +172,6 @@ class BaseNetwork(Generic[OptionsT]):
         options: Any = self.options
         weights = self.weight_scale * stream.normal_rows(self.num_weights)
         return pruned(weights, stream.at_least(options.init_sparsity, self.num_weights))
-
-
-_LARGE = 2**12  # numbers; an array operation writes fewer numbers faster than the native function
 
 
 class Columns(Protocol):

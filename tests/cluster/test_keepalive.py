@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 from conftest import wait_for
 
-from evolve.cluster import keepalive
-from evolve.cluster.keepalive import CoordinatorWatch, HostWatch, own_addresses
+from evolve.cluster import watchdog
+from evolve.cluster.watchdog import CoordinatorWatch, HostWatch, own_addresses
 
 
 @pytest.fixture
 def watches(monkeypatch):
     """Rank 0's watch, and a function that connects another rank."""
-    monkeypatch.setattr(keepalive, "own_addresses", lambda: ["127.0.0.1"])
+    monkeypatch.setattr(watchdog, "own_addresses", lambda: ["127.0.0.1"])
     watch = HostWatch(30.0)
-    monkeypatch.setattr(keepalive, "own_addresses", list)  # as on another host
+    monkeypatch.setattr(watchdog, "own_addresses", list)  # as on another host
     others = []
 
     def connect(rank, **how):
@@ -53,8 +53,8 @@ def test_a_connection_that_the_kernel_gives_up_means_a_silent_host(watches, monk
     connect(1)
     connect(2)
     connected(watch, 1, 2)
-    monkeypatch.setattr(keepalive, "readable", lambda connections: [rank for rank in connections if rank == 2])
-    monkeypatch.setattr(keepalive, "state_of", lambda _: failure)
+    monkeypatch.setattr(watchdog, "readable", lambda connections: [rank for rank in connections if rank == 2])
+    monkeypatch.setattr(watchdog, "state_of", lambda _: failure)
     assert watch.silent() == [2]
     assert watch.silent() == []
 
@@ -79,7 +79,7 @@ def test_strangers_are_shown_the_door(watches):
 
 def test_an_address_that_this_host_has_too_is_not_the_other_host(watches, monkeypatch):
     watch, connect = watches
-    monkeypatch.setattr(keepalive, "own_addresses", lambda: ["127.0.0.1"])
+    monkeypatch.setattr(watchdog, "own_addresses", lambda: ["127.0.0.1"])
     assert not connect(1).silent()
     assert watch.silent() == []
     assert not watch.ranks

@@ -26,6 +26,13 @@ Places = dict[int, tuple[float, float]]
 """The position of each drawn neuron of a layer, by number: the layer, and a height from 1 down to 0."""
 
 _COLUMNS = ("source", "tail", "target", "head", "strength", "place")
+_POSITIVE, _NEGATIVE = style.COLOURS[:2]
+_TALLEST = 11.0  # inches, of the figure
+_MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
+_MOST_CONNECTIONS = 500  # of more connections only the strongest tenth is drawn
+_MOST_OPAQUE = 150  # with more connections, the weak ones are transparent
+_MOST_NUMBERS = 24  # with more connections, their strengths are not written on them
+_NOTE_CHARACTERS = 120
 
 
 @dataclass(frozen=True)
@@ -199,15 +206,6 @@ def points_on(curves: Float64, at: Float64) -> Float64:
     t = at[:, None]
     parts = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
     return np.asarray(sum(part * curves[:, n, None] for n, part in enumerate(parts)))
-
-
-_POSITIVE, _NEGATIVE = style.COLOURS[:2]
-_TALLEST = 11.0  # inches, of the figure
-_MOST_NAMED_NEURONS = 90  # a layer of more neurons has no room for their names
-_MOST_CONNECTIONS = 500  # of more connections only the strongest tenth is drawn
-_MOST_OPAQUE = 150  # with more connections, the weak ones are transparent
-_MOST_NUMBERS = 24  # with more connections, their strengths are not written on them
-_NOTE_CHARACTERS = 120
 
 
 @dataclass(frozen=True)

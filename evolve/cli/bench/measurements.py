@@ -44,6 +44,28 @@ from evolve.training import Experiment, iterate, make_rollout, prepare, restore
 MEASURE = "--measure"
 """The hidden option with which the bench starts itself under mpirun; its value is a run file."""
 _WARM_UP_SEED = 1  # of a first generation, not timed, in which workers make their environments
+IMPORT_BUDGET, FIRST_STEP_BUDGET = 1.0, 2.0
+"""The seconds that `import evolve.cli.run` may take, and a run up to its first environment step."""
+# A program that runs `evolve run`, and prints the time at which the first rollout takes its first step. It replaces
+# `tick` of both kinds of rollouts by a function that prints, restores the original, and calls it.
+_RUN = """
+import sys, time
+from evolve.rollouts.exact_rollout import ExactRollout
+from evolve.rollouts.rollout import Rollout
+def announce(kind):
+    step = kind.tick
+    def first(self):
+        print("first", time.time(), file=sys.stderr, flush=True)
+        kind.tick = step
+        return step(self)
+    kind.tick = first
+announce(Rollout)
+announce(ExactRollout)
+from evolve.cli.run import main
+sys.exit(main())
+"""
+_EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
+"""The number of episodes that each engine plays, approximately. Fast engines play more, to run long enough."""
 
 
 class TimedCoordinator(Coordinator):
@@ -287,32 +309,6 @@ def list_schedule(durations: list[float], workers: int) -> float:
     for duration in durations:
         heapq.heapreplace(free, free[0] + duration)
     return max(free)
-
-
-IMPORT_BUDGET, FIRST_STEP_BUDGET = 1.0, 2.0
-"""The seconds that `import evolve.cli.run` may take, and a run up to its first environment step."""
-
-# A program that runs `evolve run`, and prints the time at which the first rollout takes its first step. It replaces
-# `tick` of both kinds of rollouts by a function that prints, restores the original, and calls it.
-_RUN = """
-import sys, time
-from evolve.rollouts.exact_rollout import ExactRollout
-from evolve.rollouts.rollout import Rollout
-def announce(kind):
-    step = kind.tick
-    def first(self):
-        print("first", time.time(), file=sys.stderr, flush=True)
-        kind.tick = step
-        return step(self)
-    kind.tick = first
-announce(Rollout)
-announce(ExactRollout)
-from evolve.cli.run import main
-sys.exit(main())
-"""
-
-_EPISODES = {"exact": 256, "envpool": 64, "gymnasium": 16}
-"""The number of episodes that each engine plays, approximately. Fast engines play more, to run long enough."""
 
 
 def _seconds(words: Sequence[str]) -> tuple[float, float, str]:

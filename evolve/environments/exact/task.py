@@ -23,6 +23,11 @@ from evolve.shapes import Bool, Float32, Float64, Int64, UInt8
 
 DRAWS_TO_BEGIN = 64
 """The random numbers 0 to 63 of an episode are for its beginning; the numbers of its steps follow."""
+# Constants of PCG64.
+_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+_WORD = 2**64 - 1
+_HALF = 2**32 - 1
+_STATE = 2**128 - 1
 
 
 class NoOptions(Options):
@@ -180,12 +185,6 @@ def bounded(outputs: Float32 | Float64) -> Float64:
 def clipped(x: Float64, low: float, high: float) -> Float64:
     """Return x clipped to [low, high]."""
     return np.where(x < low, low, np.where(x > high, high, x))
-
-
-_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
-_WORD = 2**64 - 1
-_HALF = 2**32 - 1
-_STATE = 2**128 - 1
 
 
 @dataclass
