@@ -4,6 +4,7 @@ The kernels are one compilation unit, `evolve/rollouts/kernels.c`. The compiler 
 of every exact task before that file (`-include`), so a new header is built without being named in any list.
 """
 
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent
@@ -32,5 +33,14 @@ KERNELS = {
 
 if __name__ == "__main__":
     from setuptools import Extension, setup
+    from setuptools.command.build_ext import build_ext
 
-    setup(ext_modules=[Extension("evolve.numerics._kernels", **KERNELS)])
+    class BuildKernels(build_ext):
+        """Builds the kernels, or says in one sentence what their absence means. `pip install -v` shows the sentence."""
+
+        def warn(self, _message: str) -> None:
+            """Explain the failure of the compiler, whose own messages came before; the build goes on."""
+            consequence = "array operations will do the work, with the same bits, but more slowly"
+            print(f"evolve: the C compiler failed, so there are no native kernels: {consequence}.", file=sys.stderr)
+
+    setup(ext_modules=[Extension("evolve.numerics._kernels", **KERNELS)], cmdclass={"build_ext": BuildKernels})
