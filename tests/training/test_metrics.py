@@ -12,6 +12,7 @@ from tampering import tamper
 
 import evolve
 from evolve import store
+from evolve.analysis.runs import pack, record_from_arrays, record_to_arrays, unpack
 
 NAMES = ["distance", "reached", "sometimes", "steps"]
 RUN = ("-e", "toys:Measured-v0", "-a", "mlp", "-p", 6, "-r", 2, "-g", 4, "-d", 2, "-s", 1, "--strategy", "ga",
@@ -186,3 +187,22 @@ def test_the_documented_experiments_have_one_digest_on_one_rank_and_on_three(com
     assert all(one == three for one, three in digests.values())
     table = evolve.load(tmp_path / "commute-3" / "seed-0.h5").table()
     assert table["mean_metric_distance"][-1] < table["mean_metric_distance"][0]
+
+
+def test_other_ranks_of_a_script_get_the_metrics(made):
+    for generation in made.generations:
+        sent = record_from_arrays(unpack(pack(**record_to_arrays(generation.record))))
+        assert sorted(sent.metrics) == NAMES
+        for name, values in sent.metrics.items():
+            assert values.dtype == generation.metrics[name].dtype
+            assert values.tolist() == generation.metrics[name].tolist()
+
+
+def test_a_resumed_run_first_compares_the_metrics_of_an_episode(call, tmp_path):
+    assert call("run", *RUN, "-g", 2, "-o", "out").code == 0
+    path = tmp_path / "out" / "seed-1.h5"
+    tamper(path, "generation/metrics/distance", (1, int(store.read(path).records[1].champion_candidate), 0), 7.5)
+    done = call("run", *RUN, "-o", "out", "--resume")
+    assert done.code == 2
+    assert "episode 0: its metric distance is 0." in done.err
+    assert "against 7.5" in done.err
