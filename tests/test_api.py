@@ -46,7 +46,7 @@ def test_training_gives_the_bits_of_the_command_line(run, here):
     assert evolve.load("cli/seed-1.h5").held_out.returns.tolist() == run.held_out.returns.tolist()
 
 
-def test_a_run_tells_what_its_file_holds(run):
+def test_a_run_has_the_contents_of_its_file(run):
     assert run.complete
     assert run.seed == 1
     assert run.config.network.name == "elman"
@@ -537,7 +537,7 @@ def test_an_error_on_all_ranks_is_reported_by_all(tmp_path):
     assert "MPI_ABORT" not in done.err
 
 
-def test_a_script_under_mpirun_gives_every_rank_what_one_process_gets(here, tmp_path, capsys):
+def test_a_script_under_mpirun_gives_every_rank_the_results_of_one_process(here, tmp_path, capsys):
     exec(SCRIPT, {})
     expected = json.loads(capsys.readouterr().out)
     assert expected[0] == expected[1]

@@ -118,7 +118,7 @@ def test_an_older_processor_agrees(run_all, call, tmp_path, backend, environment
 
 
 @x86
-def test_the_mask_shows_what_is_not_portable():
+def test_the_mask_changes_the_bits_of_blas_and_libm():
     """The control: BLAS and libm do change under the same masks, so the test above would notice them."""
     code = """
 import hashlib, numpy as np

@@ -57,7 +57,7 @@ QUIET_NAN = b"\0\0\0\0\0\0\xf8\x7f"
 TAIL = by_hand(("d", 1.5), ("d", -2.0)) + QUIET_NAN + by_hand(("d", 0.0), ("i", 7), ("i", 8), ("i", 9), ("i", 10))
 
 
-def test_digest_is_what_the_docstring_says():
+def test_digest_follows_its_docstring():
     genomes, returns, lengths = GIVEN
     one, two = (hashlib.sha256(row + mask).digest() for row, mask in zip(ROWS, MASK_ROWS, strict=True))
     assert candidate_digests(genomes) == [one, two]
@@ -66,7 +66,7 @@ def test_digest_is_what_the_docstring_says():
     assert expected.hex() == "a6f82e3332c7ec5b382974f4c31310e870395d34975d12da9e63803d6d75de6a"
 
 
-def test_the_old_digest_is_what_its_docstring_says():
+def test_the_old_digest_follows_its_docstring():
     expected = hashlib.sha256(DIGEST_START + b"".join(ROWS) + b"".join(MASK_ROWS) + TAIL).digest()
     assert old_chain_digest(DIGEST_START, *GIVEN) == expected
     assert expected.hex() == "ca86fb0c123905fc680b5d98dbe1bb663f078118f9f42c73d29bd75a18cace54"

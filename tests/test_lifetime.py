@@ -189,7 +189,7 @@ def some(mean, reached=None, off=None):
     ]
 
 
-def test_tables_say_what_was_reached():
+def test_tables_show_the_scores():
     results = {"hebbian-dag": some(0.9, (2_000_000, 3.0), 0.5), "elman": some(0.5)}
     head, _, plastic, elman = tables.reached(presets.TASKS["cues"], results).splitlines()
     assert head.count("|") == plastic.count("|") == elman.count("|") == 9

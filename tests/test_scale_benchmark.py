@@ -53,7 +53,7 @@ def unmeasured(monkeypatch):
     return asked
 
 
-def test_the_tables_say_what_was_measured_and_how_it_grows(script, unmeasured):
+def test_the_tables_show_measurements_and_their_growth(script, unmeasured):
     done = script("scale", "--weights", 100, 10_000, 100_000, "--candidates", 64, 1024, "--ranks", 3, 1)
     assert done.code == 0, done.err
     assert [cell.ranks for cell in unmeasured] == [1] * 6 + [3] * 6

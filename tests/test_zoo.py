@@ -25,7 +25,7 @@ def published():
     return {name: experiment["results"][0]["digest"] for name, experiment in known.items()}
 
 
-def test_the_zoo_has_what_is_published():
+def test_the_zoo_has_the_published_champions():
     assert set(ZOO) == set(published()) - NEVER_DRAWN
     assert all(path.suffix == ".champion" and path.stat().st_size <= 200_000 for path in ZOO.values())
 
@@ -47,7 +47,7 @@ def test_champions_are_those_published():
 
 
 @pytest.mark.parametrize("name", ["acrobot", "car", "cartpole", "lander"])
-def test_champions_score_here_what_they_scored(name):
+def test_champions_reach_their_scores_again(name):
     """A few episodes each; `evolve verify zoo/*` plays all."""
     champion = evolve.load(ZOO[name])
     episodes = 5

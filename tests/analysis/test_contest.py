@@ -51,7 +51,7 @@ def test_the_walker_is_the_benchmark_of_2020():
 
 @built
 @pytest.mark.parametrize("size", work.SIZES)
-def test_the_known_digests_are_what_the_engine_plays(size):
+def test_the_engine_plays_the_known_digests(size):
     assert session.validate(alone(), work.SIZES[size], "native") == work.known_digests(size)
 
 

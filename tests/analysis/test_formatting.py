@@ -30,7 +30,7 @@ def test_values_of_a_configuration_have_no_control_characters():
     assert words({"a": "\x1b"}) == "{'a': '\\x1b'}"
 
 
-def test_names_are_paths_without_what_all_of_them_share():
+def test_names_are_paths_without_their_common_directories():
     paths = [Path("runs/a/seed-1.h5"), Path("runs/a/seed-2.h5"), Path("runs/b/seed-1.h5")]
     assert short_names(paths) == ["a/seed-1.h5", "a/seed-2.h5", "b/seed-1.h5"]
     assert short_names(paths[:1]) == ["seed-1.h5"]

@@ -35,7 +35,7 @@ def test_work_shares(busy, environments, expected):
     assert work_shares(record(busy, environments)) == pytest.approx(expected)
 
 
-def test_lines_where_nobody_watches(capsys, monkeypatch):
+def test_lines_without_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     with ProgressReporter(4, 1, 3) as reporter:
         reporter(record([0.0, 2.0, 1.0], [0.0, 1.5, 0.75]))

@@ -7,7 +7,7 @@ from evolve.analysis.progress import ReportProgress
 from evolve.numerics.streams import Purpose
 
 
-def test_lines_where_nobody_watches(capsys, monkeypatch):
+def test_lines_without_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda *_: False)
     here = Path().resolve().name
     for runs, lines in ((1, 0), (3, 2)):

@@ -59,7 +59,7 @@ def test_existing_files_are_taken_into_account(call, tmp_path):
 
 
 @pytest.mark.parametrize("how", [(), ("--resume",), ("--overwrite",)])
-def test_a_run_that_somebody_is_writing_is_refused(call, tmp_path, how):
+def test_a_run_file_in_use_is_refused(call, tmp_path, how):
     assert call("run", *TINY, "-g", 2).code == 0
     file = store.reopen(tmp_path / "out" / "seed-0.h5")
     try:

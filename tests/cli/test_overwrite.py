@@ -72,7 +72,7 @@ def test_files_that_must_not_be_lost_are_refused_before_any_work(call, old, more
     assert {path: path.read_bytes() for path in old.parent.iterdir()} == before
 
 
-def test_a_run_file_that_somebody_is_writing_is_never_replaced(call, old):
+def test_a_run_file_in_use_is_never_replaced(call, old):
     file = store.reopen(old)
     try:
         before = old.read_bytes()

@@ -19,20 +19,19 @@ from evolve.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(
-    ("kinds", "table", "message"),
+    ("kinds", "table", "argument", "got", "hint"),
     [
-        (NETWORKS, {"name": "lin"}, "network.name: expected a known network, got lin. Known: binary-mask-mlp, dag, "),
-        (NETWORKS, {"name": "elmann"}, "got elmann. Did you mean elman? Known: binary-mask-mlp, dag, elman"),
-        (NETWORKS, {"name": "mlp", "hidden": 8}, "network.hidden: expected a list, such as [1, 4], got 8."),
-        (NETWORKS, {"name": "hebbian-lstm", "hidden": [8, 8]}, "expected a list of at most 1, got [8, 8]."),
-        (STRATEGIES, {"name": "prune", "uniform_pruning": float("nan")},
-         "strategy.uniform_pruning: expected a finite number or text, got nan."),
+        (NETWORKS, {"name": "lin"}, "network.name", "lin", "Known: binary-mask-mlp, dag, "),
+        (NETWORKS, {"name": "elmann"}, "network.name", "elmann", "Did you mean elman? Known: binary-mask-mlp"),
+        (NETWORKS, {"name": "mlp", "hidden": 8}, "network.hidden", "8", "[1, 4]"),
+        (NETWORKS, {"name": "hebbian-lstm", "hidden": [8, 8]}, "network.hidden", "[8, 8]", "at most 1"),
+        (STRATEGIES, {"name": "prune", "uniform_pruning": float("nan")}, "strategy.uniform_pruning", "nan", "finite"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_said_plainly(kinds, table, message):
+)
+def test_errors_name_the_option_its_value_and_a_hint(kinds, table, argument, got, hint):
     with pytest.raises(InputError) as wrong:
         kinds.parse(table)
-    assert message in str(wrong.value)
+    assert (wrong.value.argument, wrong.value.got, hint in str(wrong.value)) == (argument, got, True)
 
 
 def test_a_section_becomes_a_choice_with_every_default():
@@ -114,20 +113,20 @@ def test_a_kind_may_refuse_options_in_new_runs(monkeypatch):
     assert kinds.options_class({"name": "shy", "size": "wrong"}) is ShyOptions
     assert kinds.kind({"name": "shy"}) is Shy
     kinds.validate({"name": "mute"}, 5)
-    with pytest.raises(InputError, match=r"shy\.size: expected less than 5, got 7"):
+    with pytest.raises(InputError) as wrong:
         kinds.validate({"name": "shy"}, 5)
+    assert (wrong.value.argument, wrong.value.got) == ("shy.size", "7")
 
 
-def test_what_a_kind_does_wrong_is_blamed_on_it():
+def test_an_error_of_a_kind_names_the_kind():
     def init():
         return Genomes(np.zeros((1, 3)), np.ones((1, 3), np.bool_))
 
     with pytest.raises(InputError) as wrong, NETWORKS.as_input_error({"name": "leaky"}, "init"):
         init()
-    assert str(wrong.value) == (
-        "network.name: expected a network that keeps its contract (evolve.networks.network), got leaky, whose init "
-        "fails (ValueError: weights: expected [P, W] float32, got [1, 3] float64)."
-    )
+    assert wrong.value.argument == "network.name"
+    assert "evolve.networks.network" in wrong.value.expected
+    assert all(word in wrong.value.got for word in ("leaky", "init", "ValueError", "[1, 3] float64"))
 
 
 MODULE = """
@@ -192,13 +191,13 @@ def test_an_added_strategy_evolves_and_verifies(call, command, added, tmp_path):
      ("mute", "contract (evolve.strategies.strategy), got mute, whose Mute has no to_arrays and no from_arrays."),
      ("stranger", "got stranger, whose Stranger is not a subclass of Strategy.")],
 )  # fmt: skip
-def test_what_is_no_strategy_is_refused(command, added, name, message, tmp_path):
+def test_an_invalid_strategy_is_refused(command, added, name, message, tmp_path):
     done = command("run", "--strategy", name, "-o", "out", **added)
     assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_network_whose_batches_do_not_keep_the_contract_is_refused(command, added):
+def test_a_network_with_batches_that_break_the_contract_is_refused(command, added):
     done = command("run", "-a", "still", **added)
     message = "(evolve.networks.network), got still, whose Stranger has no load and no move and no step and no traces."
     assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err

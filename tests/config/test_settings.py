@@ -17,6 +17,7 @@ from evolve.config import (
     seconds,
     set_key,
 )
+from evolve.config.options import UnknownKeyError
 from evolve.environments import kwargs_model
 from evolve.errors import InputError
 from evolve.networks import NETWORKS
@@ -38,74 +39,80 @@ def test_toml_round_trip_spells_out_every_default():
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "argument", "limit"),
     [
-        ({"population": 1}, "population: expected at least 2, got 1."),
-        ({"population": 2**31}, "population: expected less than 2,147,483,648, got 2147483648."),
-        ({"seeds": [2**63]}, "seeds.0: expected less than 9,223,372,036,854,775,808, got"),
-        ({"compute": {"slots": 65537}}, "compute.slots: expected at most 65,536, got 65537."),
-        ({"episode_cap": 1.0}, "episode_cap: expected more than 1, got 1.0."),
-        ({"racing": {"keep": 1.0}}, "racing.keep: expected less than 1, got 1.0."),
-        ({"connection_cost": -0.5}, "connection_cost: expected at least 0, got -0.5."),
-        ({"population": 2.5}, "population"),
-        ({"population": True}, "population"),
-        ({"episodes": 0}, "episodes"),
-        ({"generations": "7"}, "generations"),
-        ({"seeds": []}, "seeds"),
-        ({"seeds": [-1]}, "seeds.0"),
-        ({"seeds": [5, 5]}, "expected different seeds, got [5, 5]"),
-        ({"populaton": 5}, "there is no setting populaton. Did you mean population or least_population?"),
-        ({"env": {"kwarg": {}}}, "Did you mean kwargs"),
-        ({"env": 5}, "env"),
-        ({"env": {"engine": "unity"}}, "'gymnasium'"),
-        ({"compute": {"slots": 0}}, "compute.slots"),
-        ({"compute": {"time_limit": "soon"}}, "23h50m"),
-        ({"network": 3}, "network: expected a table, got 3"),
-        ({"env": {"wrappers": [{"name": "a b"}]}}, "env.wrappers.0.name: expected the name of a wrapper, such as"),
-        ({"env": {"action_scale": float("nan")}}, "env.action_scale: expected a finite number, got nan."),
-        ({"seeds": 3}, "seeds: expected a list, such as [1, 4], got 3."),
-        ({"seeds": []}, "seeds: expected a list of at least 1, got []."),
-        ({"racing": {"rounds": "1,4"}}, "racing.rounds: expected a list, such as [1, 4], got '1,4'."),
-        ({"env": {"reuse": 7}}, "env.reuse: expected true or false or 'auto', got 7."),
-        ({"env": {"wrappers": [5]}}, "env.wrappers.0: expected a table, got 5."),
-        (
-            {"env": {"wrappers": [{"name": "a:b", "kwarg": {}}]}},
-            "there is no setting env.wrappers.0.kwarg. Did you mean kwargs?",
-        ),
+        ({"population": 1}, "population", "2"),
+        ({"population": 2**31}, "population", "2,147,483,648"),
+        ({"seeds": [2**63]}, "seeds.0", "9,223,372,036,854,775,808"),
+        ({"compute": {"slots": 65537}}, "compute.slots", "65,536"),
+        ({"episode_cap": 1.0}, "episode_cap", "1"),
+        ({"racing": {"keep": 1.0}}, "racing.keep", "1"),
+        ({"connection_cost": -0.5}, "connection_cost", "0"),
+        ({"population": 2.5}, "population", "a whole number"),
+        ({"population": True}, "population", "a whole number"),
+        ({"episodes": 0}, "episodes", "1"),
+        ({"generations": "7"}, "generations", "a whole number"),
+        ({"seeds": []}, "seeds", "1"),
+        ({"seeds": [-1]}, "seeds.0", "0"),
+        ({"seeds": [5, 5]}, "seeds", "different"),
+        ({"env": 5}, "env", "a table"),
+        ({"env": {"engine": "unity"}}, "env.engine", "'gymnasium'"),
+        ({"compute": {"slots": 0}}, "compute.slots", "1"),
+        ({"compute": {"time_limit": "soon"}}, "compute.time_limit", "23h50m"),
+        ({"network": 3}, "network", "a table"),
+        ({"env": {"wrappers": [{"name": "a b"}]}}, "env.wrappers.0.name", "wrapper"),
+        ({"env": {"action_scale": float("nan")}}, "env.action_scale", "finite"),
+        ({"seeds": 3}, "seeds", "[1, 4]"),
+        ({"racing": {"rounds": "1,4"}}, "racing.rounds", "[1, 4]"),
+        ({"env": {"reuse": 7}}, "env.reuse", "true or false or 'auto'"),
+        ({"env": {"wrappers": [5]}}, "env.wrappers.0", "a table"),
     ],
 )
-def test_wrong_settings_are_refused_with_one_plain_line(table, message):
+def test_wrong_settings_are_refused_with_one_plain_line(table, argument, limit):
     with pytest.raises(InputError) as wrong:
         parse(Config, table)
-    assert message in str(wrong.value)
+    assert wrong.value.argument == argument
+    assert limit in wrong.value.expected
     assert "\n" not in str(wrong.value)
 
 
 @pytest.mark.parametrize(
-    ("table", "meant"),
+    ("table", "unknown", "meant"),
     [
-        ({"weight_noise": 0.3}, "there is no setting weight_noise. Did you mean strategy.weight_noise?"),
-        ({"network": {"weight_noise": 0.3}}, "no setting network.weight_noise. Did you mean strategy.weight_noise?"),
-        ({"strategy": {"name": "ga", "hidden": [4]}}, "no setting strategy.hidden. Did you mean network.hidden?"),
-        ({"env": {"population": 9}}, "there is no setting env.population. Did you mean population?"),
-        ({"slots": 9}, "there is no setting slots. Did you mean compute.slots?"),
-        ({"name": "dag"}, "there is no setting name. Did you mean network.name or strategy.name?"),
-        (
-            {"strategy": {"name": "random", "weight_noise": 0.3}},
-            "With strategy.name ga or umda or prune it is strategy.weight_noise.",
-        ),
-        ({"network": {"name": "no such"}, "slots": 9}, "expected a known network, got no such."),
+        ({"populaton": 5}, "populaton", "population or least_population"),
+        ({"env": {"kwarg": {}}}, "env.kwarg", "kwargs"),
+        ({"env": {"wrappers": [{"name": "a:b", "kwarg": {}}]}}, "env.wrappers.0.kwarg", "kwargs"),
+        ({"weight_noise": 0.3}, "weight_noise", "strategy.weight_noise"),
+        ({"network": {"weight_noise": 0.3}}, "network.weight_noise", "strategy.weight_noise"),
+        ({"strategy": {"name": "ga", "hidden": [4]}}, "strategy.hidden", "network.hidden"),
+        ({"env": {"population": 9}}, "env.population", "population"),
+        ({"slots": 9}, "slots", "compute.slots"),
+        ({"name": "dag"}, "name", "network.name or strategy.name"),
     ],
 )
-def test_a_setting_of_another_section_is_proposed(table, meant):
-    with pytest.raises(InputError) as wrong:
+def test_a_setting_of_a_similar_name_or_another_section_is_proposed(table, unknown, meant):
+    with pytest.raises(UnknownKeyError) as wrong:
         parse(Config, table)
-    assert meant in str(wrong.value)
+    assert wrong.value.argument == unknown
+    assert f"Did you mean {meant}?" in str(wrong.value)
+
+
+def test_the_strategies_that_have_a_setting_are_named():
+    with pytest.raises(UnknownKeyError) as wrong:
+        parse(Config, {"strategy": {"name": "random", "weight_noise": 0.3}})
+    assert all(name in str(wrong.value) for name in ("ga", "umda", "prune", "strategy.weight_noise"))
+
+
+def test_an_unknown_network_is_reported_before_an_unknown_setting():
+    with pytest.raises(InputError) as wrong:
+        parse(Config, {"network": {"name": "no such"}, "slots": 9})
+    assert (wrong.value.argument, wrong.value.got) == ("network.name", "no such")
 
 
 def test_malformed_toml_is_refused():
-    with pytest.raises(InputError, match=r"^my\.toml: expected well-formed TOML, got .*line 1"):
+    with pytest.raises(InputError, match="line 1") as wrong:
         read_table("population = = 3", "my.toml")
+    assert wrong.value.argument == "my.toml"
 
 
 @pytest.mark.parametrize(
@@ -131,21 +138,22 @@ def test_bad_assignments_are_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "limit"),
     [
-        ("x = " + "[" * 40 + "]" * 40, "nested at most 32 deep"),
-        ("x = " + "[" * 5000 + "]" * 5000, "nested at most 32 deep"),
-        ("a." * 40 + "b = 1", "nested at most 32 deep"),
-        ("x = 0x" + "f" * 6000, "integers of at most 64 bits"),
-        ("x = [1, 9223372036854775808]", "integers of at most 64 bits"),
-        ("x = " + "1" * 6000, "well-formed TOML"),
-        ("#" * 1_000_001, "at most 1,000,000 characters"),
+        ("x = " + "[" * 40 + "]" * 40, "32"),
+        ("x = " + "[" * 5000 + "]" * 5000, "32"),
+        ("a." * 40 + "b = 1", "32"),
+        ("x = 0x" + "f" * 6000, "64 bits"),
+        ("x = [1, 9223372036854775808]", "64 bits"),
+        ("x = " + "1" * 6000, "TOML"),
+        ("#" * 1_000_001, "1,000,000"),
     ],
     ids=lambda v: v[:20],
 )
-def test_absurd_documents_are_refused_with_one_short_line(text, message):
-    with pytest.raises(InputError, match=message) as wrong:
+def test_absurd_documents_are_refused_with_one_short_line(text, limit):
+    with pytest.raises(InputError) as wrong:
         read_table(text, "my.toml")
+    assert limit in wrong.value.expected
     assert "\n" not in str(wrong.value)
     assert len(str(wrong.value)) < 1000
 
@@ -178,7 +186,7 @@ def test_durations_never_crash(text):
         assert seconds(text) >= 0
 
 
-def test_differences_name_what_defines_the_experiment_only():
+def test_differences_name_only_settings_that_define_the_experiment():
     base = Config()
     other = parse(
         Config,
@@ -220,7 +228,7 @@ def test_arguments_of_a_known_environment_are_shown_with_defaults_and_limits():
     assert kwargs_model(Config().env) is None
 
 
-def test_settings_are_shown_with_what_they_mean():
+def test_settings_are_shown_with_their_meaning():
     text = annotated_toml(Config())
     assert set(tomllib.loads(text)["strategy"]) == {"name", *PruneOptions.model_fields}
     for line in ("# max_episode_steps is not set: 1 or more", 'on_failure = "stop"  # "stop" or "worst"',

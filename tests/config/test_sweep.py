@@ -58,25 +58,26 @@ def test_points_share_nothing():
 
 
 @pytest.mark.parametrize("words", [("--strategy", "random"), ("--set", "strategy.survivors=2")])
-def test_a_flag_below_what_is_swept_over_as_a_whole_is_refused(tmp_path, words):
+def test_a_flag_inside_a_table_of_the_sweep_is_refused(tmp_path, words):
     (tmp_path / "x.toml").write_text("[sweep]\nstrategy = [{name = 'ga'}, {name = 'umda'}]\n")
-    with pytest.raises(InputError, match=r"cannot be set: the file sweeps over strategy as a whole\."):
+    with pytest.raises(InputError) as wrong:
         load([str(tmp_path / "x.toml"), *words])
+    assert wrong.value.argument in ("strategy.name", "strategy.survivors")
     assert len(load([str(tmp_path / "x.toml"), "-p", "7"])[0]) == 2
 
 
 @pytest.mark.parametrize(
     ("words", "argument"),
-    [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "episodes is given twice: as 3, and as sweep.episodes."),
-     (("--set", "sweep.episodes=[1, 2]", "--set", "episodes=3"), "episodes is given twice"),
-     (("--set", "sweep={episodes = [1, 2]}", "-r", "3"), "episodes is given twice"),
-     (("--set", 'sweep.strategy=[{name = "ga"}]', "--strategy", "umda"),
-      "strategy.name is given twice: as 'umda', and as sweep.strategy.")],
+    [(("--set", "sweep.episodes=[1, 2]", "-r", "3"), "episodes"),
+     (("--set", "sweep.episodes=[1, 2]", "--set", "episodes=3"), "episodes"),
+     (("--set", "sweep={episodes = [1, 2]}", "-r", "3"), "episodes"),
+     (("--set", 'sweep.strategy=[{name = "ga"}]', "--strategy", "umda"), "strategy.name")],
 )  # fmt: skip
 def test_a_key_given_both_ways_is_refused(words, argument):
     with pytest.raises(InputError) as wrong:
         load(list(words))
-    assert argument in str(wrong.value)
+    assert wrong.value.argument == argument
+    assert "sweep." in str(wrong.value)
 
 
 def test_a_sweep_from_the_command_line():
@@ -94,14 +95,15 @@ def test_a_point_that_a_strategy_refuses_leaves_no_file(call, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sweep", "message"),
-    [(3, "a table of lists"), ({"population": 3}, "sweep.population: expected a list"), ({"episodes": []}, "a list"),
-     ({"seeds": [1]}, r"seeds = \[1, 2\]"), ({"output": {"directory": ["a"]}}, "this cannot be swept over"),
-     ({"population": list(range(40)), "episodes": list(range(40))}, "at most 1000 combinations, got 40 × 40")],
+    ("sweep", "argument"),
+    [(3, "sweep"), ({"population": 3}, "sweep.population"), ({"episodes": []}, "sweep.episodes"),
+     ({"seeds": [1]}, "sweep.seeds"), ({"output": {"directory": ["a"]}}, "sweep.output.directory"),
+     ({"population": list(range(40)), "episodes": list(range(40))}, "sweep")],
 )  # fmt: skip
-def test_what_is_no_sweep_is_refused(sweep, message):
-    with pytest.raises(InputError, match=message):
+def test_an_invalid_sweep_is_refused(sweep, argument):
+    with pytest.raises(InputError) as wrong:
         points({"sweep": sweep})
+    assert wrong.value.argument == argument
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def file(tmp_path):
     return path
 
 
-def test_flags_override_what_is_swept_over(file):
+def test_flags_override_keys_of_the_sweep(file):
     configs, *_ = load([str(file), "--set", "network.plasticity=0.5"])
     assert [c.output.directory for c in configs] == ["runs/pole/survivors=1", "runs/pole/survivors=3"]
     assert {c.network.options.plasticity for c in configs} == {0.5}

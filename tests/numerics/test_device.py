@@ -120,7 +120,7 @@ def test_many_ranks_are_refused_too_many_slots_once(command):
     assert "Traceback" not in done.err
 
 
-def test_cupy_offers_what_is_called_of_it():
+def test_cupy_has_the_functions_that_are_called():
     """Where CuPy is installed, with a GPU or without: the functions are there."""
     cupy = pytest.importorskip("cupy")
     for name in ("getDeviceCount", "setDevice", "getDeviceProperties", "deviceGetAttribute", "free", "malloc",

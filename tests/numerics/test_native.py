@@ -90,7 +90,7 @@ def test_without_kernels_none_can_be_bound(monkeypatch):
         native.bind("lanes")
 
 
-def test_the_back_end_is_chosen_by_what_was_built(monkeypatch):
+def test_the_back_end_depends_on_the_build(monkeypatch):
     assert numerics.backend("numpy") == "numpy"
     assert numerics.backend("auto") == ("native" if native.available() else "numpy")
     monkeypatch.setattr(native, "load_library", lambda: None)

@@ -27,7 +27,7 @@ def test_within_an_ulp(x):
         assert ulps(value, exact) <= 1
 
 
-def test_zero_keeps_its_sign_and_what_is_none_stays_none():
+def test_zero_keeps_its_sign_and_nan_stays_nan():
     with np.errstate(invalid="ignore"):
         sine, cosine = sincos(np.array([0.0, -0.0, np.nan, np.inf]))
     assert cosine[:2].tolist() == [1, 1]

@@ -86,7 +86,7 @@ def test_layout_is_the_contract(path):
     }  # fmt: skip
 
 
-def test_datasets_say_what_they_are(path):
+def test_datasets_describe_themselves(path):
     kept = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
     file = store.create(path, header())
     file.append(replace(record(0), normalizer=np.zeros((2, 3), np.float32)), {}, kept)

@@ -225,7 +225,7 @@ def test_regrowth_brings_back_connections_with_new_weights():
     assert children.weights[children.mask].std() == pytest.approx(1, abs=0.15)
 
 
-def test_noise_moves_only_what_is_left():
+def test_noise_moves_only_present_weights():
     P, W = 50, network().num_weights
     made = prune(P, **QUIET, weight_noise=0.5)
     mask = np.tile(np.arange(W) % 2 == 0, (P, 1))

@@ -91,7 +91,7 @@ def test_a_control_has_the_mask_and_other_weights_and_decides_nothing(name):
 @pytest.mark.parametrize(
     ("more", "after"), [({"starts": 2, "start_generations": 2}, 2), ({"restart_after": 2, "restart_from": "anew"}, 3)]
 )
-def test_what_begins_in_a_control_has_other_weights_than_what_begins_before(name, more, after):
+def test_a_control_begins_with_other_weights(name, more, after):
     strategy = made(name, pruning_every=5, pruning_control=True, **more)
     state, began = strategy.start(), {}
     for generation in range(10):

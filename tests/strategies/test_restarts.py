@@ -113,7 +113,7 @@ def test_it_restarts_whenever_there_was_no_progress_for_so_long(scores, after, w
         ([np.nan, np.nan, np.nan, np.nan], -np.inf),
     ],
 )
-def test_the_score_is_the_mean_of_what_is_finite(fitness, score):
+def test_the_score_is_the_mean_of_finite_values(fitness, score):
     strategy = strategies.from_table({"name": "pgpe", "restart_after": 3}, NETWORK, 4, 5)
     state = strategy.start()
     state = strategy.tell(state, strategy.ask(state, 0), Results(np.array(fitness)))

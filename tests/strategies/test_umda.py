@@ -35,7 +35,7 @@ def test_probabilities_are_the_mean_mask_with_noise_inside_the_limits():
     assert still.connection_probability(state, 3)[:4].tolist() == [0.125, 0.25, 0.5, 0.875]
 
 
-def test_children_are_sampled_and_inherit_what_their_parent_has():
+def test_children_are_sampled_and_inherit_from_their_parent():
     P = 1600
     one, other = np.arange(W) < W // 2, np.ones(W, np.bool_)
     state = elite(*[one] * 100, *[other] * 100)
@@ -61,7 +61,7 @@ def test_the_whole_elite_is_evaluated_again():
     assert state.score.tolist() == [8, 8]  # (15 + 1)/2 and (14 + 2)/2
 
 
-def test_weight_noise_moves_what_is_left():
+def test_weight_noise_moves_only_present_weights():
     state = elite(np.ones(W))
     asked = made(200, weight_noise=0.5, min_probability=0.25, mask_noise=0.0).ask(state, 1)
     moved = asked.weights[1:][asked.mask[1:]] - 10

@@ -23,7 +23,7 @@ def experiment(**compute):
     return prepare(parse(Config, SMALL | {"compute": {"slots": 8} | compute}))
 
 
-def test_a_trial_says_what_was_taken_and_why():
+def test_a_trial_names_its_choice_and_the_reason():
     pays = BackendTrial("native", "NVIDIA H200", 1e5, 2.5e5)
     assert pays.pays
     assert str(pays).startswith("backend cupy: ")
@@ -103,7 +103,7 @@ def test_auto_is_silent_without_a_gpu(call, no_device, absent):
     assert "backend" not in done.err + done.out
 
 
-def test_the_command_line_says_what_it_takes(call, emulated_device, quick):
+def test_the_command_line_names_the_back_end_it_takes(call, emulated_device, quick):
     done = call("run", "-g", 1, "-p", 4, "-r", 1, "--set", "held_out_episodes=0", "-o", "run")
     assert done.code == 0
     assert "evolve.run: backend " in done.err

@@ -20,7 +20,7 @@ RETURNS = np.array([[10.0, 20.0], [14.0, 14.0], [-1.0, 1.0], [3.0, math.nan]])
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.0, [15, 14, 0]), (1.0, [14, 13.5, 0]), (4.0, [11, 12, 0])])
-def test_fitness_is_the_mean_return_minus_what_the_connections_cost(cost, expected):
+def test_fitness_is_the_mean_return_less_the_cost_of_connections(cost, expected):
     scores = Scores.of(Config(connection_cost=cost), RETURNS, {}, GENOMES.connections(), GENOMES.num_weights)
     ours = scores.fitness(np.ones(RETURNS.shape, np.bool_))
     assert ours[:3].tolist() == expected
@@ -98,7 +98,7 @@ def test_who_has_played_nothing_has_no_fitness():
 
 
 @given(st.integers(2, 20), st.integers(1, 6), st.sets(st.integers(1, 8), max_size=3), st.floats(0.05, 0.95), st.data())
-def test_the_best_of_those_who_stay_lead(P, E, cuts, keep, data):
+def test_the_best_remaining_candidates_lead(P, E, cuts, keep, data):
     draw = np.random.Generator(np.random.Philox(data.draw(st.integers(0, 999))))
     scores = draw.normal(size=(P, E)).round(1)
     scores[draw.random((P, E)) < 0.05] = np.nan

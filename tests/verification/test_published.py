@@ -127,7 +127,7 @@ def test_the_command_says_which_digest_differs(call, tmp_path):
     assert json.loads(call("verify", path, "--published", "--json").out)[str(path)]["what"] == "shape"
 
 
-def test_the_command_refuses_what_it_cannot_answer(call, files):
+def test_the_command_refuses_invalid_combinations(call, files):
     assert call("verify", files["three"], "--published").code == 2
     for more in (("--full",), ("--engine", "exact")):
         assert call("verify", ZOO[0], "--published", *more).code == 2

@@ -7,7 +7,7 @@ from evolve.verification import Verdict
 from evolve.verification.verdict import Side
 
 
-def test_a_narrow_terminal_shows_what_differs_and_whole_words():
+def test_a_narrow_terminal_shows_differences_and_whole_words():
     manifests = (
         {"cpu": "AMD EPYC 7B13, 64 cores", "numpy": "2.1.0"},
         {"cpu": "Apple M3, 16 cores", "numpy": "2.1.0"},

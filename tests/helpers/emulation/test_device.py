@@ -68,7 +68,7 @@ def test_threads_of_several_blocks_wait_for_each_other(device):
         assert np.array_equal(turned, numbers[:, ::-1])
 
 
-def test_a_barrier_tells_who_has_voted(device):
+def test_a_barrier_counts_the_votes_of_threads(device):
     assert run(device, "any", zeros(), 40).all()
     assert not run(device, "any", zeros(), 999).any()
 
@@ -154,7 +154,7 @@ def test_races_between_blocks():
         queue.wait()
 
 
-def test_work_waits_until_somebody_waits_for_it(device):
+def test_queued_work_runs_at_the_next_wait(device):
     queue, memory, y = device.queue(), device.allocate(256), zeros()
     queue.launch("number", 1, 2, memory.address)
     queue.download(memory.address, y)
@@ -174,7 +174,7 @@ def test_a_host_array_must_not_change_before_its_copy(device):
         queue.wait()
 
 
-def test_copies_to_what_is_not_memory_of_the_device(device):
+def test_copies_outside_the_memory_of_the_device(device):
     memory, x = device.allocate(255), zeros()
     queue = device.queue()
     queue.upload(memory.address, x)
