@@ -98,6 +98,18 @@ def test_errors_of_workers_are_raised_as_they_are(here):
     assert found[1].which.startswith("generation ")
 
 
+def test_the_death_of_rank_0_is_an_error_and_the_run_can_be_resumed(alone):
+    def callback(_):
+        for process in psutil.Process().children(recursive=True):
+            if process.environ().get("OMPI_COMM_WORLD_RANK") == "0":
+                process.kill()
+
+    with pytest.raises(evolve.RunError, match=r"^the ranks ended with code 137; .* continue with resume=True\.$"):
+        evolve.train(**SMALL, output="many", workers=2, callbacks=[callback])
+    assert psutil.Process().children(recursive=True) == []
+    assert evolve.train(**SMALL, output="many", resume=True).digest == alone.digest
+
+
 def test_workers_do_not_know_the_tasks_of_this_process(here):
     gymnasium.register("OnlyHere-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=9)
     try:
