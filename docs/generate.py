@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 from evolve.cli import COMMANDS
 from evolve.cli.completion import parser_of
 from evolve.cli.parser import HIDDEN
-from evolve.config import Config, Options, Registry, descriptions
+from evolve.config import Config, Options, Registry, StartFromOptions, descriptions
 from evolve.environments import TASKS
 from evolve.networks import NETWORKS
 from evolve.store.schema import EVERY_COLUMN, LETTERS
@@ -54,7 +54,8 @@ def _type(dtype: DTypeLike) -> str:
 
 def settings() -> str:
     """Return the settings of an experiment: of its top level, and of each section."""
-    sections = {name: type(getattr(Config(), name)) for name in ("env", "racing", "early_stop", "compute", "output")}
+    names = ("env", "racing", "early_stop", "compute", "output")
+    sections = {"start_from": StartFromOptions} | {name: type(getattr(Config(), name)) for name in names}
     parts = [f"## Top level\n\n{_settings_of(Config)}"]
     for name, model in sections.items():
         parts.append(f"## `[{name}]`\n\n{_purpose(model)}\n\n{_settings_of(model)}")

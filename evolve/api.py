@@ -75,6 +75,7 @@ def train(
     output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    start_from: Any = None,
     workers: int | str | None = None,
     progress: bool = False,
     tensorboard: str | Path | None = None,
@@ -93,6 +94,8 @@ def train(
         resume: Whether to continue an existing run file. If its run is complete, it is returned unchanged.
         overwrite: Whether to replace an existing run file, also of other settings. It is replaced when the first new
             generation is complete.
+        start_from: The genome with which the search begins: a run, a champion file, the path of such a file, or a
+            table of `file` and `generation`; also a policy, or a vector of weights [W]. The network must fit.
         workers: The number of processes that play episodes, which this process starts with mpirun; "auto" starts one
             per core if that pays. By default this process plays them, or the ranks of the script's own mpirun.
         progress: Whether to show the progress: as a display on a terminal and in Jupyter, otherwise as a line every few
@@ -111,7 +114,7 @@ def train(
     """
     functions = _checked_callbacks(callbacks)
     task = Task(resume, overwrite, progress, sees_each=bool(functions) or tensorboard is not None)
-    make_plan = partial(plan_from_arguments, experiment, seed, output, settings)
+    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume, start_from)
 
     def see(plan: PlannedRun, generations: Iterator[Generation]) -> None:
         with live_log(tensorboard, plan.path, "tensorboard") as log:
@@ -189,7 +192,7 @@ def sweep(
         points = sweep_from_arguments(grid, experiment, seeds, output, settings)
         runs = [(each, seed) for _, each in points for seed in each.seeds]
         for each, seed in runs:
-            plan = plan_from_arguments(each, seed, None, {})
+            plan = plan_from_arguments(each, seed, None, {}, resumes)
             plan.experiment.strategy(seed)
             preview(plan, resumes, overwrite)
         return json.dumps([(values, config.to_toml(), config.seeds) for values, config in points]).encode()
@@ -211,6 +214,7 @@ def iterate(
     output: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    start_from: Any = None,
     workers: int | str | None = None,
     progress: bool = False,
     **settings: Any,
@@ -220,7 +224,7 @@ def iterate(
     A script may leave the loop early, by `break` or by an exception. The run file can then be resumed.
     """
     task = Task(resume, overwrite, progress, sees_each=True)
-    make_plan = partial(plan_from_arguments, experiment, seed, output, settings)
+    make_plan = partial(plan_from_arguments, experiment, seed, output, settings, resume, start_from)
     if workers is not None:
         plan = make_plan()
         size = number_of_workers(workers, plan, task)

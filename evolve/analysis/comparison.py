@@ -83,7 +83,7 @@ def begun_groups(runs: Sequence[StoredRun]) -> list[RunGroup]:
 def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
     """Group runs by configuration, including their held-out evaluation."""
     groups: list[tuple[Config, list[StoredRun]]] = []
-    for run, config in runs:
+    for run, config in ((run, _of_all_seeds(config, run.header.seed)) for run, config in runs):
         for known, members in groups:
             if not differences(known, config) and known.evaluates_like(config):
                 members.append(run)
@@ -92,6 +92,19 @@ def group_runs(runs: Sequence[tuple[StoredRun, Config]]) -> list[RunGroup]:
             groups.append((config, [run]))
     configs = [config for config, _ in groups]
     return [RunGroup(_label(config, configs), config, tuple(members)) for config, members in groups]
+
+
+def _of_all_seeds(config: Config, seed: int) -> Config:
+    """Return a configuration that names a directory if the run of a seed began with the run of the same seed in it."""
+    start = config.start_from
+    if start is None or start.file is None:
+        return config
+    path = Path(start.file)
+    if path.name == store.path_of(path.parent, seed).name:
+        path = path.parent
+    elif path.suffix:  # all seeds began with one file
+        return config
+    return config.model_copy(update={"start_from": start.model_copy(update={"file": str(path), "digest": None})})
 
 
 def _label(config: Config, configs: Sequence[Config]) -> str:
@@ -107,7 +120,9 @@ def _label(config: Config, configs: Sequence[Config]) -> str:
     apart = {key for other in alike for key, _, _ in differences(alike[0], other)}
     if not all(alike[0].evaluates_like(other) for other in alike):
         apart.add("evaluation_max_episode_steps")
-    values = flatten(config.model_dump(mode="json"))
+    values = flatten(config.model_dump(mode="json", exclude={"start_from"}))
+    start = config.start_from
+    values["start_from"] = "random genomes" if start is None else start.file or "a given genome"
     settings = {key.rpartition(".")[2]: values.get(key) for key in sorted(apart)}
     words += [f"{key} {value}" for key, value in settings.items() if value is not None]
     return sanitize(", ".join(words) or f"{config.env.id}, {config.network.name}", _LONGEST_LABEL)

@@ -23,7 +23,7 @@ from evolve.config import Config, assignments
 from evolve.errors import InputError, check_whole, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64
-from evolve.store import Record, Stored, StoredChampion, StoredRun, disk
+from evolve.store import Record, Start, Stored, StoredChampion, StoredRun, disk
 from evolve.training import Experiment
 from evolve.training.champion import Policy
 from evolve.training.resume import check_generation
@@ -253,6 +253,11 @@ class _Evolved:
     def experiment(self) -> Experiment:
         """The experiment, prepared on this machine. Raises InputError if its environment cannot be made here."""
         return training.reload(self._stored)
+
+    @property
+    def start(self) -> Start | None:
+        """The genome with which the run began, which `start_from` takes; None if it began with random genomes."""
+        return self._stored.header.start
 
     @property
     def held_out(self) -> Evaluation | None:

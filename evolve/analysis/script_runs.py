@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
-from evolve.analysis.runs import Generation, pack_generation, script_ranks, unpack_generation
+from evolve.analysis.runs import (
+    Generation,
+    pack,
+    pack_generation,
+    script_ranks,
+    unpack,
+    unpack_generation,
+)
 from evolve.cluster import Coordinator, launched
 from evolve.cluster.hosts import count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks
@@ -31,7 +38,7 @@ from evolve.errors import (
     one_line,
 )
 from evolve.numerics.streams import Purpose
-from evolve.store import Record, RunFile
+from evolve.store import Record, RunFile, Start
 from evolve.training import iterate, load_config, prepare
 from evolve.training.experiment import PlannedRun
 from evolve.training.plan import preview, work_of
@@ -156,6 +163,8 @@ def evolve_elsewhere(plan: PlannedRun, task: Task, workers: int) -> Generator[Ge
     reporter: ProgressReporter | None = None
     with closing(StartedRanks(workers, "evolve.analysis.script_runs:work_for_script")) as ranks, ExitStack() as stack:
         ranks.send(json.dumps(request).encode())
+        arrays = {} if plan.experiment.start is None else vars(plan.experiment.start)
+        ranks.send(pack(**{name: array for name, array in arrays.items() if array is not None}))
         while (message := ranks.receive()) is not None:
             kind, content = message[:1], message[1:]
             if kind == _DONE:
@@ -205,8 +214,8 @@ def work_for_script() -> None:
 
 def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) -> bytes:
     """Evolve the run that a script asks for on rank 0, and send the script each generation."""
-    request = json.loads(link.receive() or b"{}")
-    if not request:
+    request, start = json.loads(link.receive() or b"{}"), link.receive()
+    if not request or start is None:
         raise Stopped(_ENDED)
     sys.orig_argv[:] = request["command"]  # for the manifest of the run file
     _LOG.addHandler(_Relay.Handler(link))
@@ -219,6 +228,8 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
         cure = "Register environments in a module instead of the script, and name it: "
         expected = "an experiment that a new process can prepare, too"
         raise InputError("workers", expected, str(error), cure, Setting("env.id", "module:Name-v0"), ".") from None
+    if arrays := unpack(start):
+        experiment = replace(experiment, start=Start(**arrays))
     plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
     task = Task(**request["task"])
     with closing(evolve(ranks, coordinator, plan, task, partial(_Relay, link, task))) as generations:

@@ -19,8 +19,10 @@ from evolve.training import load_config
 def describe_file(stored: store.Stored) -> dict[str, str]:
     """Return the description of a file, a text for each name: experiment, seed, generations, champion, digest …"""
     config = load_config(stored.header.config, str(stored.path))
-    lines = {
-        "experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}",
+    lines = {"experiment": f"{config.env.id}: {config.network.name} evolved by {config.strategy.name}"}
+    if config.start_from is not None:
+        lines["started from"] = config.start_from.describe()
+    lines |= {
         "population": f"{config.population:,}, {pluralize(config.episodes, 'episode')} each",
         "seed": f"{stored.header.seed}",
         "generations": _generations(stored, config),

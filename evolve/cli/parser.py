@@ -26,7 +26,7 @@ FLAGS = {
         "population": "-p/--population", "generations": "-g/--generations", "episodes": "-r/--episodes",
         "network.hidden": "-d/--hidden", "seeds": "-s/--seed", "seed": "-s/--seed", "env.engine": "--engine",
         "compute.backend": "--backend", "compute.threads": "--threads", "compute.time_limit": "--time-limit",
-        "output.directory": "-o/--output",
+        "output.directory": "-o/--output", "start_from": "--start-from",
     },
     "evaluate": {"env.id": "-e/--env", "env.engine": "--engine", "generation": "--generation"},
     "verify": {"env.engine": "--engine"},

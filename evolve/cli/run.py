@@ -117,6 +117,8 @@ def _parser() -> Parser:
         metavar="N",
         help="threads of each process that play exact tasks, or auto: all its cores (1)",
     )
+    start = "genome with which the search begins: a run file (its final champion), a champion file, or a directory"
+    add("--start-from", type=lambda file: {"file": file}, metavar="FILE", help=start)
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")
     add("--time-limit", dest="compute.time_limit", metavar="DURATION", help="stop resumably after 23h50m, 90s, …")
     film = "at the end write a page with the champion's film, DIR/report.html (needs the extras report and video)"
@@ -193,7 +195,9 @@ def describe(previews: Sequence[plan.RunPreview], processes: str) -> str:
 def _describe_experiment(previews: list[plan.RunPreview]) -> list[str]:
     experiment = previews[0].run.experiment
     begun = [f"  {each.run.path.name}: {_describe_run(each)}" for each in previews]
-    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *begun]
+    start = experiment.config.start_from
+    started = [] if start is None else [sanitize(f"  begins with {start.describe()}", 4000)]
+    return [sanitize(f"{previews[0].run.path.parent}/", 4000), f"  {_describe_size(experiment)}", *started, *begun]
 
 
 def _describe_size(experiment: Experiment) -> str:
@@ -267,7 +271,7 @@ def run_all(app: App, request: Request) -> None:
     experiments = [prepare(config) for config in request.configs]
     if not request.dry_run:
         experiments = [_with_backend(experiment) for experiment in experiments]
-    runs = plan.plan_runs(experiments, request.file)
+    runs = plan.plan_runs(experiments, request.file, request.resume)
     # A strategy checks its settings when it is made, and the seed can matter: make each before a file is created.
     for run in runs:
         run.experiment.strategy(run.seed)

@@ -30,6 +30,7 @@ from evolve.config.settings import (
     EnvOptions,
     OutputOptions,
     RacingOptions,
+    StartFromOptions,
     WrapperOptions,
     differences,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "RacingOptions",
     "Registry",
     "Section",
+    "StartFromOptions",
     "Table",
     "WrapperOptions",
     "annotated_toml",

@@ -163,6 +163,36 @@ class ComputeOptions(Options):
     its log still gives the same result."""
 
 
+class StartFromOptions(Options):
+    """The genome with which the search begins. A text is short for a table with `file` alone."""
+
+    file: Annotated[str, Field(min_length=1)] | None = None
+    """A run file, a champion file, or a directory of run files, in which each seed takes its own, `seed-S.h5`."""
+    generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the run file whose best candidate is the start; by default the start is the final champion."""
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """The digest of the start, which evolve records. If you set it, the file must hold a start with this digest."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_file(cls, given: Any) -> Any:
+        return {"file": given} if isinstance(given, str) else given
+
+    def describe(self) -> str:
+        """Return the start in words."""
+        genome = "final champion" if self.generation is None else f"best candidate of generation {self.generation:,}"
+        named = "a given genome" if self.file is None else f"the {genome} of {self.file}"
+        return named if self.digest is None else f"{named} ({self.digest[:12]})"
+
+    def is_same(self, other: "StartFromOptions | None") -> bool:
+        """Return whether two settings name one start: by its digest if both are recorded, otherwise by its file."""
+        if other is None:
+            return False
+        if self.digest and other.digest:
+            return self.digest == other.digest
+        return (self.file, self.generation) == (other.file, other.generation) and self.file is not None
+
+
 class OutputOptions(Options):
     """The place and the content of run files."""
 
@@ -231,6 +261,9 @@ class Config(Options):
     """The largest number of steps of a validation or held-out episode; by default the limit of `env`."""
     evaluation_randomize: Distributions | None = None
     """The distributions of arguments in validation and held-out episodes; by default `env.randomize`."""
+    start_from: StartFromOptions | None = None
+    """The genome with which the search begins: a run file, a champion file, or the table `[start_from]`. By default the
+    search begins with random genomes."""
     early_stop: EarlyStopOptions = EarlyStopOptions()
     racing: RacingOptions = RacingOptions()
     env: EnvOptions = EnvOptions()
@@ -288,10 +321,13 @@ class Config(Options):
 def differences(ours: Config, theirs: Config) -> list[tuple[str, object, object]]:
     """Return (key, ours, theirs) for each key that differs, without `RUNTIME_KEYS`.
 
-    The name of a network or strategy comes before its options.
+    The name of a network or strategy comes before its options. A recorded start is known by its digest, because its
+    file may have been moved.
     """
-    a, b = (
-        flatten({k: v for k, v in c.model_dump(mode="json").items() if k not in RUNTIME_KEYS}) for c in (ours, theirs)
-    )
+    skipped = (*RUNTIME_KEYS, "start_from")
+    a, b = (flatten({k: v for k, v in c.model_dump(mode="json").items() if k not in skipped}) for c in (ours, theirs))
+    starts = ours.start_from, theirs.start_from
+    if not (starts[0].is_same(starts[1]) if starts[0] else starts[1] is None):
+        a["start_from"], b["start_from"] = (start and start.describe() for start in starts)
     keys = sorted(a | b, key=lambda key: key.removesuffix("name"))
     return [(key, a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)]

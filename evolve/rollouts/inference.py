@@ -33,15 +33,25 @@ _NAMES = ("observations_count", "observations_moments")
 
 @dataclass(frozen=True)
 class Moments:
-    """The number of all observations so far, and their sums and sums of squares, [2, O]."""
+    """The number of all observations so far, and their sums and sums of squares, [2, O].
+
+    known: The normalizer [2, O] from which the moments were computed, if any; rounding could change its last bit.
+    """
 
     count: int
     sums: Float64
+    known: Float32 | None = None
 
     @classmethod
     def none(cls, observation_size: int) -> "Moments":
         """Return the moments of no observation."""
         return cls(0, np.zeros((2, observation_size)))
+
+    @classmethod
+    def of_normalizer(cls, normalizer: Float32, count: int) -> "Moments":
+        """Return the moments of `count` observations, from their normalizer [2, O]."""
+        mean, factor = normalizer.astype(np.float64)
+        return cls(count, np.stack([mean, 1 / (factor * factor) + mean * mean]) * count, normalizer)
 
     def merged(self, lengths: Int32, moments: Float64) -> "Moments":
         """Return the sum of these moments and the moments of a generation, without the NaN of failed episodes.
@@ -54,6 +64,8 @@ class Moments:
 
     def normalizer(self) -> Float32:
         """Return [2, O]: the mean to subtract from an observation, and the factor for the difference."""
+        if self.known is not None:
+            return self.known
         if not self.count:
             return np.stack([np.zeros(self.sums.shape[1], np.float32), np.ones(self.sums.shape[1], np.float32)])
         mean = self.sums[0] / self.count

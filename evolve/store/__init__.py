@@ -31,7 +31,7 @@ from evolve.store.reading import (
     read_image,
     read_progress,
 )
-from evolve.store.schema import SCHEMA, Header, HeldOut, Record, StoredRun, path_of
+from evolve.store.schema import SCHEMA, Header, HeldOut, Record, Start, StoredRun, path_of
 from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "HeldOut",
     "Record",
     "RunFile",
+    "Start",
     "Stored",
     "StoredChampion",
     "StoredRun",

@@ -17,7 +17,7 @@ from evolve.shapes import Float32
 from evolve.store.disk import atomic_write, naming_output
 from evolve.store.reading import check_held_out, open_file, read
 from evolve.store.schema import Column, Header, HeldOut, StoredRun
-from evolve.store.writing import write_column, write_held_out
+from evolve.store.writing import write_column, write_held_out, write_start
 
 CHAMPION_SCHEMA = 1
 _NORMALIZER = {
@@ -69,6 +69,7 @@ def write_champion(champion: StoredChampion) -> None:
                               manifest=json.dumps(dict(header.manifest)), digest=champion.digest,
                               num_generations=champion.num_generations, steps=champion.steps,
                               seconds=champion.seconds)  # fmt: skip
+            write_start(file, header.start)
             write_held_out(file, champion.held_out)
             if champion.normalizer is not None:
                 write_column(file, _NORMALIZER["normalizer"], champion.normalizer)

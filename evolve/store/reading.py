@@ -19,7 +19,7 @@ from evolve.genome import Genomes
 from evolve.numerics.hashing import MAX_HASHED_STEPS
 from evolve.shapes import check_shape
 from evolve.store import schema
-from evolve.store.schema import Column, Header, HeldOut, Record, StoredRun
+from evolve.store.schema import Column, Header, HeldOut, Record, Start, StoredRun
 
 ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MOST_ENTRIES = 1000  # of a checkpoint
@@ -71,7 +71,8 @@ class Reader:
         manifest = json.loads(self.text("manifest"))
         if not isinstance(manifest, dict):
             raise ValueError("manifest: not a JSON object")
-        header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"))
+        start = Start(**self.columns(schema.START)) if "start" in self._file else None
+        header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"), start)
         if not 0 <= header.seed < 2**63:
             raise ValueError("seed: not in [0, 2**63)")
         return header

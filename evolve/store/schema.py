@@ -3,6 +3,7 @@
 Shape, unit and meaning of a column go into the file as attributes of its dataset, and into docs/run-file.md.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from evolve.genome import Genomes, candidate_digests
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, UInt8, UInt64
 
 SCHEMA = 3
@@ -240,18 +242,65 @@ VALIDATIONS = {
 }
 """The validations of champions, by which a run may end early."""
 
-EVERY_COLUMN = (*columns_of(Record).values(), *POPULATION.values(), *VALIDATIONS.values(), *HELD_OUT.values())
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The genome with which a run began, and the normalizer of observations with which it was evolved."""
+
+    weights: Float32 = column(
+        "start/weights", "W", np.float32, "weights of the genome with which the run began; only with start_from"
+    )
+    mask: Bool = column("start/mask", "W", np.bool_, "connections of that genome")
+    num_observations: Int64 = column(
+        "start/num_observations", "1", np.int64, "number of observations for which its normalizer stands; 0 without one"
+    )
+    normalizer: Float32 | None = column(
+        "start/normalizer",
+        "2 O",
+        np.float32,
+        "its mean to subtract from observations, and factor of the difference; only if observations are normalized",
+        optional=True,
+    )
+
+    @property
+    def genome(self) -> Genomes:
+        """The genome, P = 1."""
+        return Genomes(self.weights[None], self.mask[None])
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal characters that identify the start."""
+        state = hashlib.sha256(candidate_digests(self.genome)[0])
+        if self.normalizer is not None:
+            state.update(np.asarray(self.num_observations, "<i8").tobytes())
+            state.update(np.asarray(self.normalizer, "<f4").tobytes())
+        return state.hexdigest()
+
+
+START = columns_of(Start)
+
+EVERY_COLUMN = (
+    *columns_of(Record).values(),
+    *POPULATION.values(),
+    *VALIDATIONS.values(),
+    *HELD_OUT.values(),
+    *START.values(),
+)
 """All columns that a run file can have, beside its checkpoint."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The attributes of a run that stay the same while it runs. config: TOML; manifest: JSON."""
+    """The parts of a run that stay the same while it runs.
+
+    config: TOML; manifest: JSON. start: the genome with which it began; None if it began with random genomes.
+    """
 
     config: str
     manifest: Mapping[str, Any]
     seed: int
     env: str
+    start: Start | None = None
 
 
 @dataclass(frozen=True)

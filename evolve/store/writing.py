@@ -24,12 +24,14 @@ from evolve.store.schema import (
     HELD_OUT,
     POPULATION,
     SCHEMA,
+    START,
     STEP_HASHES,
     VALIDATIONS,
     Column,
     Header,
     HeldOut,
     Record,
+    Start,
     metric_column,
 )
 
@@ -178,6 +180,7 @@ class RunFile:
             file.attrs.update(schema=SCHEMA, config=self.header.config, manifest=json.dumps(dict(self.header.manifest)),
                               seed=self.header.seed, env=self.header.env, complete=False)  # fmt: skip
             file.create_group("checkpoint").attrs["num_generations"] = 0
+            write_start(file, self.header.start)
             file.flush()
             image: bytes = file.id.get_file_image()
             return image
@@ -389,6 +392,14 @@ def write_column(file: h5py.File, column: Column, array: NDArray[Any]) -> None:
     """Write a column that does not grow."""
     file[column.path] = array
     _describe(file[column.path], column)
+
+
+def write_start(file: h5py.File, start: Start | None) -> None:
+    """Write the genome with which a run began, if there is one."""
+    for name, column in START.items():
+        array = getattr(start, name, None)
+        if array is not None:
+            write_column(file, column, array)
 
 
 def _replace_array(group: h5py.Group, name: str, array: NDArray[Any]) -> None:

@@ -127,7 +127,7 @@ class Policy:
         kernel = host_backend(experiment.config.compute.backend)
         self._batch = experiment.network.batch(1, kernel)
         self._observations = np.zeros((1, self._engine.observation_size), np.float32)
-        self._normalizer = normalizer
+        self.normalizer = normalizer
         self._normalized: ObservationNormalizer | None = None
         if normalizer is not None:
             self._normalized = ObservationNormalizer(self._observations, kernel)
@@ -174,7 +174,7 @@ class Policy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support copy and pickle: a copy has the same seed and is at the start of an episode."""
-        return _restored, (self.experiment.config.to_toml(), self.genome, self._normalizer, self._seed)
+        return _restored, (self.experiment.config.to_toml(), self.genome, self.normalizer, self._seed)
 
     def __repr__(self) -> str:
         config = self.experiment.config

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
 from evolve.cluster.hosts import available_cores
-from evolve.config import ComputeOptions, Config, parse, read_table
+from evolve.config import ComputeOptions, Config, StartFromOptions, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError
 from evolve.networks import NETWORKS, Network
 from evolve.numerics import Backend, backend, native
@@ -33,13 +33,15 @@ class Experiment:
     """A complete configuration, and the objects that it describes.
 
     action_size: A, the network outputs of one action. chosen_backend: the back end that compute.backend = "auto" means
-    on this machine; by default the native kernels, or NumPy.
+    on this machine; by default the native kernels, or NumPy. start: the genome with which the search begins; None for
+    random genomes.
     """
 
     config: Config
     network: Network
     action_size: int
     chosen_backend: Literal["numpy", "native", "cupy"] | None = None
+    start: store.Start | None = None
 
     @property
     def backend(self) -> Backend:
@@ -83,7 +85,8 @@ class Experiment:
 
     def strategy(self, seed: int) -> strategies.Strategy[Any]:
         """Return the strategy of a run with a seed. Raises InputError if the strategy refuses its settings."""
-        return strategies.from_table(self.config.strategy, self.network, self.config.population, seed)
+        start = None if self.start is None else self.start.genome
+        return strategies.from_table(self.config.strategy, self.network, self.config.population, seed, start)
 
 
 def load_config(text: str, source: str = "the experiment") -> Config:
@@ -317,8 +320,9 @@ def reload(
     if engine is not None:
         config = config.elsewhere({"engine": engine})
     compute = ComputeOptions(check=config.compute.check)
-    experiment = prepare(config.model_copy(update={"compute": compute}))
-    if not _fits(run, experiment):
+    start = recorded_start(run.header, config.start_from, run.path)
+    experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
+    if not fits(run, experiment):
         if engine is not None:
             expected = f"an engine whose {config.env.id} has the observations and actions of {run.path}"
             raise InputError("env.engine", expected, engine)
@@ -328,9 +332,29 @@ def reload(
     return _elsewhere(experiment, changes) if changes else experiment
 
 
-def _fits(run: store.Stored, experiment: Experiment) -> bool:
+def recorded_start(header: store.Header, recorded: StartFromOptions | None, path: Path) -> store.Start | None:
+    """Return the genome with which a stored run began; None for random genomes.
+
+    Args:
+        header: The header of the file.
+        recorded: The setting in the configuration of the file.
+        path: The file.
+
+    Raises:
+        InputError: The file has another genome than its configuration records.
+    """
+    start = header.start
+    digest = None if recorded is None else recorded.digest or ""
+    if digest != (None if start is None else start.digest):
+        raise InputError(str(path), "the start that its configuration records", "another one, or none")
+    return start
+
+
+def fits(run: store.Stored, experiment: Experiment) -> bool:
     """Return whether the stored arrays have the sizes of an experiment."""
     W = experiment.network.num_weights
+    if experiment.start is not None and len(experiment.start.weights) != W:
+        return False
     if isinstance(run, store.StoredChampion):
         return len(run.held_out.weights) == W
     if not run.records:
@@ -343,7 +367,7 @@ def _fits(run: store.Stored, experiment: Experiment) -> bool:
 
 def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     """Return an experiment with other settings of its environment, but the same observations and actions."""
-    other = prepare(experiment.config.elsewhere(changes))
+    other = replace(prepare(experiment.config.elsewhere(changes)), start=experiment.start)
     sizes, theirs = ((e.network.observation_size, e.action_size) for e in (experiment, other))
     if sizes != theirs:
         came = "{}, of {} and {}".format(other.config.env.id, *theirs)
@@ -354,7 +378,7 @@ def _elsewhere(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment
 def _with_network(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
     """Return an experiment with other settings of the network, but the same connections."""
     section = NETWORKS.parse({**experiment.config.network.table(), **settings})
-    other = prepare(experiment.config.model_copy(update={"network": section}))
+    other = replace(prepare(experiment.config.model_copy(update={"network": section})), start=experiment.start)
     kinds = [e.config.network.name for e in (experiment, other)]
     if kinds[0] != kinds[1] or experiment.network.blocks != other.network.blocks:
         came = ", ".join(f"{key}={value}" for key, value in settings.items())

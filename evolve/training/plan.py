@@ -5,7 +5,7 @@ Nothing here writes.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -19,6 +19,7 @@ from evolve.config import Config, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.store import StoredRun
+from evolve.training import warm_start
 from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
 from evolve.training.fitness_functions import setting_of
 from evolve.training.resume import (
@@ -98,13 +99,32 @@ def preview(run: PlannedRun, resume: bool = False, overwrite: bool = False) -> R
     return RunPreview(run, "resume" if is_unfinished(stored, run.experiment.config) else "keep", stored)
 
 
-def plan_runs(experiments: Sequence[Experiment], file: Path | None = None) -> list[PlannedRun]:
-    """Return the runs of experiments, one for each seed. file: the path, if a run file is resumed by name."""
-    return [
-        PlannedRun(experiment, seed, file or store.path_of(experiment.config.directory(), seed))
-        for experiment in experiments
-        for seed in experiment.config.seeds
-    ]
+def plan_runs(
+    experiments: Sequence[Experiment],
+    file: Path | None = None,
+    resume: bool = False,
+    source: warm_start.Source | None = None,
+) -> list[PlannedRun]:
+    """Return the runs of experiments, one for each seed, with the genomes with which they begin.
+
+    Args:
+        experiments: The experiments.
+        file: The path, if a run file is resumed by name.
+        resume: Whether runs whose files exist are resumed.
+        source: The source of the first genome, if it is in memory.
+
+    Raises:
+        InputError: A genome cannot be read, or does not fit.
+    """
+    runs = []
+    for experiment in experiments:
+        same: dict[str, Experiment] = {}  # runs that begin with the same genome have one experiment
+        for seed in experiment.config.seeds:
+            path = file or store.path_of(experiment.config.directory(), seed)
+            run = warm_start.with_start(PlannedRun(experiment, seed, path), resume, source)
+            digest = "" if run.experiment.start is None else run.experiment.start.digest
+            runs.append(replace(run, experiment=same.setdefault(digest, run.experiment)))
+    return runs
 
 
 def size_of(config: Config, completed: int = 0) -> RunSize:
@@ -142,6 +162,8 @@ def plan_from_arguments(
     seed: int | None,
     output: str | Path | Mapping[str, Any] | None,
     settings: Mapping[str, Any],
+    resume: bool = False,
+    start_from: Any = None,
 ) -> PlannedRun:
     """Return the run that the arguments of `evolve.train` describe. Raises InputError."""
     file = Path(experiment) if isinstance(experiment, str | Path) and Path(experiment).suffix == ".h5" else None
@@ -151,6 +173,7 @@ def plan_from_arguments(
     if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
         raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
     _override_all(table, output, settings)
+    source = _take_source(table, start_from)
     found = experiments(table, "sweep")
     if len(found) > 1:
         raise InputError("experiment", "one experiment", f"a sweep of {len(found)}", "Run it by evolve.sweep.")
@@ -158,7 +181,7 @@ def plan_from_arguments(
     config = config.model_copy(update={"seeds": (config.seeds[0] if seed is None else _seed(seed),)})
     if file is not None and stored is not None:
         check_same_run(config, stored, file)
-    return plan_runs([prepare(config)], file)[0]
+    return plan_runs([prepare(config)], file, resume, source)[0]
 
 
 def sweep_from_arguments(
@@ -174,6 +197,7 @@ def sweep_from_arguments(
     """
     table = _table(experiment)
     _override_all(table, output, settings)
+    _take_source(table)
     if seeds is not None:
         table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
     if not isinstance(grid, Mapping):
@@ -201,6 +225,15 @@ def _override_all(
         if not isinstance(output, str | Path):
             raise InputError("output", "a directory, or a table of settings", repr(output))
         set_key(table, "output.directory", str(output))
+
+
+def _take_source(table: dict[str, Any], start_from: Any = None) -> warm_start.Source | None:
+    """Replace the start in a table, or set it to another one, by its setting; return its source if it is in memory."""
+    given = table.get("start_from") if start_from is None else start_from
+    if given is None:
+        return None
+    table["start_from"], source = warm_start.as_setting(given)
+    return source
 
 
 def _table(experiment: Any) -> dict[str, Any]:
@@ -241,7 +274,9 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
     elif key == "env" and not isinstance(value, str | Mapping):
         expected = "the id of an environment, its class, a function that makes it, or a table of settings"
         raise InputError("env", expected, repr(value), "An object is refused, as many are needed: name the id.")
-    if key in _NAMES and isinstance(value, str):
+    if key == "start_from":  # an object in memory, for now
+        table[key] = value
+    elif key in _NAMES and isinstance(value, str):
         set_key(table, f"{key}.{_NAMES[key]}", value)
     elif isinstance(value, Mapping):
         for part, inner in value.items():

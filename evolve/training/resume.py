@@ -4,6 +4,7 @@ import logging
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,8 +94,13 @@ def restore(experiment: Experiment, run: RunState) -> tuple[Strategy[Any], Any]:
 def restore_moments(experiment: Experiment, run: RunState) -> Moments:
     """Return the moments of all observations so far. Raises InputError if the checkpoint lacks them."""
     size = experiment.network.observation_size
-    if not (experiment.config.normalize_observations and run.num_generations):
+    if not experiment.config.normalize_observations:
         return Moments.none(size)
+    if not run.num_generations:
+        start = experiment.start
+        if start is None or start.normalizer is None:
+            return Moments.none(size)
+        return Moments.of_normalizer(start.normalizer, int(start.num_observations[0]))
     try:
         return Moments.from_arrays(run.checkpoint, size)
     except ValueError as error:
@@ -251,7 +257,7 @@ def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
 def _header(run: PlannedRun, transport: Transport) -> Header:
     config = run.experiment.config
     about = manifest(run.experiment, transport)
-    return Header(config.to_toml(), about, run.seed, config.env.id)
+    return Header(config.to_toml(), about, run.seed, config.env.id, run.experiment.start)
 
 
 def _check_not_being_written(file: RunFile) -> None:
@@ -293,7 +299,7 @@ def open_run(run: PlannedRun) -> RunFile:
     if is_unfinished(file, config):
         file.complete = False
         file.held_out = None
-    file.header = Header(config.to_toml(), file.header.manifest, file.header.seed, file.header.env)
+    file.header = replace(file.header, config=config.to_toml())
     return file
 
 

@@ -32,6 +32,8 @@ LEAST = 2**11
 """Columns of the smallest part that is worth a message."""
 _PARTS = 4  # for each worker, so that no worker waits long for another
 _TOKENS = itertools.count()
+_START = "start/weights", "start/mask"
+"""The names of the arrays of a given genome (P = 1), among the arrays of a state."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,11 @@ class SharedStrategy:
         if self._coordinator.workers and self._coordinator.shared_version != version:
             network = self._experiment.network
             sizes = network.observation_size, self._experiment.action_size
-            arrays = self.strategy.to_arrays(self.state) if generation else {}  # every rank can compute the start
+            # Every rank can compute the state before generation 0, from the seed or from a given genome.
+            arrays = self.strategy.to_arrays(self.state) if generation else {}
+            if self._experiment.start is not None:
+                genome = self._experiment.start.genome
+                arrays |= dict(zip(_START, (genome.weights, genome.mask), strict=True))
             held = HoldState(self._experiment.config.to_toml(), *sizes, self._seed, generation, len(arrays))
             records = itertools.chain([held], itertools.starmap(StateArray, arrays.items()))
             self._coordinator.update(((frame_of(record, _KINDS), 0) for record in records), version)
@@ -223,7 +229,9 @@ class StrategyReplica:
             return
         config = load_config(held.experiment)
         network = networks.make(config.network, held.observation_size, held.action_size)
-        strategy = strategies.from_table(config.strategy, network, config.population, held.seed)
+        given = [self._arrays.pop(name) for name in _START if name in self._arrays]
+        start = Genomes(*given) if given else None
+        strategy = strategies.from_table(config.strategy, network, config.population, held.seed, start)
         state = strategy.from_arrays(self._arrays) if held.generation else strategy.start()
         self._asked = AskedGenomes(strategy, state, held.generation, config.population, network.num_weights)
         has_sums = strategy.sum_shape is not None

@@ -88,7 +88,8 @@ def test_layout_is_the_contract(path):
 
 def test_datasets_describe_themselves(path):
     kept = Genomes(np.ones((P, W), np.float32), np.ones((P, W), np.bool_))
-    file = store.create(path, header())
+    start = store.Start(np.zeros(W, np.float32), np.ones(W, np.bool_), np.array([7]), np.zeros((2, 3), np.float32))
+    file = store.create(path, replace(header(), start=start))
     file.append(replace(record(0), normalizer=np.zeros((2, 3), np.float32)), {}, kept)
     file.held_out = store.HeldOut(np.zeros(5), np.arange(5), np.zeros(W, np.float32), np.ones(W, np.bool_))
     file.validations[1] = np.zeros(5)
@@ -102,7 +103,7 @@ def test_datasets_describe_themselves(path):
     assert (set(returns), returns["unit"]) == ({"shape", "unit", "meaning"}, "reward")
     assert [axis.split()[0] for axis in returns["shape"].split(", ")] == ["generations", "candidates", "episodes"]
     letters = "".join(column.symbols for column in columns.values())
-    assert set(LETTERS) == set(letters) - set(" 2")
+    assert set(LETTERS) == set(letters) - set(" 12")
 
 
 def test_what_was_written_is_read(path):

@@ -194,15 +194,17 @@ def held_out_sample(name: str, run: StoredRun) -> HeldOutSample | None:
 def experiments_table(groups: Sequence[RunGroup]) -> ReportTable:
     """Return a table of the experiments, a row for each group."""
     rows = []
+    has_starts = any(group.config.start_from is not None for group in groups)
     for group in groups:
         config = group.config
+        start = "random genomes" if config.start_from is None else config.start_from.describe()
         seeds = ", ".join(str(run.header.seed) for run in group.runs)
         hidden = config.network.table().get("hidden")
         network = f"{config.network.name}, hidden {words(hidden)}" if hidden else config.network.name
-        names = (group.label, config.env.id, network, config.strategy.name)
+        names = (group.label, config.env.id, network, config.strategy.name, *[start] * has_starts)
         rows.append((*map(sanitize, names), f"{config.population:,}", f"{config.episodes:,}", seeds))
     title = "seeds" if any(len(group.runs) > 1 for group in groups) else "seed"
-    texts = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""))
+    texts = (("experiment", ""), ("environment", ""), ("network", ""), ("strategy", ""), *[("start", "")] * has_starts)
     columns = (*texts, *_numbers("candidates (P)", "episodes each (E)", title))
     alone = len(rows) == 1  # the name of the only experiment would repeat the other columns
     return ReportTable("Experiments", columns[alone:], tuple(row[alone:] for row in rows))

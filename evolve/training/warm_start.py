@@ -1,0 +1,181 @@
+"""Warm starts: the genome with which a run begins comes from another run, a champion file, or the caller.
+
+The configuration records the genome by its digest (`start_from.digest`), and the run file holds the genome. So a run
+can be resumed and verified without its source, also if the source has changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolve import networks, store
+from evolve.config import StartFromOptions, Table
+from evolve.errors import InputError
+from evolve.genome import Block, Genomes, one_genome
+from evolve.networks import NETWORKS
+from evolve.shapes import Float32
+from evolve.store import Start, Stored, StoredChampion
+from evolve.training.champion import Policy
+from evolve.training.experiment import Experiment, PlannedRun, fits, load_config, recorded_start
+from evolve.training.resume import final_champion, normalizer_of
+
+Source = Stored | Start | Genomes
+"""A source in memory: the content of a file, the start of a run, or a genome (P = 1)."""
+
+
+def as_setting(given: Any) -> tuple[Table, Source | None]:
+    """Return the setting `start_from` for an argument of `evolve.train`, and its source if that is in memory.
+
+    given: a path, a table, a run or a champion file, the start of a run, a policy, a genome, or a vector of weights.
+    """
+    # The classes `Run` and `ChampionFile` belong to a package above this one, which this one cannot import.
+    given = getattr(given, "_stored", given)
+    if isinstance(given, str | Path):
+        return {"file": str(given)}, None
+    if isinstance(given, StartFromOptions):
+        return given.model_dump(exclude_none=True), None
+    if isinstance(given, Mapping):
+        return {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}, None
+    if isinstance(given, Stored):
+        return {"file": str(given.path)}, given
+    if isinstance(given, Start):
+        return {}, given
+    if isinstance(given, Policy):
+        if given.normalizer is not None:
+            cure = 'Give the run itself, or {"file": …, "generation": …}.'
+            expected = "a source that knows for how many observations its normalizer stands"
+            raise InputError("start_from", expected, "a policy with a normalizer", cure)
+        given = given.genome
+    return {}, one_genome(given, "start_from")
+
+
+def with_start(run: PlannedRun, resume: bool = False, source: Source | None = None) -> PlannedRun:
+    """Return a run with the genome with which it begins, recorded in its configuration. Without one, return it as is.
+
+    Args:
+        run: The run.
+        resume: Whether the run is resumed if its file exists. Its file then has the genome, and the source is not read.
+        source: The source, if it is in memory.
+
+    Raises:
+        InputError: The source cannot be read, or its genome does not fit the network.
+    """
+    experiment = run.experiment
+    wanted = experiment.config.start_from
+    if wanted is None:
+        return run
+    kept = _kept(run, wanted) if resume and store.exists(run.path) else None
+    if kept is None:
+        start = _load(wanted, source, experiment, run.seed)
+        kept = wanted.model_copy(update={"digest": start.digest}), start
+    recorded, start = kept
+    _check_size(start.weights, experiment, "the run file" if source is None else "the given genome")
+    config = experiment.config.model_copy(update={"start_from": recorded})
+    return replace(run, experiment=replace(experiment, config=config, start=start))
+
+
+def _kept(run: PlannedRun, wanted: StartFromOptions) -> tuple[StartFromOptions, Start] | None:
+    """Return the start in the file of a run that is resumed; None if the file has another one, or none."""
+    header = store.read(run.path).header
+    recorded = load_config(header.config, str(run.path)).start_from
+    start = recorded_start(header, recorded, run.path)
+    # The file that a setting without a digest names may have changed since the run began.
+    return (recorded, start) if recorded is not None and start is not None and wanted.is_same(recorded) else None
+
+
+def _load(wanted: StartFromOptions, source: Source | None, experiment: Experiment, seed: int) -> Start:
+    """Return the start that a setting names. seed: the seed of the run, which takes its own file of a directory."""
+    if source is None:
+        if wanted.file is None:
+            got = "a digest alone" if wanted.digest else "none"
+            raise InputError(
+                "start_from.file", "a run file or a champion file", got, "In Python: start_from=run.start."
+            )
+        path = Path(wanted.file)
+        source = store.read_any(store.path_of(path, seed) if path.is_dir() else path)
+    match source:
+        case Genomes():
+            start = Start(source.weights[0], source.mask[0], np.zeros(1, np.int64))
+        case Start():
+            start = source
+            _check_normalization(start.normalizer is not None, experiment, "the given start")
+        case _:
+            start = _start_of(source, wanted.generation, experiment)
+    if wanted.digest not in (None, start.digest):
+        cure = "The source has changed. Without start_from.digest the run begins with the present genome."
+        raise InputError("start_from.digest", f"{start.digest}, the digest of the source", wanted.digest, cure)
+    return start
+
+
+def _start_of(stored: Stored, generation: int | None, experiment: Experiment) -> Start:
+    """Return the final champion of a file, or the best candidate of a generation, as the start of an experiment."""
+    theirs = _experiment_of(stored, experiment)
+    if not stored.num_generations:
+        raise InputError("start_from", "a run with a complete generation", f"{stored.path}, which has none yet")
+    if generation is None:
+        genome, normalizer = final_champion(theirs, stored)
+        steps = stored.steps
+    elif isinstance(stored, StoredChampion):
+        expected = f"none with {stored.path}, which has the final champion alone"
+        raise InputError("start_from.generation", expected, generation)
+    elif generation >= stored.num_generations:
+        expected = f"0 to {stored.num_generations - 1}, the generations of {stored.path}"
+        raise InputError("start_from.generation", expected, generation)
+    else:
+        record = stored.records[generation]
+        genome = Genomes(record.champion_weights[None], record.champion_mask[None])
+        normalizer = normalizer_of(theirs, stored, generation)
+        steps = sum(int(earlier.steps) for earlier in stored.records[:generation])
+    # A source that began with a normalizer has counted on from the observations of that one.
+    before = 0 if theirs.start is None else int(theirs.start.num_observations[0])
+    count = 0 if normalizer is None else before + steps
+    return Start(genome.weights[0], genome.mask[0], np.array([count], np.int64), normalizer)
+
+
+def _experiment_of(stored: Stored, experiment: Experiment) -> Experiment:
+    """Return the experiment of a file whose champions fit the network of an experiment.
+
+    The environment of the file is not made: it may be missing here.
+    """
+    config = load_config(stored.header.config, str(stored.path))
+    _check_normalization(config.normalize_observations, experiment, str(stored.path))
+    ours = experiment.network
+    network = networks.make(NETWORKS.parse(config.network), ours.observation_size, experiment.action_size)
+    start = recorded_start(stored.header, config.start_from, stored.path)
+    theirs = replace(experiment, config=config, network=network, start=start)
+    if not stored.num_generations or (fits(stored, theirs) and network.blocks == ours.blocks):
+        return theirs
+    first = stored.held_out if isinstance(stored, StoredChampion) else stored.records[0]
+    weights = first.weights if isinstance(first, store.HeldOut) else first.champion_weights
+    name = f"{stored.path}, {config.network.name} for {config.env.id}"
+    _check_size(weights, experiment, name)
+    got = f"{name} with {_sizes(network.blocks)}"
+    raise InputError("start_from", f"a genome of {_described(experiment)} with {_sizes(ours.blocks)}", got)
+
+
+def _check_size(weights: Float32, experiment: Experiment, source: str) -> None:
+    """Raise InputError unless weights [W] fit the network of an experiment. source: their origin, in words."""
+    if len(weights) != experiment.network.num_weights:
+        expected = f"a genome of {experiment.network.num_weights:,} weights for {_described(experiment)}"
+        raise InputError("start_from", expected, f"{len(weights):,} weights of {source}")
+
+
+def _check_normalization(theirs: bool, experiment: Experiment, source: str) -> None:
+    """Raise InputError unless a start has seen normalized observations if the experiment normalizes them."""
+    ours = experiment.config.normalize_observations
+    if theirs != ours:
+        expected = f"{str(theirs).lower()} as in {source}, because the genome is used to such observations"
+        raise InputError("normalize_observations", expected, str(ours).lower())
+
+
+def _described(experiment: Experiment) -> str:
+    network = experiment.network
+    sizes = f"{network.observation_size} observations and {experiment.action_size} outputs"
+    return f"{experiment.config.network.name} ({sizes})"
+
+
+def _sizes(blocks: tuple[Block, ...]) -> str:
+    return "matrices " + ", ".join(f"{block.rows} × {block.columns}" for block in blocks)

@@ -1,0 +1,331 @@
+"""A run that begins with the genome of another run: what it begins with, and that it needs its source no more."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import finished, launcher
+from tampering import tamper
+
+import evolve
+from evolve import store
+from evolve.analysis.comparison import read_groups
+from evolve.analysis.html.tables import experiments_table
+from evolve.errors import InputError
+from evolve.genome import Genomes
+from evolve.strategies import STRATEGIES, VectorLayout
+
+TASK = {"env": {"id": "CartPole-v1", "engine": "exact"}, "network": {"name": "mlp", "hidden": [3]}}
+SMALL = TASK | {"population": 8, "episodes": 1, "held_out_episodes": 2, "generations": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("source")
+
+
+@pytest.fixture(scope="module")
+def source(folder):
+    """A run whose champion has lost connections."""
+    strategy = {"name": "prune", "weight_noise": 0.1, "uniform_pruning": 0.1}
+    return evolve.train(SMALL, strategy=strategy, seed=1, output=folder / "plain", generations=4)
+
+
+@pytest.fixture(scope="module")
+def normalized(folder):
+    return evolve.train(SMALL, strategy="pgpe", seed=1, output=folder / "normalized", normalize_observations=True)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def same(genome, other):
+    return np.array_equal(genome.weights, other.weights) and np.array_equal(genome.mask, other.mask)
+
+
+def first_genomes(run):
+    strategy = run.experiment.strategy(run.seed)
+    return strategy.ask(strategy.start(), 0)
+
+
+@pytest.mark.parametrize("name", [*STRATEGIES])
+def test_every_strategy_begins_with_the_final_champion(source, name):
+    champion = source.champion().genome
+    assert not champion.mask.all()
+    run = evolve.train(SMALL, strategy=name, seed=2, start_from=source, output="next")
+    assert same(run.start.genome, champion)
+    assert run.config.start_from.digest == run.start.digest
+    strategy = run.experiment.strategy(2)
+    assert same(strategy.champion(strategy.start()), champion)
+    verdict = run.verify()
+    assert verdict.equal, verdict
+    # Candidates of generation 0 are in the log as they are asked for.
+    best = run.generations[0].record
+    assert np.array_equal(first_genomes(run).weights[best.champion_candidate], best.champion_weights)
+
+
+def test_all_ways_to_name_a_champion_give_one_run(source):
+    source.export("plain.champion")
+    policy, champion = source.champion(), Path("plain.champion")
+    starts = [source, source.path, str(source.path), {"file": source.path}, evolve.load(champion), champion, policy]
+    runs = [
+        evolve.train(SMALL, strategy="ga", seed=2, start_from=start, output=f"next-{number}")
+        for number, start in enumerate([*starts, policy.genome])
+    ]
+    assert len({run.digest for run in runs}) == 1
+    assert len({run.config.start_from.digest for run in runs}) == 1
+    assert runs[0].digest != evolve.train(SMALL, strategy="ga", seed=2, output="plain").digest
+    again = evolve.train(runs[-1].config, start_from=runs[-1].start, output="again")
+    assert again.digest == runs[0].digest
+
+
+def test_a_generation_of_a_run(source):
+    for start in ({"file": source.path, "generation": 1}, source.champion(generation=1)):
+        run = evolve.train(SMALL, strategy="ga", seed=2, start_from=start, output="next", overwrite=True)
+        best = source.generations[1].record
+        assert same(run.start.genome, Genomes(best.champion_weights[None], best.champion_mask[None]))
+
+
+def test_a_vector_has_all_connections(source):
+    W = source.experiment.network.num_weights
+    run = evolve.train(SMALL, strategy="openai-es", seed=2, start_from=np.linspace(-1, 1, W), output="next")
+    assert run.start.mask.all()
+    assert run.config.start_from.file is None
+    assert run.verify().equal
+
+
+def test_each_seed_takes_its_own_file_of_a_directory(source, call):
+    for seed in (1, 2):
+        evolve.train(SMALL, strategy="ga", seed=seed, output="first")
+    task = "-e", "CartPole-v1", "--engine", "exact", "-a", "mlp", "-d", 3, "--strategy", "ga"
+    done = call("run", *task, "-p", 8, "-r", 1, "-g", 1, "-s", 1, 2, "--start-from", "first", "-o", "second")
+    assert done.code == 0, done.err
+    for seed in (1, 2):
+        first, second = (evolve.load(f"{folder}/seed-{seed}.h5") for folder in ("first", "second"))
+        assert same(second.start.genome, first.champion().genome)
+
+
+def test_a_chain_of_starts(source):
+    second = evolve.train(SMALL, strategy="sep-cma-es", seed=2, start_from=source, output="second")
+    second.export("second.champion")
+    third = evolve.train(SMALL, strategy="cma-es", seed=3, start_from="second.champion", output="third")
+    assert same(third.start.genome, second.champion().genome)
+    assert third.verify().equal
+    assert evolve.load("second.champion").start.digest == second.start.digest
+
+
+@pytest.mark.parametrize("name", ["openai-es", "sep-cma-es", "ga"])
+def test_a_resumed_run_ends_as_an_undisturbed_one_without_its_source(source, name):
+    Path("source.h5").write_bytes(source.path.read_bytes())
+    settings = {"strategy": name, "seed": 2, "start_from": "source.h5"}
+    whole = evolve.train(SMALL, **settings, generations=4, output="whole")
+    for generations in (1, 2):
+        evolve.train(SMALL, **settings, generations=generations, output="part", resume=True)
+        Path("source.h5").unlink(missing_ok=True)
+    part = evolve.train("part/seed-2.h5", generations=4, resume=True)
+    assert part.digest == whole.digest
+    assert part.held_out.returns.tolist() == whole.held_out.returns.tolist()
+    assert part.verify().equal
+
+
+def test_a_run_is_repeated_without_its_source(source, call):
+    Path("source.h5").write_bytes(source.path.read_bytes())
+    run = evolve.train(SMALL, strategy="sep-cma-es", seed=2, start_from="source.h5", output="next")
+    run.export("next.champion")
+    Path("source.h5").unlink()
+    for file in (run.path, "next.champion"):
+        done = call("verify", "--full", file)
+        assert done.code == 0, done.out + done.err
+    assert run.evaluate(3, network={"init_scale": 0.5}).returns.shape == (3,)
+
+
+def test_a_changed_source_does_not_matter_to_a_resumed_run(source):
+    Path("source.h5").write_bytes(source.path.read_bytes())
+    settings = {"strategy": "ga", "seed": 2, "start_from": "source.h5", "output": "next"}
+    before = evolve.train(SMALL, **settings)
+    other = evolve.train(SMALL, strategy="ga", seed=9, output="other")
+    Path("source.h5").write_bytes(other.path.read_bytes())
+    after = evolve.train(SMALL, **settings, resume=True, generations=3)
+    assert after.start.digest == before.start.digest
+    # Another file, or other weights, are another experiment.
+    with pytest.raises(
+        InputError, match=r"start_from, resuming .*: expected 'the final champion of source\.h5 \(\w{12}"
+    ):
+        evolve.train(SMALL, **(settings | {"start_from": other.path}), resume=True, generations=3)
+    with pytest.raises(InputError, match=r"start_from, resuming .* got None"):
+        evolve.train(SMALL, **(settings | {"start_from": None}), resume=True, generations=3)
+    assert evolve.train(SMALL, **(settings | {"start_from": source.path}), resume=True, generations=4).complete
+    # A run that begins anew takes the present file, unless its digest is named.
+    anew = evolve.train(SMALL, **settings, overwrite=True)
+    assert same(anew.start.genome, other.champion().genome)
+    with pytest.raises(InputError, match=r"start_from\.digest: expected \w{64}, the digest of the source, got \w{64}"):
+        evolve.train(before.config, output="anew")
+
+
+def test_the_normalizer_is_carried_over(normalized):
+    settings = {"strategy": "ga", "seed": 2, "normalize_observations": True}
+    run = evolve.train(SMALL, **settings, start_from=normalized, output="next")
+    final = evolve.load(normalized.path).champion().normalizer
+    assert np.array_equal(run.generations[0].record.normalizer, final)
+    assert int(run.start.num_observations[0]) == sum(g.record.steps for g in normalized.generations)
+    assert run.verify().equal
+    # Later generations go on from there, as if the observations were of one run.
+    stored = store.read(run.path).checkpoint
+    count = int(stored["observations_count"][0])
+    assert count == int(run.start.num_observations[0]) + sum(g.record.steps for g in run.generations)
+    before = store.read(normalized.path).checkpoint["observations_moments"]
+    added = stored["observations_moments"] - before
+    assert np.abs(added[1] / (count - int(run.start.num_observations[0]))).max() < 100
+    # A champion file, a generation and a chain know their normalizers, too.
+    normalized.export("normalized.champion")
+    assert evolve.train(SMALL, **settings, start_from="normalized.champion", output="by-file").digest == run.digest
+    early = evolve.train(SMALL, **settings, start_from={"file": normalized.path, "generation": 1}, output="early")
+    assert np.array_equal(early.generations[0].record.normalizer, normalized.generations[1].record.normalizer)
+    assert int(early.start.num_observations[0]) == normalized.generations[0].record.steps
+    chained = evolve.train(SMALL, **settings, start_from=run, output="chained")
+    assert int(chained.start.num_observations[0]) == count
+    part = evolve.train(SMALL, **settings, generations=1, start_from=normalized, output="part")
+    assert part.digest == run.generations[0].digest
+    assert evolve.train(part.path, resume=True, generations=2).digest == run.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"network": {"name": "mlp", "hidden": [5]}},
+            r"start_from: expected a genome of 37 weights for mlp \(4 observations and 2 outputs\), got 23 weights of "
+            r".*seed-1\.h5, mlp for CartPole-v1",
+        ),
+        ({"network": {"name": "elman", "hidden": [3]}}, r"start_from: expected a genome of \d+ weights for elman"),
+        ({"normalize_observations": True}, r"normalize_observations: expected false as in .*seed-1\.h5"),
+        ({"start_from": "missing.h5"}, r"missing\.h5: expected a run file, got no such file"),
+        ({"start_from": {"generation": 1}}, r"start_from\.file: expected a run file or a champion file, got none"),
+        ({"start_from": {"digest": "0" * 64}}, r"start_from\.file: expected a run file .* got a digest alone"),
+        ({"start_from": {"file": "x.h5", "generations": 1}}, r"start_from\.generations.*Did you mean .*generation"),
+        ({"start_from": [1.0, 2.0]}, r"start_from: expected a genome of 23 weights .*, got 2 weights of the given"),
+        ({"start_from": VectorLayout(3)}, r"start_from: expected numbers, or a genome, got VectorLayout"),
+    ],
+)
+def test_what_does_not_fit_is_named(source, change, message):
+    with pytest.raises(InputError, match=message):
+        evolve.train(SMALL | {"strategy": "ga", "start_from": source} | change, output="next")
+    assert not Path("next").exists()
+
+
+def test_other_refusals(source, normalized, tmp_path):
+    def begin(start, **more):
+        evolve.train(SMALL, strategy="ga", start_from=start, output="next", **more)
+
+    with pytest.raises(InputError, match=r"start_from\.generation: expected 0 to 3, the generations of .*, got 4"):
+        begin({"file": source.path, "generation": 4})
+    source.export("plain.champion")
+    with pytest.raises(InputError, match=r"start_from\.generation: expected none with plain\.champion"):
+        begin({"file": "plain.champion", "generation": 0})
+    with pytest.raises(InputError, match=r"start_from: expected a source that knows .* got a policy with a normalizer"):
+        begin(normalized.champion(), normalize_observations=True)
+    other = evolve.train(
+        SMALL, strategy="ga", normalize_observations=True, start_from=normalized, output="other", generations=1
+    )
+    with pytest.raises(InputError, match=r"normalize_observations: expected true as in the given start"):
+        begin(other.start)
+    empty = store.create(tmp_path / "seed-7.h5", store.Header(source.config.to_toml(), {}, 7, "CartPole-v1"))
+    empty.close()
+    with pytest.raises(InputError, match=r"start_from: expected a run with a complete generation, got .*seed-7\.h5"):
+        begin(tmp_path / "seed-7.h5")
+    strategy = {"name": "pgpe", "pruning_every": 2, "pruning_control": True}
+    with pytest.raises(InputError, match=r"strategy\.pruning_control: expected false if the search begins"):
+        evolve.train(SMALL, strategy=strategy, start_from=source, output="next")
+
+
+def test_a_run_file_with_another_start_than_it_records_is_refused(source):
+    run = evolve.train(SMALL, strategy="ga", seed=2, start_from=source, output="next")
+    tamper(run.path, "start/weights", 0, 9.0)
+    with pytest.raises(InputError, match="expected the start that its configuration records, got another one, or none"):
+        evolve.load(run.path).verify()
+
+
+def test_from_toml_and_in_the_words_of_the_commands(source, call, tmp_path):
+    champion = tmp_path / "plain.champion"
+    source.export(champion)
+    (tmp_path / "next.toml").write_text(
+        f"""generations = 2
+population = 8
+episodes = 1
+held_out_episodes = 2
+start_from = {{ file = "{source.path}", generation = 3 }}
+env = {{ id = "CartPole-v1", engine = "exact" }}
+network = {{ name = "mlp", hidden = [3] }}
+strategy = {{ name = "ga" }}
+"""
+    )
+    done = call("run", "next.toml", "--dry-run")
+    assert f"begins with the best candidate of generation 3 of {source.path} (" in done.out, done.out + done.err
+    for words, described in (
+        ([], f"the best candidate of generation 3 of {source.path}"),
+        (["--start-from", "plain.champion"], "the final champion of plain.champion"),
+        (["--start-from", source.path, "--set", "start_from.generation=1"], "the best candidate of generation 1 of"),
+    ):
+        done = call("run", "next.toml", *words, "-o", "next", "--overwrite")
+        assert done.code == 0, done.err
+        done = call("info", "next/seed-0.h5")
+        assert "  started from " in done.out
+        assert described in done.out
+    # The settings of a run are a whole experiment again.
+    (tmp_path / "again.toml").write_text(call("info", "next/seed-0.h5", "--settings").out)
+    done = call("run", "again.toml", "-o", "again")
+    assert done.code == 0, done.err
+    assert evolve.load("again/seed-0.h5").digest == evolve.load("next/seed-0.h5").digest
+    done = call("run", "next.toml", "--start-from", "missing.champion", "-o", "missing")
+    assert (done.code, "missing.champion: expected a" in done.err) == (2, True)
+
+
+def test_all_runs_of_a_sweep_begin_with_it(source):
+    found = evolve.sweep({"strategy": ["ga", "pgpe"]}, SMALL, seeds=[1], start_from=source, output="sweep")
+    assert [run.start.digest for run in found.runs] == 2 * [evolve.train(
+        SMALL, strategy="ga", seed=1, start_from=source, output="alone").start.digest]  # fmt: skip
+
+
+def test_seeds_that_began_with_their_own_runs_are_one_experiment(tmp_path):
+    for seed in (1, 2):
+        first = evolve.train(SMALL, strategy="ga", seed=seed, output="first")
+        evolve.train(SMALL, strategy="ga", seed=seed, start_from=first, output="by-file")
+        evolve.train(SMALL, strategy="ga", seed=seed, start_from="first", output="by-folder")
+    files = [tmp_path / name / f"seed-{seed}.h5" for name in ("by-file", "by-folder", "first") for seed in (1, 2)]
+    _, groups = read_groups(files)
+    assert [len(group.runs) for group in groups] == [4, 2]
+    assert [group.label for group in groups] == ["start_from first", "start_from random genomes"]
+    rows = experiments_table(groups)
+    assert ("start", "") in rows.columns
+    assert rows.rows[0][4].startswith("the final champion of first")
+    assert rows.rows[1][4] == "random genomes"
+
+
+RANKS = """
+import sys
+import evolve
+common = {settings}
+workers = int(sys.argv[1])
+source = evolve.train(common, strategy={{"name": "prune", "weight_noise": 0.1}}, seed=1, output="source")
+settings = dict(strategy="sep-cma-es", seed=2, start_from=source, output="next")
+evolve.train(common, **settings, generations=1, workers=workers or None)
+print(evolve.train(common, **settings, resume=True).digest)
+"""
+
+
+def test_all_numbers_of_ranks_give_one_digest(tmp_path):
+    (tmp_path / "script.py").write_text(RANKS.format(settings=SMALL | {"generations": 3}))
+    outputs = []
+    for ranks, workers in ((None, 0), (3, 0), (None, 2)):
+        folder = tmp_path / f"{ranks}-{workers}"
+        folder.mkdir()
+        words = sys.executable, os.fspath(tmp_path / "script.py"), str(workers)
+        done = finished([*launcher(ranks), *words], folder)
+        assert done.code == 0, done.err
+        outputs.append(sorted(set(done.out.splitlines())))
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert len(outputs[0]) == 1
