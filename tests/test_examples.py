@@ -1,21 +1,26 @@
-"""The examples run: the notebook's cells in order, in a new process, as a Jupyter kernel would run them."""
+"""The examples run: the cells of each notebook in order, in a new process, as a Jupyter kernel would run them."""
 
 import json
 import re
 import sys
+from functools import cache
 
 import pytest
 from conftest import ROOT, finished
 
 import evolve
 
-NOTEBOOK = json.loads((ROOT / "examples" / "notebook.ipynb").read_text())
-CODE = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
-FEWER = {"episodes=2,\n": "episodes=2,\n    held_out_episodes=10,\n", "evaluate(episodes=100)": "evaluate(episodes=20)"}
-"""Replacements in the cells: the champion plays fewer episodes than in the notebook."""
+PATHS = sorted((ROOT / "examples").glob("*.ipynb"))
+NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in PATHS}
+FEWER = {
+    "notebook": {"seeds=range(5)": "seeds=range(2)", "episodes=200": "episodes=40", "seconds=5": "seconds=0.5"},
+    "memory": {},
+    "own-task": {},
+}
+"""Replacements in the cells of each notebook, so that it takes less time."""
 
 KERNEL = """
-import ast, json, sys
+import ast, json, re, sys
 namespace = {"__name__": "__main__"}
 for number, code in enumerate(json.load(sys.stdin)):
     cell = ast.parse(code)
@@ -23,30 +28,66 @@ for number, code in enumerate(json.load(sys.stdin)):
     exec(compile(cell, f"cell {number}", "exec"), namespace)
     if value is not None:
         found = eval(compile(ast.Expression(value.value), f"cell {number}", "eval"), namespace)
-        print("" if found is None else repr(found))
+        if hasattr(found, "_repr_html_"):
+            print("html:", *re.sub("<[^>]*>", " ", found._repr_html_()).split())
+        elif hasattr(found, "_repr_png_"):
+            print("png:", found.title, len(found._repr_png_()[0]))
+        elif found is not None:
+            print(repr(found))
 """
-"""A program that runs cells, and prints the value of each last expression."""
+"""A program that runs cells and prints the value of each last expression: the text of its HTML, or of its picture."""
+
+
+def code_of(name):
+    """Return the code of the cells of a notebook."""
+    return ["".join(cell["source"]) for cell in NOTEBOOKS[name]["cells"] if cell["cell_type"] == "code"]
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """Return the output of the notebook."""
-    cells = json.dumps(CODE)
-    for words in FEWER.items():
-        many, few = (json.dumps(word)[1:-1] for word in words)
-        assert cells.count(many) == 1
-        cells = cells.replace(many, few)
-    words = [sys.executable, "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive", "-c", KERNEL]
-    done = finished(words, tmp_path_factory.mktemp("notebook"), cells, PYTHONPATH=str(ROOT), MPLBACKEND="Agg")
-    assert done.code == 0, done.err
-    return done.out
+    """Return a function that runs a notebook, once, and returns its output."""
+
+    @cache
+    def run(name):
+        cells = json.dumps(code_of(name))
+        for words in FEWER[name].items():
+            many, few = (json.dumps(word)[1:-1] for word in words)
+            assert cells.count(many) == 1
+            cells = cells.replace(many, few)
+        done = finished(
+            [sys.executable, "-W", "error", "-c", KERNEL], tmp_path_factory.mktemp(name), cells, PYTHONPATH=str(ROOT)
+        )
+        assert done.code == 0, done.err
+        return done.out
+
+    return run
 
 
-def test_the_notebook_runs_and_learns(shown):
-    assert re.findall(r"^generation (\d+): best", shown, re.M) == [str(number) for number in range(8)]
-    assert float(re.search(r"^mean ([\d.]+)", shown, re.M)[1]) > 200
-    assert re.search(r"equal: .*\b8 generations", shown)
-    assert float(re.search(r"generations ([\d.]+)$", shown, re.M)[1]) < 20
+def test_the_notebook_tells_the_whole_story_in_ten_cells(shown):
+    assert len(code_of("notebook")) == 10
+    out = shown("notebook")
+    mean = float(re.search(r"^mean (-[\d.]+), 95 % interval", out, re.M)[1])
+    assert -100 < mean < -70
+    assert re.search(r"^html: held-out champion, the episode of median return, number \d+: return -\d+", out, re.M)
+    assert re.search(r"^html: 4 runs, 2 seeds strategy\.name held-out mean", out, re.M)
+    assert re.search(r"^html: . equal: the champions of 25 generations", out, re.M)
+    assert re.search(r"<Evaluation: 50 episodes, mean -\d", out)
+    assert re.search(r"is up after \d\d+ steps", out)
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("png:")] == ["fitness", "network", "2"]
+
+
+def test_memory_needs_plasticity(shown):
+    learns, frozen = re.search(r"with plasticity ([\d.]+), without ([\d.]+)", shown("memory")).groups()
+    assert float(learns) > 0.9
+    assert float(frozen) < 0.6
+
+
+def test_a_function_is_a_task_and_ask_and_tell_minimize_one(shown):
+    out = shown("own-task")
+    left, _, right = (float(thrust) for thrust in re.findall(r"thrust +(-?[\d.]+)", out))
+    assert left > 0 > right
+    first, *_, last = (float(value) for value in re.findall(r"generations ([\d.]+)$", out, re.M))
+    assert last < 20 < first
 
 
 def test_a_study_chooses_settings_and_its_runs_are_whole(tmp_path):
@@ -60,13 +101,12 @@ def test_a_study_chooses_settings_and_its_runs_are_whole(tmp_path):
     assert len({run.config.to_toml() for run in runs}) == 2
 
 
-def test_the_output_of_a_cell_has_short_lines(shown):
-    assert max(map(len, shown.splitlines())) < 200
-
-
-def test_the_notebook_has_no_outputs():
-    assert NOTEBOOK["nbformat"] == 4
-    for cell in NOTEBOOK["cells"]:
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_has_short_lines_and_no_outputs(name, shown):
+    assert max(len(line) for line in shown(name).splitlines() if not line.startswith("html:")) < 200
+    assert max(len(line) for code in code_of(name) for line in code.splitlines()) <= 120
+    assert NOTEBOOKS[name]["nbformat"] == 4
+    for cell in NOTEBOOKS[name]["cells"]:
         assert set(cell) == {"cell_type", "id", "metadata", "source"} | (
             {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
         )

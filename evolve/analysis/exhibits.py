@@ -246,7 +246,9 @@ def film(
             description = f"episode {episode}"
         where = ", in Gymnasium" * bool(remark) + f", {changes}" * bool(changes)
         subjects.append(video.Subject(run, shown, chosen, champion.title, where))
-        titles.append(f"{champion.title}, {remark or description}{f', {changes}' * bool(changes)}")
+        # Of several champions the titles are short, as all of them stand in one line.
+        about = "" if len(generations) > 1 and episode is None and not remark else f", {remark or description}"
+        titles.append(f"{champion.title}{about}{f', {changes}' * bool(changes)}")
     return _film(subjects, titles, seconds)
 
 
