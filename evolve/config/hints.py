@@ -35,6 +35,7 @@ _SETTINGS = {
     "seeds": "random_state, random_seed, rng, key, prng_key",
     "fitness": "fitness_function, fitness_fn, fitness_func, objective, objective_func, fit_fun",
     "env.metrics": "info_keywords, info_keys, track, measures, descriptors",
+    "start_from": "x0, center_init, initial_solution, init_from, load_from, pretrained, warm_start, restore",
     "compute.slots": "n_envs, num_envs, vec_env, batch_size",
     "compute.backend": "device, use_gpu, gpu, cuda, jit",
     "compute.time_limit": "timeout, walltime, max_time, time_budget",
