@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from evolve import store
+from evolve.analysis.policy import Policy
 from evolve.analysis.runs import (
     ChampionFile,
     Evaluation,
     Generation,
     Run,
+    evolved,
     pack,
     pack_generation,
     script_ranks,
@@ -33,9 +35,7 @@ from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config
 from evolve.errors import InputError
-from evolve.store import StoredRun
 from evolve.training import Experiment
-from evolve.training.champion import Policy
 from evolve.training.experiment import PlannedRun, load_config
 from evolve.training.plan import plan_from_arguments, preview, sweep_from_arguments
 from evolve.verification import Verdict
@@ -64,8 +64,7 @@ _MAX_SENT_BYTES = 2**29
 
 def load(path: str | Path) -> Run | ChampionFile:
     """Return the run of a run file, or the content of a champion file. Raises InputError if it cannot be read."""
-    stored = store.read_any(Path(path))
-    return Run(stored) if isinstance(stored, StoredRun) else ChampionFile(stored)
+    return evolved(store.read_any(Path(path)))
 
 
 def train(

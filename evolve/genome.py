@@ -148,6 +148,7 @@ class Block:
     span: None if the numbers are weights. If they are coefficients of learning rules, the [rows, columns] of the
         connections that learn by these rules. A block with one row (or one column) is broadcast to all rows (or
         columns) of the span.
+    name: the name of the matrix in the formulas of its network; by default made of layer and source.
     """
 
     layer: int
@@ -156,6 +157,12 @@ class Block:
     rows: int
     columns: int
     span: tuple[int, int] | None = None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name, or "W_0_1" for the matrix from source 1 to layer 0."""
+        return self.name or f"W_{self.layer}_{self.source}"
 
     @property
     def stop(self) -> int:

@@ -123,7 +123,7 @@ def test_a_run_tells_the_arguments_of_each_episode(here):
 
 
 @pytest.mark.parametrize("engine", ["exact", "gymnasium", "envpool"])
-@pytest.mark.parametrize("wrong", [0.5, [0.5], None, [0.0] * 7, [[0.0] * 4] * 2])
+@pytest.mark.parametrize("wrong", [0.5, [0.5], None, [0.0] * 7, [[0.0] * 7] * 2, np.zeros((0, 4))])
 def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path):
     if engine == "envpool":
         pytest.importorskip("envpool")
@@ -135,7 +135,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
     assert policy([0.0, 0.1, 0.0, -0.1]) in (0, 1)
 
 
-@pytest.mark.parametrize("wrong", [-1, 16, [1, 2], None, "a"])
+@pytest.mark.parametrize("wrong", [-1, 16, [1, 16], [[1, 2]], None, "a"])
 def test_a_policy_refuses_values_that_a_discrete_space_lacks(wrong, tmp_path):
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     policy = evolve.train(**sizes, env="FrozenLake-v1", seed=1, output=tmp_path).champion()
@@ -361,7 +361,7 @@ def test_values_of_another_type_are_refused_by_name(call, name, got, run):
     assert (refused.value.argument, f"got {got}" in str(refused.value)) == (name, True), refused.value
 
 
-@pytest.mark.parametrize("wrong", [0.5, [0.5] * 3, [[0.5] * 2]])
+@pytest.mark.parametrize("wrong", [0.5, [0.5] * 3, [[0.5] * 3], [[[0.5] * 2]]])
 def test_a_policy_decodes_outputs_of_its_own_shape(wrong, run):
     policy = run.champion()
     assert policy.decode([0.1, 0.3]) == 1

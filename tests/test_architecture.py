@@ -29,6 +29,8 @@ DOORS = {
     "jinja2": {"analysis/html/__init__.py"},
     "rich": {"analysis/display.py"},
     "shtab": {"cli/completion.py"},
+    "onnx": {"analysis/exports.py"},
+    "torch": {"analysis/exports.py"},
     "cupy": {"numerics/cupy_device.py"},
 }
 

@@ -21,9 +21,7 @@ from evolve.errors import InputError
 from evolve.genome import Genomes
 from evolve.numerics.native import ADDRESS, FLOAT
 from evolve.shapes import Float32, Slots
-from evolve.store import Stored
-from evolve.store.disk import atomic_write, naming_output
-from evolve.training import Experiment, final_champion, reload
+from evolve.training import Experiment
 
 _NUMBERS_PER_LINE = 8
 _FOLDERS = [Path(__file__).parents[1] / package / "kernels" for package in ("numerics", "networks")]
@@ -38,6 +36,8 @@ _HEAD = """\
  * observation: POLICY_OBSERVATIONS numbers, flattened as in training: 8-bit images divided by 255, discrete values
  * one-hot. output: POLICY_OUTPUTS numbers in [-1, 1]. A discrete action is the index of the largest output; a bounded
  * action is the output stretched from [-1, 1] onto its bounds.
+ *
+ * It allocates nothing: {constants:,} bytes of constants, {state:,} bytes of state.
  *
  * Compile with: cc -std=gnu11 -O2 -ffp-contract=off. Fast-math changes results, and so does fused multiply-add, which
  * some compilers use by default. Written by evolve {version}; its kernels are under the MIT licence.
@@ -163,22 +163,6 @@ class _NoStep:
         """Do nothing: no update waits before the first step."""
 
 
-def write(run: Stored, path: Path) -> None:
-    """Write the final champion of a run or of a champion file as C source.
-
-    Raises InputError if the run has no complete generation, the network has no kernel, or the file cannot be written.
-    """
-    if not run.num_generations:
-        raise InputError(str(run.path), "a run with a complete generation", "no complete generation")
-    experiment = reload(run)
-    genome, normalizer = final_champion(experiment, run)
-    config = experiment.config
-    title = f"{config.network.name} for {config.env.id}: the champion of seed {run.header.seed}, digest {run.digest}"
-    source = c_source(experiment, genome, normalizer, title)
-    with naming_output(path), atomic_write(path) as partial:
-        partial.write_text(source, encoding="utf-8")
-
-
 def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None, title: str, seed: int = 0) -> str:
     """Return the C source of a policy.
 
@@ -202,6 +186,9 @@ def c_source(experiment: Experiment, genome: Genomes, normalizer: Float32 | None
         version=evolve.__version__,
         observations=experiment.network.observation_size,
         outputs=experiment.action_size,
+        constants=sum(array.start.nbytes * (1 if array.constant else int(array.start.any())) for array in arrays.made)
+        + (0 if normalizer is None else normalizer.nbytes),
+        state=sum(array.start.nbytes for array in arrays.made if not array.constant),
     )
     parts = [head, _inlined(f"{arrays.kernel_name}.h", set()), *map(_definition, arrays.made), _structure(arrays)]
     if normalizer is not None:

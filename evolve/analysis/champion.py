@@ -1,7 +1,7 @@
 """The champion of a run: its genome, its traces, its network at work, and its file."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +58,8 @@ def champion_of(run: Stored, generation: int | None = None) -> Champion:
     return Champion(record.champion_weights, record.champion_mask, generation)
 
 
-def export_champion(run: StoredRun, path: Path) -> StoredChampion:
-    """Write the final champion of a run with its held-out returns to a file; return the contents of the file.
+def export_champion(run: Stored, path: Path) -> StoredChampion:
+    """Write the final champion of a run or file with its held-out returns to a file; return the contents of the file.
 
     Raises InputError if the run has no held-out returns of its champion yet, the file cannot be written, or its name
     has another ending than `SUFFIX`, since it might replace a file of another kind.
@@ -68,13 +68,16 @@ def export_champion(run: StoredRun, path: Path) -> StoredChampion:
     if run.held_out is None:
         cure = f"Evaluate its champion first: python -m evolve.evaluate {shlex.quote(str(run.path))}"
         raise InputError(str(run.path), "a run with held-out returns of its champion", "none yet", cure)
-    champion, normalizer = training.final_champion(training.reload(run), run)
+    experiment = training.reload_policy(run)
+    champion, normalizer = training.final_champion(experiment, run)
     # The file is to prove its returns, so they must be returns of the genome in it.
     kept = run.held_out
     if not (np.array_equal(champion.weights[0], kept.weights) and np.array_equal(champion.mask[0], kept.mask)):
         raise InputError(str(run.path), "held-out returns of its champion", "held-out returns of another genome")
     work = run.digest, run.num_generations, run.steps, run.seconds
-    stored = StoredChampion(path, run.header, kept, normalizer, *work)
+    # A file of an earlier version lacks the spaces; a new file has them.
+    header = replace(run.header, spaces=experiment.spaces.to_json())
+    stored = StoredChampion(path, header, kept, normalizer, *work)
     write_champion(stored)
     return stored
 

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve import environments, training, verification
+from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, statistics
-from evolve.analysis.champion import export_champion
+from evolve.analysis.exports import FORMATS
 from evolve.analysis.formatting import between, duration, number
+from evolve.analysis.policy import Policy
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config, assignments
@@ -25,7 +27,6 @@ from evolve.numerics.streams import Purpose
 from evolve.shapes import Float64
 from evolve.store import Record, Start, Stored, StoredChampion, StoredRun, disk
 from evolve.training import Experiment
-from evolve.training.champion import Policy
 from evolve.training.resume import check_generation
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
@@ -385,6 +386,40 @@ class _Evolved:
         digest = stored.digest if stored.num_generations else ""
         return seed, {"held-out return": found, "work": work, "digest": digest, "file": str(self.path)}
 
+    def champion(self) -> Policy:
+        """Return the final champion as a policy, which needs no environment.
+
+        Raises InputError without a champion. A file of an earlier version needs its environment on this machine.
+        """
+        self._check_champion()
+        experiment = training.reload_policy(self._stored)
+        return Policy(experiment, *training.final_champion(experiment, self._stored), self._origin("champion"))
+
+    def export(self, path: str | Path) -> Path:
+        """Write the final champion, or the columns of a run; return the path. The ending of the name decides.
+
+        `.champion`: a small file, which `load` reads. `.c`, `.json`, `.onnx`, `.pt2`: see `Policy.export`. `.csv`: the
+        columns of `Run.table`. In a script of several ranks, rank 0 writes.
+
+        Raises:
+            InputError: The name has another ending, or the file cannot be written. Or, for a champion file, the run has
+                no held-out returns (`evolve evaluate` adds them to the run file).
+        """
+
+        def work(_: Coordinator) -> bytes:
+            return bytes(self._export(Path(path)))
+
+        return Path(os.fsdecode(script_ranks().call(work)))
+
+    def _export(self, path: Path) -> Path:
+        if path.suffix in FORMATS.values():
+            return self.champion().export(path)
+        disk.check_writable(path, (champion_files.SUFFIX, *FORMATS.values()))
+        return champion_files.export_champion(self._stored, path).path
+
+    def _origin(self, which: str) -> str:
+        return f"the {which} of seed {self.seed}, digest {self._stored.digest}"
+
     def _check_champion(self) -> None:
         """Raise InputError if there is no champion yet."""
 
@@ -411,10 +446,6 @@ class ChampionFile(_Evolved):
     def steps(self) -> int:
         """The number of environment steps of its run."""
         return self._stored.steps
-
-    def champion(self) -> Policy:
-        """Return the champion as a policy. Raises InputError if its environment cannot be made here."""
-        return Policy(self.experiment, *training.final_champion(self.experiment, self._stored))
 
     def __repr__(self) -> str:
         return f"<ChampionFile {self.path}: {self.config.env.id}, {self.config.network.name}>"
@@ -444,13 +475,15 @@ class Run(_Evolved):
         return self._last().digest
 
     def champion(self, generation: int | None = None) -> Policy:
-        """Return a policy: the final champion, or the best candidate of a generation.
+        """Return a policy: the final champion, or the best candidate of a generation. It needs no environment.
 
-        Raises InputError if the run has no such generation, or the environment cannot be made here.
+        Raises InputError if the run has no such generation. A file of an earlier version needs its environment on this
+        machine.
         """
-        experiment = self.experiment
         self._last()
-        return Policy(experiment, *training.final_champion(experiment, self._stored, generation))
+        experiment = training.reload_policy(self._stored)
+        which = "champion" if generation is None else f"best of generation {generation}"
+        return Policy(experiment, *training.final_champion(experiment, self._stored, generation), self._origin(which))
 
     def environment_seed(self, generation: int, episode: int = 0) -> int:
         """Return the seed of the environment in which the best candidate of a generation played one of its episodes."""
@@ -471,17 +504,11 @@ class Run(_Evolved):
         seed = verification.playing.environment_seed(self._stored, self.experiment, chosen)
         return environments.fixed(verification.playing.environment_of(self.experiment, chosen), seed).kwargs
 
-    def export(self, path: str | Path) -> Path:
-        """Write the final champion to a small file (`NAME.champion`), which `load` reads; return its path.
-
-        In a script of several ranks, rank 0 writes. Raises InputError without held-out returns (`evolve evaluate` adds
-        them to the run file), or if the file cannot be written.
-        """
-
-        def work(_: Coordinator) -> bytes:
-            return bytes(export_champion(self._stored, Path(path)).path)
-
-        return Path(os.fsdecode(script_ranks().call(work)))
+    def _export(self, path: Path) -> Path:
+        if path.suffix != ".csv":
+            return super()._export(path)
+        write_csv(self._stored, path)
+        return path
 
     def plot(self, over: str = "generation", load: bool = False) -> exhibits.Picture:
         """Return the curves of the run as a picture, which a notebook shows; `save` writes PNG, SVG or PDF.
@@ -535,3 +562,8 @@ class Run(_Evolved):
     def __repr__(self) -> str:
         of = f"{self._stored.num_generations} of {self.config.generations} generations"
         return f"<Run {self.path}: {self.config.env.id}, {self.config.network.name}, {of}>"
+
+
+def evolved(stored: Stored) -> Run | ChampionFile:
+    """Return the object of the Python interface for a file."""
+    return Run(stored) if isinstance(stored, StoredRun) else ChampionFile(stored)

@@ -1,67 +1,64 @@
-"""evolve export: a run's champion as a small file or as C source, or the run's numbers for other tools."""
+"""evolve export: a run's champion as a file for this or another program, or the run's numbers for other tools."""
 
 import argparse
 from pathlib import Path
 
 from evolve import store
-from evolve.analysis import c_source, champion, runs, tensorboard
+from evolve.analysis import champion, exports, runs, tensorboard
 from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, file_argument, one_run_file
 from evolve.store.disk import check_writable
+
+_SUFFIXES = {"champion": champion.SUFFIX, **exports.FORMATS, "csv": ".csv", "tensorboard": ""}
 
 
 def _parser() -> Parser:
     parser = Parser(
         "evolve.export",
         "Write the final champion of a run to a small file, which replay, evaluate, verify, plot --network and "
-        "evolve.load take; or as C source; or write the run's numbers by generation.",
+        "evolve.load take; or as C, JSON, ONNX or PyTorch, for use without evolve; or write the run's numbers by "
+        "generation.",
         "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 -o pole.champion",
-        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --c -o pole.c",
-        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --csv",
-        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --tensorboard -o logs/pole",
+        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format c",
+        "evolve export pole.champion -o pole.onnx",
+        "evolve export runs/CartPole-v1-hebbian-dag/seed-0.h5 --format tensorboard -o logs/pole",
     )
     add = parser.add_argument
-    add("file", type=file_argument, metavar="FILE", help="a run file, or its directory; with --c also a champion file")
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--c", action="store_true", help="the champion's network as one C file without dependencies")
-    kinds.add_argument("--csv", action="store_true", help="its columns by generation, as CSV")
-    kinds.add_argument("--tensorboard", action="store_true", help="the same columns as an event file, in a directory")
-    out = f"by default the name of FILE with {champion.SUFFIX}, .c or .csv, or -tensorboard, beside it"
+    add("file", type=file_argument, metavar="FILE", help="a run file, its directory, or a champion file")
+    formats = "champion (the default); c, json, onnx, torch: its network; csv, tensorboard: its columns by generation"
+    add("--format", choices=_SUFFIXES, help=f"{formats}. Without it, the ending of OUT decides")
+    endings = ", ".join(suffix for suffix in _SUFFIXES.values() if suffix)
+    out = f"by default the name of FILE with {endings}, or -tensorboard, beside it"
     add("-o", "--output", type=Path, metavar="OUT", help=out)
     return parser
 
 
-def _output(options: argparse.Namespace) -> Path:
-    """Return the output path. Raises InputError if it cannot be written, before any work."""
+def _output(options: argparse.Namespace) -> tuple[str, Path]:
+    """Return the format and the output path. Raises InputError if it cannot be written, before any work."""
     file: Path = options.file
     given: Path | None = options.output
-    if options.tensorboard:
-        tensorboard.check_library("--tensorboard")
-        return given or file.with_name(f"{file.stem}-tensorboard")
-    suffix = ".csv" if options.csv else ".c" if options.c else champion.SUFFIX
-    output = given or file.with_suffix(suffix)
-    check_writable(output, (suffix,))
-    return output
+    if options.format == "tensorboard":
+        tensorboard.check_library("--format tensorboard")
+        return options.format, given or file.with_name(f"{file.stem}-tensorboard")
+    by_suffix = {suffix: name for name, suffix in _SUFFIXES.items() if suffix}
+    chosen = options.format or by_suffix.get(given.suffix if given else "", "champion")
+    output = given or file.with_suffix(_SUFFIXES[chosen])
+    check_writable(output, (_SUFFIXES[chosen],) if options.format else tuple(by_suffix))
+    return chosen, output
 
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     options.file = one_run_file(options.file)
-    if options.c:
-        output = _output(options)
-        c_source.write(store.read_any(options.file), output)
-        print(output)
-        return 0
-    run = store.read(options.file)
+    chosen, output = _output(options)
+    # The numbers by generation are in run files alone.
+    run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)
     if not run.num_generations:
         raise store.no_generation(run.path, "there is nothing to export")
-    output = _output(options)
-    if options.csv:
-        runs.write_csv(run, output)
-    elif options.tensorboard:
+    if isinstance(run, store.StoredRun) and chosen == "tensorboard":
         tensorboard.write(run, output)
     else:
-        champion.export_champion(run, output)
+        runs.evolved(run).export(output)
     print(output)
     return 0
 

@@ -2,48 +2,46 @@
 
 `make` returns an `Engine`, which plays episodes of one environment side by side. `ENGINES` lists the kinds of engines.
 `register_task` turns a function into an environment.
+
+Gymnasium is imported with the first name that needs it, because a policy and an exact task work without it.
 """
 
+import importlib
 from contextlib import closing
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import Engine, check, check_metrics
+from evolve.environments.engine import Engine, Mode, check, check_metrics
 from evolve.environments.envpool_engine import EnvPoolEngine, envpool_limit
 from evolve.environments.exact import TASKS, AnyTask, exact_task, kwargs_model
-from evolve.environments.exact_engine import (
-    CompiledSlots,
-    ExactEngine,
-    GymnasiumFallback,
-    slots_per_call,
-    task_on_device,
-)
-from evolve.environments.function_task import register_task
-from evolve.environments.gymnasium_engine import (
-    GymnasiumEngine,
-    check_bounds,
-    is_quick,
-    registered_ids,
-    registered_limit,
-)
+from evolve.environments.exact_engine import CompiledSlots, ExactEngine, slots_per_call, task_on_device
 from evolve.environments.metrics import decode_metrics
 from evolve.environments.randomization import fixed
 from evolve.environments.recorder import Recorder, Recording, replay
-from evolve.environments.rendering import Mode, check_drawable, drawn, has_display, without_display
+from evolve.environments.spaces import Codec, Spaces
 from evolve.errors import InputError, Setting
 from evolve.numerics import native
+
+if TYPE_CHECKING:
+    from evolve.environments.function_task import register_task
+    from evolve.environments.gymnasium_engine import GymnasiumFallback, is_quick, registered_ids
+    from evolve.environments.rendering import check_drawable, drawn, has_display, names, without_display
 
 __all__ = [
     "ENGINES",
     "TASKS",
     "AnyTask",
+    "Codec",
     "CompiledSlots",
     "Engine",
+    "EnvPoolEngine",
     "ExactEngine",
     "GymnasiumFallback",
     "Mode",
     "Recorder",
     "Recording",
+    "Spaces",
     "check",
     "check_drawable",
     "check_metrics",
@@ -58,6 +56,7 @@ __all__ = [
     "kwargs_model",
     "make",
     "max_episode_steps",
+    "names",
     "register_task",
     "registered_ids",
     "replay",
@@ -66,11 +65,18 @@ __all__ = [
     "without_display",
 ]
 
-ENGINES: dict[str, type[GymnasiumEngine | EnvPoolEngine | ExactEngine]] = {
-    "gymnasium": GymnasiumEngine,
-    "envpool": EnvPoolEngine,
-    "exact": ExactEngine,
-}
+ENGINES = ("gymnasium", "envpool", "exact")
+"""The kinds of engines, the values of `env.engine`."""
+
+_HOMES = dict.fromkeys(("check_drawable", "drawn", "has_display", "names", "without_display"), "rendering")
+_HOMES |= dict.fromkeys(("GymnasiumFallback", "is_quick", "registered_ids"), "gymnasium_engine")
+_HOMES["register_task"] = "function_task"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evolve.environments' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"evolve.environments.{_HOMES[name]}"), name)
 
 
 def chunk_seconds(options: EnvOptions) -> float:
@@ -84,13 +90,19 @@ def max_episode_steps(options: EnvOptions) -> int | None:
         return options.max_episode_steps
     if options.engine == "exact":
         return exact_task(options).step_limit
-    return envpool_limit(options.id) if options.engine == "envpool" else registered_limit(options.id)
+    if options.engine == "envpool":
+        return envpool_limit(options.id)
+    from evolve.environments.gymnasium_engine import registered_limit  # noqa: PLC0415 - needs Gymnasium
+
+    return registered_limit(options.id)
 
 
 def check_randomized(options: EnvOptions) -> None:
     """Raise InputError unless an environment takes each randomized argument, also at its bounds."""
     with closing(make(options, slots=1)) as engine:
-        if isinstance(engine, GymnasiumEngine):
+        if not isinstance(engine, ExactEngine | EnvPoolEngine):
+            from evolve.environments.gymnasium_engine import check_bounds  # noqa: PLC0415 - needs Gymnasium
+
             check_bounds(options)
 
 
@@ -106,11 +118,15 @@ def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
     Raises:
         InputError: The environment cannot be made.
     """
-    if options.engine == "exact":
-        if options.metrics:
-            cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
-            raise InputError("env.metrics", "none with exact tasks, which report no info", list(options.metrics), *cure)
-        if exact_task(options).has_world and not native.available() and find_spec("Box2D"):
-            return GymnasiumFallback(options, slots)
+    if options.engine == "envpool":
+        return EnvPoolEngine(options, slots)
+    is_exact = options.engine == "exact"
+    if is_exact and options.metrics:
+        cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."
+        raise InputError("env.metrics", "none with exact tasks, which report no info", list(options.metrics), *cure)
+    falls_back = is_exact and exact_task(options).has_world and not native.available() and find_spec("Box2D")
+    if is_exact and not falls_back:
         return ExactEngine(options, slots, compiled)
-    return ENGINES[options.engine](options, slots)
+    from evolve.environments.gymnasium_engine import GymnasiumEngine, GymnasiumFallback  # noqa: PLC0415 - see above
+
+    return GymnasiumFallback(options, slots) if falls_back else GymnasiumEngine(options, slots)

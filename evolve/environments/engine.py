@@ -7,17 +7,20 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from gymnasium.error import DependencyNotInstalled
 
+from evolve.environments.spaces import Spaces
 from evolve.errors import FAILURES, InputError, Setting, how_to_install, one_line, sanitize
 from evolve.numerics.streams import Purpose, Stream
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
 
 Transition = Mapping[str, Any]
 """The answer of an environment, by name: observation, and after a step reward, terminated and truncated."""
+
+Mode = Literal["rgb_array", "human"]
+"""How an environment draws: as frames, or in a window."""
 
 FPS = 50.0
 """Frames per second of an environment that declares no rate."""
@@ -47,6 +50,9 @@ class Engine(Protocol):
 
     action_size: int
     """A, the network outputs that make one action."""
+
+    spaces: Spaces
+    """The spaces of the environment, with which a `Codec` encodes and decodes without the engine."""
 
     faults: dict[int, str]
     """The error message of each slot whose episode has failed; the rollout that handles a fault removes it. `step`
@@ -110,9 +116,6 @@ class Engine(Protocol):
             The transition of the reset, and of each step.
         """
 
-    def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation of the environment, as networks see it."""
-
     def decode(self, outputs: Float32) -> Any:
         """Return the n actions of network outputs [n, A]."""
 
@@ -152,7 +155,7 @@ def as_frame(env_id: str, render: Callable[[], Any], cure: str = "") -> UInt8:
 
 def extra_cure(error: BaseException) -> str:
     """Return how to install the library whose absence Gymnasium reports; "" for any other error."""
-    if not isinstance(error, DependencyNotInstalled):
+    if type(error).__name__ != "DependencyNotInstalled":  # Gymnasium's
         return ""
     extra = next((extra for word, extra in _EXTRAS.items() if word in str(error).lower()), None)
     return how_to_install(extra) if extra else ""

@@ -15,7 +15,7 @@ import numpy as np
 from evolve.config import EnvOptions, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
 from evolve.environments.metrics import encode_metrics
-from evolve.environments.spaces import action_decoder, check_observation, observation_encoder, quiet
+from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, quiet
 from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8
 
@@ -45,9 +45,9 @@ class EnvPoolEngine:
         self.fps = FPS
         self.refill = max(1, slots // 4)  # new pools are expensive, so each should have many environments
         first = self.make_pool([0])  # only to ask for its spaces
-        self._observation_space = first.observation_space
-        self.observation_size, self._encode = observation_encoder(self._observation_space)
-        self._is_vector = type(self._observation_space).__name__ == "Box" and self._observation_space.dtype != np.uint8
+        self.spaces = Spaces(first.observation_space, first.action_space)
+        self.observation_size, self._encode = observation_encoder(first.observation_space)
+        self._is_vector = kind_of(first.observation_space) == "Box" and first.observation_space.dtype != np.uint8
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self._action_dtype = first.spec.action_array_spec["action"].dtype
         self.metric_names = options.metrics
@@ -140,17 +140,6 @@ class EnvPoolEngine:
     def decode(self, outputs: Float32) -> Any:
         """Return the actions of network outputs [n, A], in the type that the pool expects."""
         return np.asarray(self._decode(outputs), self._action_dtype)
-
-    def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation of one environment, as networks see it.
-
-        Raises:
-            ValueError: The observation does not have the shape of this environment's observations.
-        """
-        check_observation(self._observation_space, observation)
-        row = np.zeros(self.observation_size, np.float32)
-        self._encode(observation, row)
-        return row
 
     def frame(self, slot: int) -> UInt8:
         """Return a picture of a slot's environment, [H, W, 3]; also when its episode has just ended."""

@@ -9,10 +9,9 @@ import numpy as np
 from evolve.config import EnvOptions
 from evolve.environments.engine import Transition, do_nothing
 from evolve.environments.exact import AnyTask, Draws, exact_task
-from evolve.environments.gymnasium_engine import GymnasiumEngine
 from evolve.environments.physics.frames import WORLD
 from evolve.environments.randomization import fixed
-from evolve.environments.rendering import picture
+from evolve.environments.spaces import task_spaces
 from evolve.numerics import native
 from evolve.numerics.device import DeviceArrays
 from evolve.numerics.device_protocol import WIDTH
@@ -214,6 +213,7 @@ class ExactEngine:
         self.id = options.id
         self.observation_size = self.task.observation_size
         self.action_size = self.task.action_size
+        self.spaces = task_spaces(self.task)
         self.fps = self.task.fps
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
@@ -253,18 +253,6 @@ class ExactEngine:
             if ended[0]:
                 break
 
-    def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it.
-
-        Raises:
-            ValueError: It has another shape.
-        """
-        if np.shape(observation) != (self.observation_size,):  # NumPy would broadcast it
-            raise ValueError(f"{np.shape(observation)}, not {(self.observation_size,)}")
-        row = np.zeros(self.observation_size, np.float32)
-        row[:] = observation
-        return row
-
     def decode(self, outputs: Float32) -> Any:
         """Return the n actions of network outputs [n, A], as Gymnasium's environment of the same name takes them."""
         actions = self.task.actions(outputs)
@@ -276,6 +264,8 @@ class ExactEngine:
         Raises:
             InputError: The task cannot be drawn.
         """
+        from evolve.environments.rendering import picture  # noqa: PLC0415 - only drawing needs Gymnasium
+
         seed, step = self.slots.episode(slot)
         # Gymnasium draws some settings, such as the length of a pole, so the task needs the values of this episode.
         return picture(self.id, exact_task(fixed(self._options, seed)), self.slots.state(slot), seed, step)
@@ -286,19 +276,3 @@ class ExactEngine:
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
-
-
-class GymnasiumFallback(GymnasiumEngine):
-    """B slots of a rigid-body task, played by Gymnasium's environment of the same name if the kernels were not built.
-
-    Its episodes have the same bits. Array operations would take a hundred times as long.
-
-    Raises:
-        InputError: Box2D is not installed, or the options do not fit the task.
-    """
-
-    def __init__(self, options: EnvOptions, slots: int) -> None:
-        task = exact_task(options)
-        super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
-        # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
-        self._decode = task.actions

@@ -20,17 +20,18 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, Table, nearest
 from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, extra_cure
-from evolve.environments.exact import TASKS
+from evolve.environments.exact import TASKS, exact_task
 from evolve.environments.metrics import encode_metrics
 from evolve.environments.randomization import draw_tables, example, extremes
 from evolve.environments.spaces import (
+    Spaces,
     action_decoder,
-    check_observation,
     observation_encoder,
     quiet,
     reset_fault,
     separate,
     step_fault,
+    task_spaces,
 )
 from evolve.errors import FAILURES, EpisodeTimeout, EvolveError, InputError, Setting, describe, one_line
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
@@ -84,8 +85,8 @@ class GymnasiumEngine:
         """Environments that no slot needs at present, if environments may be reused; the oldest first."""
         first = make_or_explain(options, self._make)
         self._place(0, first, example(self._randomize))
-        self._observed = first.observation_space
-        self.observation_size, self._encode = observation_encoder(self._observed)
+        self.spaces = Spaces(first.observation_space, first.action_space)
+        self.observation_size, self._encode = observation_encoder(first.observation_space)
         self._actions = first.action_space
         self.action_size, self._decode = action_decoder(first.action_space, options.action_scale)
         self.reuses = may_reuse(first, options)
@@ -114,7 +115,7 @@ class GymnasiumEngine:
                 if self._envs[slot] is None or not self.reuses or self._drawn[slot] != drawn:
                     self._exchange(slot, drawn)
                 said = self._envs[slot].reset(seed=seed)
-                if fault := reset_fault(self._observed, said):
+                if fault := reset_fault(self.spaces.observation, said):
                     raise EvolveError(fault)
                 self._encode(said[0], observations[slot])
             except FAILURES as error:
@@ -143,7 +144,7 @@ class GymnasiumEngine:
                 over = bool(terminated or truncated) or elapsed[slot] >= limit
             except FAILURES as error:
                 # If the environment itself raised, `said` is of an earlier step, and has no fault.
-                fault = said is not _NO_STEP and step_fault(self._observed, said)
+                fault = said is not _NO_STEP and step_fault(self.spaces.observation, said)
                 self._note_fault(slot, EvolveError(fault) if fault else error)
                 reward, over = math.nan, True
                 if self._ends_run(error):
@@ -174,22 +175,15 @@ class GymnasiumEngine:
                 env.reset(seed=seed + 1)
                 env.step(actions[0])
             begun = env.reset(seed=seed)
-            self._refuse(reset_fault(self._observed, begun))
+            self._refuse(reset_fault(self.spaces.observation, begun))
             yield {"observation": begun[0]}
             for action in actions:
                 stepped = env.step(action)
-                self._refuse(step_fault(self._observed, stepped))
+                self._refuse(step_fault(self.spaces.observation, stepped))
                 said = dict(zip(("observation", "reward", "terminated", "truncated"), stepped, strict=False))
                 yield said
                 if said["terminated"] or said["truncated"]:
                     break
-
-    def encode(self, observation: Any) -> Float32:
-        """Return [O]: one observation, as networks see it. Raises ValueError if it has another shape."""
-        check_observation(self._observed, observation)
-        row = np.zeros(self.observation_size, np.float32)
-        self._encode(observation, row)
-        return row
 
     def decode(self, outputs: Float32) -> Any:
         """Return the n actions of network outputs [n, A]."""
@@ -261,6 +255,23 @@ def _close(env: _Env | None) -> None:
     with suppress(*FAILURES):
         if env is not None:
             env.close()
+
+
+class GymnasiumFallback(GymnasiumEngine):
+    """B slots of a rigid-body task, played by Gymnasium's environment of the same name if the kernels were not built.
+
+    Its episodes have the same bits. Array operations would take a hundred times as long.
+
+    Raises:
+        InputError: Box2D is not installed, or the options do not fit the task.
+    """
+
+    def __init__(self, options: EnvOptions, slots: int) -> None:
+        task = exact_task(options)
+        super().__init__(options.model_copy(update={"engine": "gymnasium"}), slots)
+        self.spaces = task_spaces(task)
+        # The task defines the action of a NaN output, on which Gymnasium's environment would fail.
+        self._decode = task.actions
 
 
 def _no_environment(_: Any) -> Any:

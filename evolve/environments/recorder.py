@@ -12,7 +12,6 @@ from evolve.environments.engine import Engine, Transition
 from evolve.environments.envpool_engine import EnvPoolEngine
 from evolve.environments.exact import exact_task
 from evolve.environments.exact_engine import ExactEngine
-from evolve.environments.gymnasium_engine import maker, may_reuse
 from evolve.environments.randomization import draw_tables
 from evolve.environments.spaces import action_decoder, separate
 from evolve.shapes import Bool, Float32, Float64, Int64, Slots, UInt8
@@ -72,6 +71,7 @@ class Recorder:
         self.observation_size = engine.observation_size
         self.action_size = engine.action_size
         self.metric_names = engine.metric_names
+        self.spaces = engine.spaces
 
     @property
     def on_fault(self) -> Callable[[], None]:
@@ -107,10 +107,6 @@ class Recorder:
     def suggested_slots(self) -> int:
         """Return the number that the engine suggests."""
         return self._engine.suggested_slots()
-
-    def encode(self, observation: Any) -> Float32:
-        """Return the engine's encoding of an observation."""
-        return self._engine.encode(observation)
 
     def decode(self, outputs: Float32) -> Any:
         """Return the engine's actions."""
@@ -197,6 +193,8 @@ def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callabl
 
 
 def _replay_objects(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
+    from evolve.environments.gymnasium_engine import maker, may_reuse  # noqa: PLC0415 - needs Gymnasium
+
     make = maker(options)
     env = make()
     _, decode = action_decoder(env.action_space, options.action_scale)

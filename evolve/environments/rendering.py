@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from ctypes.util import find_library
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from evolve.config import EnvOptions
-from evolve.environments.engine import as_frame
+from evolve.environments.engine import Mode, as_frame
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.exact import AnyTask, exact_task
 from evolve.environments.gymnasium_engine import MUJOCO_CURE, GymnasiumEngine, draws_by_mujoco, make_or_explain, maker
@@ -20,10 +20,7 @@ from evolve.environments.spaces import quiet
 from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8
 
-Mode = Literal["rgb_array", "human"]
 _AS_FRAMES: tuple[str | Setting, ...] = "Draw it as frames: ", Setting("mode", "rgb_array"), "."
-"""How an environment draws: as frames, or in a window."""
-
 _LEGS = ("hip angle", "hip speed", "knee angle", "knee speed", "foot contact")
 _WALKER = (
     "hull angle", "hull angular speed", "speed x", "speed y",

@@ -1,71 +1,309 @@
-"""Between the spaces of Gymnasium and the flat float32 vectors of a network: encoders, decoders and checks."""
+"""Between the spaces of Gymnasium and the flat float32 vectors of a network: encoders, decoders and checks.
+
+Nothing here needs Gymnasium: files hold the spaces of their environment, so a policy works without the environment.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
 
+from evolve.config import EnvOptions
+from evolve.environments.exact import AnyTask, exact_task
 from evolve.errors import FAILURES, InputError
-from evolve.shapes import Float32
+from evolve.shapes import Float32, Float64
 
 Encode = Callable[[Any, Float32], None]
 Decode = Callable[[Float32], Any]
+Space = Any
+"""A space of Gymnasium, or a `StoredSpace`."""
+
+_KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+_LARGEST_SHAPE = 2**31  # numbers of a stored space
 
 
 def quiet() -> None:
     """Silence Gymnasium's advice to authors of environments."""
+    import gymnasium  # noqa: PLC0415 - a policy works without it
+
     gymnasium.logger.min_level = gymnasium.logger.ERROR
 
 
-def observation_encoder(space: gymnasium.Space[Any]) -> tuple[int, Encode]:
+class StoredSpace(SimpleNamespace):
+    """A space from a file: the attributes of Gymnasium's space of the same kind that encoders and decoders read."""
+
+    kind: str
+
+
+def kind_of(space: Space) -> str:
+    """Return the kind of a space, such as "Box"; the name of its class if encoders do not know it."""
+    if isinstance(space, StoredSpace):
+        return space.kind
+    kind: Any = type(space)
+    return _kind_of_class(kind)
+
+
+@cache
+def _kind_of_class(kind: type) -> str:
+    bases: list[str] = [base.__name__ for base in kind.__mro__ if base.__module__.startswith("gymnasium.")]
+    return next((name for name in bases if name in _KINDS), kind.__name__)
+
+
+def members_of(space: Space) -> list[tuple[Any, Space]]:
+    """Return the members of a Dict or Tuple with their keys, in the order of the space."""
+    return list(space.spaces.items() if kind_of(space) == "Dict" else enumerate(space.spaces))
+
+
+def to_json(space: Space) -> dict[str, Any]:
+    """Return a space that `observation_encoder` or `action_decoder` takes as a table for JSON; unbounded is null."""
+    kind = kind_of(space)
+    if kind == "Discrete":
+        return {"type": kind, "n": int(space.n), "start": int(space.start)}
+    if kind in ("Dict", "Tuple"):
+        parts = [{"key": key, "space": to_json(member)} for key, member in members_of(space)]
+        return {"type": kind, "spaces": parts}
+    table = {"type": kind, "shape": list(space.shape), "dtype": np.dtype(space.dtype).name}
+    if kind == "Box":
+        table |= {"low": _bounds(space.low), "high": _bounds(space.high)}
+    elif kind == "MultiDiscrete":
+        table |= {"nvec": space.nvec.ravel().tolist(), "start": space.start.ravel().tolist()}
+    return table
+
+
+def _bounds(bounds: Any) -> Any:
+    """Return one number if all bounds are equal, else a flat list; None stands for infinity."""
+    flat = [None if np.isinf(bound) else bound for bound in np.asarray(bounds).ravel().tolist()]
+    return flat[0] if flat and all(bound == flat[0] for bound in flat) else flat
+
+
+def from_json(table: Any) -> StoredSpace:
+    """Return the space of such a table. Raises ValueError, TypeError or KeyError if the table is damaged."""
+    kind = table["type"]
+    if kind == "Discrete":
+        return StoredSpace(kind=kind, n=_positive(table["n"]), start=int(table["start"]), shape=())
+    if kind in ("Dict", "Tuple"):
+        parts = {part["key"]: from_json(part["space"]) for part in table["spaces"]}
+        return StoredSpace(kind=kind, shape=None, spaces=parts if kind == "Dict" else list(parts.values()))
+    if kind not in _KINDS:
+        raise ValueError(f"a space of the unknown kind {kind!r}")
+    shape = tuple(_positive(size) for size in table["shape"])
+    if np.prod(shape, dtype=np.float64) > _LARGEST_SHAPE:
+        raise ValueError(f"a space of shape {shape}")
+    space = StoredSpace(kind=kind, shape=shape, dtype=np.dtype(table["dtype"]))
+    if space.dtype.kind not in "biuf":
+        raise ValueError(f"a space of {table['dtype']}")
+    if kind == "Box":
+        # Equal bounds are one number, which takes no memory however large the shape is.
+        space.low, space.high = (_box_bounds(table[name], shape, side) for name, side in (("low", -1), ("high", 1)))
+    elif kind == "MultiDiscrete":
+        space.nvec = np.array([_positive(n) for n in table["nvec"]], np.int64).reshape(shape)
+        space.start = np.array(table["start"], np.int64).reshape(shape)
+    return space
+
+
+def _positive(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= _LARGEST_SHAPE:
+        raise ValueError(f"{number!r}, not a positive whole number")
+    return number
+
+
+def _box_bounds(bounds: Any, shape: tuple[int, ...], side: int) -> Float64:
+    listed = bounds if isinstance(bounds, list) else [bounds]
+    numbers = np.array([side * np.inf if bound is None else bound for bound in listed], np.float64)
+    return numbers.reshape(shape) if isinstance(bounds, list) else np.broadcast_to(numbers[0], shape)
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """The spaces of an environment.
+
+    Attributes:
+        observation: The space of its observations.
+        action: The space of its actions; None for an exact task whose actions are steps of the outputs.
+    """
+
+    observation: Space
+    action: Space | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spaces as a table for JSON."""
+        return {
+            "observation": to_json(self.observation),
+            "action": None if self.action is None else to_json(self.action),
+        }
+
+    @classmethod
+    def from_json(cls, table: Any) -> "Spaces":
+        """Return the spaces of such a table. Raises ValueError, TypeError or KeyError if it is damaged."""
+        action = table["action"]
+        return cls(from_json(table["observation"]), None if action is None else from_json(action))
+
+
+def task_spaces(task: AnyTask) -> Spaces:
+    """Return the spaces of an exact task."""
+    inf = np.broadcast_to(np.inf, task.observation_size)
+    observation = StoredSpace(kind="Box", shape=inf.shape, dtype=np.dtype(np.float32), low=-inf, high=inf)
+    size = task.action_size
+    if task.discrete:
+        return Spaces(observation, StoredSpace(kind="Discrete", n=size, start=0, shape=()))
+    if task.action_bound is None:
+        return Spaces(observation, None)
+    bound = np.broadcast_to(np.float64(task.action_bound), size)
+    return Spaces(observation, StoredSpace(kind="Box", shape=(size,), dtype=observation.dtype, low=-bound, high=bound))
+
+
+class Codec:
+    """Encodes observations and decodes actions as the engine of an environment does, without the environment.
+
+    Args:
+        options: The environment.
+        spaces: Its spaces.
+
+    Attributes:
+        observation_size: O.
+        action_size: A.
+    """
+
+    def __init__(self, options: EnvOptions, spaces: Spaces) -> None:
+        self._spaces = spaces
+        self.observation_size, self._encode = observation_encoder(spaces.observation)
+        if options.engine == "exact":
+            task = exact_task(options)
+            dtype = np.int64 if task.discrete else np.float32
+            self.action_size = task.action_size
+            self._decode: Decode = lambda outputs: task.actions(outputs).astype(dtype)
+            self._discrete = task.discrete
+        else:
+            self.action_size, self._decode = action_decoder(spaces.action, options.action_scale)
+            self._discrete = kind_of(spaces.action) == "Discrete"
+
+    def encode(self, observation: Any, row: Float32) -> None:
+        """Write an observation, flattened, into a row [O]. Raises ValueError if it has another shape."""
+        check_observation(self._spaces.observation, observation)
+        self._encode(observation, row)
+
+    def rows(self, observations: Any, is_batch: bool = False) -> int | None:
+        """Return the number N of observations in a batch; None for a single observation.
+
+        In a batch each array has one more axis, the first one, as in Gymnasium's vector environments. So a batch of
+        Dict (or Tuple) observations is one dictionary (or tuple) of batches.
+
+        Args:
+            observations: A batch, or a single observation.
+            is_batch: Whether it must be a batch. One number of a discrete space may be either.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        space = self._spaces.observation
+        wrong = ValueError(f"not a batch of arrays {_shapes(space)}, each with one more axis in front")
+        if not is_batch:
+            try:
+                check_observation(space, observations)
+            except (ValueError, TypeError) as error:
+                wrong = ValueError(error)
+            else:
+                return None
+        found = set(_batch_sizes(space, observations))
+        if len(found) != 1 or None in found:
+            raise wrong
+        return found.pop()
+
+    def encode_batch(self, observations: Any, rows: Float32) -> None:
+        """Write a batch of observations into rows [N, O]."""
+        space = self._spaces.observation
+        arrays = _batch_arrays(space, observations)
+        for index, row in enumerate(rows):
+            self.encode(_item(space, arrays, index), row)
+
+    def decode(self, outputs: Float32) -> Any:
+        """Return the actions of network outputs [n, A] as one array [n, …]."""
+        return self._decode(outputs)
+
+    def decode_one(self, outputs: Float32) -> Any:
+        """Return the action of network outputs [A]; a discrete action is a plain integer."""
+        action = self._decode(outputs[None])[0]
+        return int(action) if self._discrete else action
+
+
+def _shapes(space: Space) -> Any:
+    """Return the shape of the observations of a space, nested as the space is."""
+    if kind_of(space) in ("Dict", "Tuple"):
+        return {key: _shapes(member) for key, member in members_of(space)}
+    return tuple(space.shape)
+
+
+def _batch_sizes(space: Space, observations: Any) -> list[int | None]:
+    """Return the size of the first axis of each array of a batch; None for an array of another shape."""
+    if kind_of(space) in ("Dict", "Tuple"):
+        return [size for key, member in members_of(space) for size in _batch_sizes(member, observations[key])]
+    shape = np.shape(observations)
+    fits = len(shape) == len(space.shape) + 1 and shape[1:] == tuple(space.shape) and shape[0] > 0
+    return [shape[0] if fits else None]
+
+
+def _batch_arrays(space: Space, observations: Any) -> Any:
+    """Return a batch whose members are arrays; a Dict or Tuple becomes a dictionary."""
+    if kind_of(space) in ("Dict", "Tuple"):
+        return {key: _batch_arrays(member, observations[key]) for key, member in members_of(space)}
+    return np.asarray(observations)
+
+
+def _item(space: Space, arrays: Any, index: int) -> Any:
+    """Return one observation of a batch."""
+    if isinstance(arrays, dict):
+        return {key: _item(member, arrays[key], index) for key, member in members_of(space)}
+    return arrays[index]
+
+
+def observation_encoder(space: Space) -> tuple[int, Encode]:
     """Return (O, encode): encode(observation, row) writes the flattened observation into row [O].
 
     Box is flattened (8-bit images are scaled to [0, 1]). Discrete and MultiDiscrete become one-hot, MultiBinary becomes
     0 and 1. Dict and Tuple become their members end to end, in the order of the space. Raises InputError for any other.
     """
-    match space:
-        case spaces.Box():
+    match kind_of(space):
+        case "Box":
             return _size(space), _box_encoder(space)
-        case spaces.MultiBinary():
+        case "MultiBinary":
             return _size(space), _encode_box
-        case spaces.Discrete():
+        case "Discrete":
             return int(space.n), _one_hot(np.zeros(1, np.int64), int(space.start))
-        case spaces.MultiDiscrete():
+        case "MultiDiscrete":
             sizes = space.nvec.ravel().astype(np.int64)
             return int(sizes.sum()), _one_hot(_offsets(sizes), space.start.ravel().astype(np.int64))
-        case spaces.Dict():
-            return _encode_members(dict(space.spaces))
-        case spaces.Tuple():
-            return _encode_members(dict(enumerate(space.spaces)))
+        case "Dict" | "Tuple":
+            return _encode_members(members_of(space))
     raise InputError("env.id", "an observation space that can be flattened", repr(space))
 
 
-def check_observation(space: gymnasium.Space[Any], observation: Any) -> None:
+def check_observation(space: Space, observation: Any) -> None:
     """Raise ValueError for an observation of another shape, or beyond the values of a discrete space.
 
     Without this check, NumPy would broadcast the first, and index the second from the end.
     """
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        members = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, member in members:
+    kind = kind_of(space)
+    if kind in ("Dict", "Tuple"):
+        for key, member in members_of(space):
             check_observation(member, observation[key])
-    elif isinstance(space, spaces.Discrete):
+    elif kind == "Discrete":
         if np.size(observation) != 1 or not 0 <= np.asarray(observation).item() - space.start < space.n:
             raise ValueError(f"{observation!r}, not one of {space.start} to {space.start + space.n - 1}")
     elif np.shape(observation) != space.shape:
         raise ValueError(f"{np.shape(observation)}, not {space.shape}")
 
 
-def reset_fault(space: gymnasium.Space[Any], said: Any) -> str | None:
+def reset_fault(space: Space, said: Any) -> str | None:
     """Return the way in which the result of `reset` breaks Gymnasium's interface, in words; None if it does not."""
     if not isinstance(said, tuple) or len(said) != 2:
         return f"reset must return (observation, info), but returned {_in_words(said)}"
     return _observation_fault(space, said[0], "reset")
 
 
-def step_fault(space: gymnasium.Space[Any], said: Any) -> str | None:
+def step_fault(space: Space, said: Any) -> str | None:
     """Return the way in which the result of `step` breaks Gymnasium's interface, in words; None if it does not."""
     if not isinstance(said, tuple) or len(said) != 5:
         old = " (the interface of Gym before 0.26)" if isinstance(said, tuple) and len(said) == 4 else ""
@@ -80,7 +318,7 @@ def step_fault(space: gymnasium.Space[Any], said: Any) -> str | None:
     return _observation_fault(space, observation, "step")
 
 
-def _observation_fault(space: gymnasium.Space[Any], observation: Any, method: str) -> str | None:
+def _observation_fault(space: Space, observation: Any, method: str) -> str | None:
     try:
         check_observation(space, observation)
     except FAILURES as error:
@@ -94,7 +332,7 @@ def _in_words(value: Any) -> str:
     return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
-def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[int, Decode]:
+def action_decoder(space: Space, action_scale: float) -> tuple[int, Decode]:
     """Return (A, decode): decode(outputs [n, A] in [-1, 1]) gives the n actions.
 
     Box: [-1, 1] is stretched onto [low, high]; if `action_scale` is below 1, onto that share of it, in the middle. A
@@ -102,27 +340,27 @@ def action_decoder(space: gymnasium.Space[Any], action_scale: float) -> tuple[in
     MultiDiscrete: the index of the largest output, the first of equals. MultiBinary: whether the output is positive.
     Raises InputError for other spaces.
     """
-    match space:
-        case spaces.Box():
+    match kind_of(space):
+        case "Box":
             return _size(space), _decode_box(space, action_scale)
-        case spaces.Discrete():
+        case "Discrete":
             start = int(space.start)
             return int(space.n), lambda outputs: start + np.argmax(outputs, axis=1)
-        case spaces.MultiDiscrete():
+        case "MultiDiscrete":
             return int(space.nvec.sum()), _decode_multi_discrete(space)
-        case spaces.MultiBinary():
+        case "MultiBinary":
             shape = space.shape
             dtype = space.dtype
             return _size(space), lambda outputs: (outputs > 0).astype(dtype).reshape(-1, *shape)
     raise InputError("env.id", "a Box, Discrete, MultiDiscrete or MultiBinary action space", repr(space))
 
 
-def separate(space: gymnasium.Space[Any], actions: Any) -> list[Any]:
+def separate(space: Space, actions: Any) -> list[Any]:
     """Return n decoded actions as a list; Discrete actions as plain integers, with which Gymnasium is fastest."""
-    return list(actions.tolist() if isinstance(space, spaces.Discrete) else actions)
+    return list(actions.tolist() if kind_of(space) == "Discrete" else actions)
 
 
-def _size(space: gymnasium.Space[Any]) -> int:
+def _size(space: Space) -> int:
     """Return the number of numbers in an element of a space. Raises InputError for 0."""
     size = int(np.prod(space.shape if space.shape is not None else (1,)))
     if size == 0:
@@ -134,7 +372,7 @@ def _offsets(sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]])
 
 
-def _box_encoder(space: spaces.Box) -> Encode:
+def _box_encoder(space: Space) -> Encode:
     if space.dtype == np.uint8:
         return _encode_image
     return _encode_vector if len(space.shape) == 1 else _encode_box
@@ -161,11 +399,11 @@ def _one_hot(offsets: np.ndarray[Any, Any], start: Any) -> Encode:
     return encode
 
 
-def _encode_members(members: dict[Any, gymnasium.Space[Any]]) -> tuple[int, Encode]:
+def _encode_members(members: list[tuple[Any, Space]]) -> tuple[int, Encode]:
     """Return the size and the encoder of a space that consists of other spaces."""
     parts = []
     begin = 0
-    for key, space in members.items():
+    for key, space in members:
         size, encode = observation_encoder(space)
         parts.append((key, slice(begin, begin + size), encode))
         begin += size
@@ -177,14 +415,29 @@ def _encode_members(members: dict[Any, gymnasium.Space[Any]]) -> tuple[int, Enco
     return begin, encode_all
 
 
-def _decode_box(space: spaces.Box, scale: float) -> Decode:
-    """Return the decoder of a Box, see `action_decoder`."""
+class Stretch(NamedTuple):
+    """The actions of a Box, flat [A]: centre + half · output, not below `floor` and not above `ceiling`."""
+
+    centre: Float64
+    half: Float64
+    floor: Float64
+    ceiling: Float64
+
+
+def stretch(space: Space, scale: float) -> Stretch:
+    """Return how a decoder stretches outputs onto a Box, see `action_decoder`."""
     low, high = (bound.astype(np.float64).ravel() for bound in (space.low, space.high))
     floor = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2 * scale, -scale))
     ceiling = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2 * scale, scale))
     # Halved before adding, so that the largest finite bounds do not overflow.
     centre, half = floor / 2 + ceiling / 2, ceiling / 2 - floor / 2
     half = half * np.where(np.isfinite(low) & np.isfinite(high), min(scale, 1.0), 1.0)
+    return Stretch(centre, half, floor, ceiling)
+
+
+def _decode_box(space: Space, scale: float) -> Decode:
+    """Return the decoder of a Box, see `action_decoder`."""
+    centre, half, floor, ceiling = stretch(space, scale)
     if space.dtype == np.float32 and not centre.any() and (half == 1).all():
         shape = space.shape
         # Adding 0 turns -0 into 0, as `decode` does below.
@@ -203,7 +456,7 @@ def _decode_box(space: spaces.Box, scale: float) -> Decode:
     return decode
 
 
-def _decode_multi_discrete(space: spaces.MultiDiscrete) -> Decode:
+def _decode_multi_discrete(space: Space) -> Decode:
     sizes = space.nvec.ravel()
     start = space.start.ravel()
     edges = [(int(a), int(a + n)) for a, n in zip(_offsets(sizes), sizes, strict=True)]

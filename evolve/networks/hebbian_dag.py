@@ -36,7 +36,7 @@ from evolve.networks.network import (
 )
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.shapes import Bool, Float32, Int64
+from evolve.shapes import Bool, Float32, Int64, Slots
 
 _SMALLEST_NONZERO = 0.001  # the smallest trace rate other than 0, and the smallest trace limit
 _MAX_PENDING = 8  # steps whose trace updates the kernel may delay; LONGEST_HISTORY of kernels/hebbian_dag.h
@@ -63,6 +63,8 @@ class HebbianDagOptions(NetworkOptions):
 
 class HebbianDag(BaseNetwork[HebbianDagOptions]):
     """The description of a hebbian-dag."""
+
+    sums_by_source = True
 
     @staticmethod
     def validate(options: HebbianDagOptions) -> None:
@@ -92,6 +94,11 @@ class HebbianDag(BaseNetwork[HebbianDagOptions]):
     def num_traces(self) -> int:
         """T = W: one trace per connection."""
         return self.num_weights
+
+    @property
+    def is_static(self) -> bool:
+        """Whether traces do not act on the network."""
+        return not self.options.plasticity
 
     @property
     def slot_size(self) -> int:
@@ -135,11 +142,15 @@ class HebbianDagBatch(SlotArrays):
             return weights, None
         return weights, None, np.float32(self._network.options.plasticity) * mask
 
+    def weights(self, slots: Slots) -> Float32:
+        """Return W + m H [k, W] of slots, with which their next step computes."""
+        self._settle(slots)
+        weights: Float32 = self._weights.take(slots)
+        return weights if self._gains is None else weights + self._gains.take(slots) * self._traces.take(slots)
+
     def activity(self, slot: int) -> Activity:
         """Return the nodes and the effective weights of a slot's network after its last step."""
-        weights = self._weights.array[0, :, slot].copy()
-        if self._gains is not None:
-            weights += self._gains.array[0, :, slot] * self._traces.array[0, :, slot]
+        weights = self.weights(np.array([slot]))[0]
         return Activity(tuple(self._nodes[rows, slot].copy() for rows in self._rows), weights)
 
     def _reference(self, observations: Float32) -> Float32:

@@ -36,7 +36,7 @@ from evolve.networks.network import (
 )
 from evolve.numerics import Backend, sequential_sum, sigmoid, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
-from evolve.shapes import Bool, Float32, Int64
+from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 class HebbianLstmOptions(NetworkOptions):
@@ -58,7 +58,8 @@ class HebbianLstm(BaseNetwork[HebbianLstmOptions]):
         """Two blocks for each gate, the rows of W_k for obs and the rows for c; then W_a."""
         O, H, A = self.sizes
         # (layer, source, rows, columns): layer 0 computes the cells, layer 1 the action; source 0 is obs, 1 the cells.
-        return end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)])
+        names = [f"W_{gate}_{source}" for gate in "fjoi" for source in ("obs", "c")]
+        return end_to_end([(0, 0, O, H), (0, 1, H, H)] * 4 + [(1, 1, H, A)], [*names, "W_a"])
 
     @property
     def modulators(self) -> tuple[tuple[int, int], ...]:
@@ -112,16 +113,20 @@ class HebbianLstmBatch(SlotArrays):
         """Return weights, mask, traces and cells of slots at the start of an episode."""
         return weights, mask.astype(np.float32), None, None
 
+    def weights(self, slots: Slots) -> Float32:
+        """Return W_k + g T_k and W_a, [k, W], of slots, with which their next step computes."""
+        O, H, _ = self._sizes
+        gate_weights = 4 * (O + H) * H
+        self._settle(slots)
+        weights: Float32 = self._weights.take(slots).copy()
+        weights[:, :gate_weights] += self._cells.take(slots)[:, :1] * self._traces.take(slots)[:, :gate_weights]
+        return weights
+
     def activity(self, slot: int) -> Activity:
         """Return the last step of a slot's network."""
-        O, H, _ = self._sizes
         slots = np.array([slot])
         observations, actions = self._last_step
-        gate_weights = 4 * (O + H) * H
-        cells = self._cells.take(slots)[0]
-        weights = self._weights.take(slots)[0]
-        weights[:gate_weights] += cells[0] * self._traces.take(slots)[0, :gate_weights]
-        return Activity((observations[slot], cells, actions[slot]), weights)
+        return Activity((observations[slot], self._cells.take(slots)[0], actions[slot]), self.weights(slots)[0])
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)

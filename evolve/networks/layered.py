@@ -26,7 +26,7 @@ from evolve.networks.network import SlotArrays, structure
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, INT64
 from evolve.numerics.streams import AnyStream
-from evolve.shapes import Bool, Float32, Int64
+from evolve.shapes import Bool, Float32, Int64, Slots
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def scale_by_fan_in(wiring: Wiring, scale: float) -> Float32:
 class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
     """The description of a layered network."""
 
+    is_static = True
+
     @property
     def wiring(self) -> Wiring:
         """The layers, in genome order."""
@@ -91,7 +93,8 @@ class LayeredNetwork(network.BaseNetwork[network.OptionsT]):
     def blocks(self) -> tuple[Block, ...]:
         """W_0, W_1, …: the matrix of each layer. If the layer reads a bias unit, the last row is the biases."""
         layers = enumerate(self.wiring.layers)
-        return network.end_to_end((number, number, layer.fan_in, layer.fan_out) for number, layer in layers)
+        matrices = [(number, number, layer.fan_in, layer.fan_out) for number, layer in layers]
+        return network.end_to_end(matrices, [f"W_{number}" for number in range(len(matrices))])
 
     @property
     def slot_size(self) -> int:
@@ -123,12 +126,17 @@ class LayeredBatch(SlotArrays):
         nodes[:, self._wiring.ones] = 1
         return weights, nodes
 
+    def weights(self, slots: Slots) -> Float32:
+        """Return the weights [k, W] of slots."""
+        weights: Float32 = self._weights.take(slots)
+        return weights
+
     def activity(self, slot: int) -> network.Activity:
         """Return the last step of a slot's network."""
         slots = np.array([slot])
         edges = [0, *(layer.first_output for layer in self._wiring.layers), self._wiring.nodes]
         nodes = self._nodes.take(slots)[0]
-        return network.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self._weights.take(slots)[0])
+        return network.Activity(tuple(nodes[a:b] for a, b in pairwise(edges)), self.weights(slots)[0])
 
     def _structure(self) -> ctypes.Structure:
         """Return `layered` of kernels/layered.h."""
@@ -286,7 +294,7 @@ class Elman(LayeredNetwork[ElmanOptions]):
     def blocks(self) -> tuple[Block, ...]:
         """W, then U with b as its last row, then V with c: the hidden layer reads itself and a bias unit."""
         O, H, A = self.sizes
-        return network.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)])
+        return network.end_to_end([(0, 0, O, H), (0, 1, H + 1, H), (1, 1, H + 1, A)], "WUV")
 
     @property
     def weight_scale(self) -> Float32:

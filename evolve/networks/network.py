@@ -49,11 +49,13 @@ class NetworkOptions(Options):
     aliases: ClassVar[Mapping[str, str]] = {"birth_scale": "init_scale", "birth_pruning": "init_sparsity"}
 
 
-def end_to_end(matrices: Iterable[tuple[int, int, int, int]]) -> tuple[Block, ...]:
-    """Return the blocks of matrices (layer, source, rows, columns) that lie end to end in a genome."""
+def end_to_end(matrices: Iterable[tuple[int, int, int, int]], names: Iterable[str] = ()) -> tuple[Block, ...]:
+    """Return the blocks of matrices (layer, source, rows, columns), with these names, end to end in a genome."""
     blocks: list[Block] = []
+    given = iter(names)
     for layer, source, rows, columns in matrices:
-        blocks.append(Block(layer, source, blocks[-1].stop if blocks else 0, rows, columns))
+        start = blocks[-1].stop if blocks else 0
+        blocks.append(Block(layer, source, start, rows, columns, name=next(given, "")))
     return tuple(blocks)
 
 
@@ -80,8 +82,10 @@ class Activity:
 class Batch(Protocol):
     """The running state of B slots. A method for k of the slots takes their numbers [k], all different.
 
-    A batch of the back end numpy may also have a method `activity(slot)` that returns the `Activity` of a slot. Films
-    then show the network at work.
+    A batch may also have a method `weights(slots)` that returns the present weights of the slots, [k, W]; with a genome
+    of learning rules [k, connections], in the order of its blocks' spans. `Policy.weights` reads them. A batch of the
+    back end numpy may also have a method `activity(slot)` that returns the `Activity` of a slot. Films then show the
+    network at work.
     """
 
     def load(self, slots: Slots, weights: Float32, mask: Bool, seeds: Int64) -> None:
@@ -112,6 +116,11 @@ class Network(GenomeLayout, Protocol):
 
     It may have an attribute `modulators`: the neurons (layer, number) that act on the network itself. Other outputs
     before the last A of its last layer then act on nothing.
+
+    It may have an attribute `is_static`, True if its blocks define it: each layer is tanh of the sum of its sources
+    times their matrices, the last A outputs of the last layer are the action, and weights do not change in an episode.
+    Such a network can be exported as a graph. A sum runs over the rows of all sources in ascending order; with
+    `sums_by_source` over the rows of each source, and then over these sums.
     """
 
     @property
@@ -139,6 +148,12 @@ class BaseNetwork(Generic[OptionsT]):
     action_size: int
 
     batched_init = True
+    sums_by_source = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the blocks define the network, see `Network`."""
+        return False
 
     @property
     def sizes(self) -> tuple[int, ...]:

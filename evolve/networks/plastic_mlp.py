@@ -27,9 +27,10 @@ from evolve.networks.network import Activity, BaseNetwork, Hidden, NetworkOption
 from evolve.numerics import Backend, sequential_sum, tanh
 from evolve.numerics.native import ADDRESS, FLOAT, INT64
 from evolve.numerics.streams import Purpose, Streams
-from evolve.shapes import Bool, Float32, Int64
+from evolve.shapes import Bool, Float32, Int64, Slots
 
-_COEFFICIENTS = 5  # A, B, C, D and η
+_COEFFICIENTS = ("A", "B", "C", "D", "eta")
+_NUM = len(_COEFFICIENTS)
 
 
 class PlasticMlpOptions(NetworkOptions):
@@ -68,8 +69,8 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
         for layer, span in enumerate(pairwise(self.sizes)):
             rows = span[0] if rules == "synapse" else 1
             columns = 1 if rules == "layer" else span[1]
-            for _ in range(_COEFFICIENTS):
-                blocks.append(Block(layer, layer, start, rows, columns, span))
+            for coefficient in _COEFFICIENTS:
+                blocks.append(Block(layer, layer, start, rows, columns, span, f"{coefficient}_{layer}"))
                 start = blocks[-1].stop
         return tuple(blocks)
 
@@ -87,11 +88,11 @@ class PlasticMlp(BaseNetwork[PlasticMlpOptions]):
     def left(self, mask: Bool) -> Bool:
         """Return [k, connections]: True for connections with any coefficient left in the masks [k, W]."""
         parts = []
-        for block in self.blocks[::_COEFFICIENTS]:
+        for block in self.blocks[::_NUM]:
             size = block.rows * block.columns
             rows, columns = block.span or (0, 0)
-            rules = mask[:, block.start : block.start + _COEFFICIENTS * size]
-            present = rules.reshape(-1, _COEFFICIENTS, block.rows, block.columns).any(axis=1)
+            rules = mask[:, block.start : block.start + _NUM * size]
+            present = rules.reshape(-1, _NUM, block.rows, block.columns).any(axis=1)
             parts.append(np.broadcast_to(present, (len(mask), rows, columns)).reshape(len(mask), -1))
         return np.concatenate(parts, axis=1)
 
@@ -119,6 +120,11 @@ class PlasticMlpBatch(SlotArrays):
         """Return rules, weights and age of slots; the weights are drawn for the episodes of environment seeds [k]."""
         return weights, np.where(self._network.left(mask), self._network.first_weights(seeds), np.float32(0)), None
 
+    def weights(self, slots: Slots) -> Float32:
+        """Return the present weights [k, connections] of slots."""
+        weights: Float32 = self._weights.take(slots)
+        return weights
+
     def activity(self, slot: int) -> Activity:
         """Return the last step of a slot's network."""
         nodes = []
@@ -126,7 +132,7 @@ class PlasticMlpBatch(SlotArrays):
         for size in self._network.sizes:
             nodes.append(self._nodes[start : start + size, slot].copy())
             start += size
-        return Activity(tuple(nodes), self._weights.array[0, :, slot].copy())
+        return Activity(tuple(nodes), self.weights(np.array([slot]))[0])
 
     def _reference(self, observations: Float32) -> Float32:
         n = len(observations)
@@ -151,9 +157,9 @@ class PlasticMlpBatch(SlotArrays):
     def _update(self, layers: list[tuple[Float32, Float32, Float32]], due: Bool) -> None:
         """Update the weights [rows, columns, n] between x [rows, n] and y [columns, n] of the slots that are due."""
         n = len(due)
-        for (x, y, weights), block in zip(layers, self._network.blocks[::_COEFFICIENTS], strict=True):
-            stop = block.start + _COEFFICIENTS * block.rows * block.columns
-            shape = _COEFFICIENTS, block.rows, block.columns, n
+        for (x, y, weights), block in zip(layers, self._network.blocks[::_NUM], strict=True):
+            stop = block.start + _NUM * block.rows * block.columns
+            shape = _NUM, block.rows, block.columns, n
             A, B, C, D, eta = self._rules.array[0, block.start : stop, :n].reshape(shape)
             moved = weights + (A * (x[:, None] * y) + B * x[:, None] + C * y + D) * eta
             if self._network.options.max_norm:

@@ -27,7 +27,7 @@ from evolve.numerics.native import ADDRESS, INT64
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8, UInt64, check_shape
 
 _LEAST_DEVIATION = 1e-2  # so that a number that hardly changes is not magnified
-_LIMIT = np.float32(5)  # normalized observations are clipped to ± this
+CLIP = np.float32(5)  # normalized observations are clipped to ± this
 _NAMES = ("observations_count", "observations_moments")
 
 
@@ -140,7 +140,7 @@ class ObservationNormalizer:
         moments[:, 1] += wide * wide  # exact, as the product of two numbers of 24 bits has at most 48
         with np.errstate(over="ignore"):
             normalized = (x - normalizers[:, 0]) * normalizers[:, 1]
-        clipped: Float32 = np.minimum(np.maximum(normalized, -_LIMIT), _LIMIT)
+        clipped: Float32 = np.minimum(np.maximum(normalized, -CLIP), CLIP)
         return clipped
 
     def moments(self, slots: Slots) -> Float64:

@@ -4,7 +4,6 @@ Like a run file it is HDF5. It holds the configuration and the manifest, the gen
 the held-out returns, and the digest of the run. The files in the zoo have 10 to 21 kB.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +63,10 @@ def write_champion(champion: StoredChampion) -> None:
     """Write a champion file; an existing one is replaced. Raises InputError if it cannot be written."""
     with naming_output(champion.path), atomic_write(champion.path) as partial:
         with h5py.File(partial, "w") as file:
-            header = champion.header
-            file.attrs.update(champion_schema=CHAMPION_SCHEMA, config=header.config, seed=header.seed, env=header.env,
-                              manifest=json.dumps(dict(header.manifest)), digest=champion.digest,
+            file.attrs.update(champion.header.attributes(), champion_schema=CHAMPION_SCHEMA, digest=champion.digest,
                               num_generations=champion.num_generations, steps=champion.steps,
                               seconds=champion.seconds)  # fmt: skip
-            write_start(file, header.start)
+            write_start(file, champion.header.start)
             write_held_out(file, champion.held_out)
             if champion.normalizer is not None:
                 write_column(file, _NORMALIZER["normalizer"], champion.normalizer)

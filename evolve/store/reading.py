@@ -72,7 +72,8 @@ class Reader:
         if not isinstance(manifest, dict):
             raise ValueError("manifest: not a JSON object")
         start = Start(**self.columns(schema.START)) if "start" in self._file else None
-        header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"), start)
+        spaces = json.loads(self.text("spaces")) if self.has("spaces") else None
+        header = Header(self.text("config"), manifest, self.integer("seed"), self.text("env"), start, spaces)
         if not 0 <= header.seed < 2**63:
             raise ValueError("seed: not in [0, 2**63)")
         return header

@@ -4,6 +4,7 @@ Shape, unit and meaning of a column go into the file as attributes of its datase
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -293,7 +294,14 @@ EVERY_COLUMN = (
 class Header:
     """The parts of a run that stay the same while it runs.
 
-    config: TOML; manifest: JSON. start: the genome with which it began; None if it began with random genomes.
+    Attributes:
+        config: The configuration as TOML.
+        manifest: The origin of the run, by name.
+        seed: The seed.
+        env: The environment.
+        start: The genome with which it began; None if it began with random genomes.
+        spaces: The spaces of observations and actions, by `environments.Spaces.to_json`; None in files of earlier
+            versions. A policy needs them to work without its environment.
     """
 
     config: str
@@ -301,6 +309,13 @@ class Header:
     seed: int
     env: str
     start: Start | None = None
+    spaces: Mapping[str, Any] | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of a file, by name."""
+        spaces = {} if self.spaces is None else {"spaces": json.dumps(self.spaces)}
+        texts = {"config": self.config, "manifest": json.dumps(dict(self.manifest))}
+        return texts | spaces | {"seed": self.seed, "env": self.env}
 
 
 @dataclass(frozen=True)

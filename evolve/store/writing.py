@@ -1,7 +1,6 @@
 """Write a run file: each flush replaces the file by a copy with the new generations appended."""
 
 import atexit
-import json
 import os
 import shutil
 import threading
@@ -177,8 +176,7 @@ class RunFile:
         # HDF5 refuses two open files of one name, and another thread may be writing another run: so use a unique name.
         name = f"{self.path}, in memory"
         with h5py.File(name, "w", driver="core", backing_store=False) as file:
-            file.attrs.update(schema=SCHEMA, config=self.header.config, manifest=json.dumps(dict(self.header.manifest)),
-                              seed=self.header.seed, env=self.header.env, complete=False)  # fmt: skip
+            file.attrs.update(self.header.attributes(), schema=SCHEMA, complete=False)
             file.create_group("checkpoint").attrs["num_generations"] = 0
             write_start(file, self.header.start)
             file.flush()
@@ -198,9 +196,11 @@ class RunFile:
             os.fsync(disk.fileno())
 
     def _write(self, file: h5py.File) -> None:
-        # HDF5 does not reuse the space of a replaced text, so the text is written only if it has changed.
-        if file.attrs["config"] != self.header.config:
-            file.attrs["config"] = self.header.config
+        # HDF5 does not reuse the space of a replaced text, so a text is written only if it has changed. A file of an
+        # earlier version gets its spaces here, when it is resumed.
+        for name, text in self.header.attributes().items():
+            if name in ("config", "spaces") and file.attrs.get(name) != text:
+                file.attrs[name] = text
         file.attrs.modify("complete", self.complete)
         if self._pending:
             hashes = np.concatenate([record.champion_step_hashes for record in self._pending])

@@ -5,7 +5,7 @@
 """
 
 from evolve.training.champion import evaluate_champion, held_out
-from evolve.training.experiment import Experiment, load_config, prepare, reload, validate_new_run
+from evolve.training.experiment import Experiment, load_config, prepare, reload, reload_policy, validate_new_run
 from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
 from evolve.training.loop import iterate
 from evolve.training.manifest import is_portable, manifest
@@ -34,6 +34,7 @@ __all__ = [
     "normalizer_of",
     "prepare",
     "reload",
+    "reload_policy",
     "restore",
     "validate_new_run",
 ]

@@ -1,20 +1,15 @@
-"""The champion: its evaluation on held-out and validation episodes, and its policy."""
-
-from typing import Any
+"""The evaluation of the champion on held-out and validation episodes."""
 
 import numpy as np
 
-from evolve import environments
 from evolve.cluster import Coordinator
-from evolve.errors import InputError, check_whole
+from evolve.errors import InputError
 from evolve.genome import Genomes
-from evolve.numerics import host_backend
 from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EpisodeBatch, PopulationResults, by_candidate, generation_keys
-from evolve.rollouts.inference import ObservationNormalizer
-from evolve.shapes import Float32, Float64, Int64, check_shape
+from evolve.shapes import Float32, Float64, Int64
 from evolve.store import HeldOut, Stored
-from evolve.training.experiment import Experiment, load_config, memory, prepare
+from evolve.training.experiment import Experiment, memory
 from evolve.training.resume import final_champion
 
 _EPISODE = 500  # approximate bytes of memory of an episode until its return is known
@@ -105,85 +100,3 @@ def _play_champion(
     batch = EpisodeBatch.of(seed, purpose, champion, keys, range(episodes), normalizer, traces="none")
     results = coordinator.evaluate(experiment.in_evaluation().rollout_spec, batch)
     return by_candidate(results, 1, episodes)
-
-
-class Policy:
-    """Maps observations of an environment to actions as in training, including the normalization of observations.
-
-    A policy has a state if its network remembers or learns within an episode: call `reset` at the start of each
-    episode. A policy can be pickled and copied.
-
-    Args:
-        experiment: The experiment of the genome.
-        genome: [1, W].
-        normalizer: [2, O], None if observations are not normalized.
-    """
-
-    def __init__(self, experiment: Experiment, genome: Genomes, normalizer: Float32 | None = None) -> None:
-        self.experiment = experiment
-        self.genome = genome
-        self._engine = environments.make(experiment.config.env, slots=1)
-        self._engine.close()  # closes the environment; the engine still encodes observations and decodes actions
-        kernel = host_backend(experiment.config.compute.backend)
-        self._batch = experiment.network.batch(1, kernel)
-        self._observations = np.zeros((1, self._engine.observation_size), np.float32)
-        self.normalizer = normalizer
-        self._normalized: ObservationNormalizer | None = None
-        if normalizer is not None:
-            self._normalized = ObservationNormalizer(self._observations, kernel)
-            self._normalized.begin(np.zeros(1, np.intp), normalizer[None])
-        self.reset()
-
-    def reset(self, seed: int = 0) -> None:
-        """Forget the last episode.
-
-        Args:
-            seed: The seed with which the environment is reset. Networks that draw weights for each episode
-                (plastic-mlp) draw them by this seed.
-
-        Raises:
-            InputError: The seed is negative, or not a whole number.
-        """
-        self._seed = seed = check_whole("seed", seed, 0)
-        slot = np.zeros(1, np.intp)
-        self._batch.load(slot, self.genome.weights, self.genome.mask, np.array([seed]))
-
-    def outputs(self, observation: Any) -> Float32:
-        """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
-
-        observation: an observation of the environment. Raises ValueError if it has another shape.
-        """
-        try:
-            self._observations[0] = self._engine.encode(observation)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            expected = f"an observation of {self.experiment.config.env.id}, {self._engine.observation_size} numbers"
-            raise ValueError(f"observation: expected {expected}, got an invalid one ({error})") from None
-        seen = self._observations if self._normalized is None else self._normalized.normalize(1)
-        outputs: Float32 = self._batch.step(seen)[0]
-        return outputs
-
-    def decode(self, outputs: Float32) -> Any:
-        """Return the environment's action for network outputs [A]. Raises ValueError if they have another shape."""
-        outputs = np.asarray(outputs, np.float32)
-        check_shape(outputs, "outputs", "A", np.float32, A=self._engine.action_size)
-        return self._engine.decode(outputs[None])[0]
-
-    def __call__(self, observation: Any) -> Any:
-        """Advance the network by one step; return the action for the environment's `step`."""
-        return self.decode(self.outputs(observation))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Support copy and pickle: a copy has the same seed and is at the start of an episode."""
-        return _restored, (self.experiment.config.to_toml(), self.genome, self.normalizer, self._seed)
-
-    def __repr__(self) -> str:
-        config = self.experiment.config
-        connections = int(self.genome.connections()[0])
-        return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
-
-
-def _restored(text: str, genome: Genomes, normalizer: Float32 | None, seed: int) -> Policy:
-    """Return the policy of an experiment (TOML text), at the start of an episode."""
-    policy = Policy(prepare(load_config(text)), genome, normalizer)
-    policy.reset(seed)
-    return policy

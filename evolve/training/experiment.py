@@ -32,14 +32,15 @@ _LARGE = 2**16  # numbers of a slot, above which a network step takes as long as
 class Experiment:
     """A complete configuration, and the objects that it describes.
 
-    action_size: A, the network outputs of one action. chosen_backend: the back end that compute.backend = "auto" means
-    on this machine; by default the native kernels, or NumPy. start: the genome with which the search begins; None for
-    random genomes.
+    action_size: A, the network outputs of one action. spaces: the observations and actions of the environment.
+    chosen_backend: the back end that compute.backend = "auto" means on this machine; by default the native kernels, or
+    NumPy. start: the genome with which the search begins; None for random genomes.
     """
 
     config: Config
     network: Network
     action_size: int
+    spaces: environments.Spaces
     chosen_backend: Literal["numpy", "native", "cupy"] | None = None
     start: store.Start | None = None
 
@@ -119,13 +120,7 @@ def _warn(words: str | None) -> None:
 def _prepare(config: Config) -> Experiment:
     engine = environments.make(config.env, slots=1)
     _check_randomized(config)
-    complete = config.model_copy(
-        update={
-            "env": config.env.model_copy(update={"id": engine.id}),
-            "network": NETWORKS.parse(config.network),
-            "strategy": STRATEGIES.parse(config.strategy),
-        }
-    )
+    complete = _with_options(config.model_copy(update={"env": config.env.model_copy(update={"id": engine.id})}))
     network = networks.make(complete.network, engine.observation_size, engine.action_size)
     slots, hangs = config.compute.slots, False
     if slots is None:
@@ -140,7 +135,29 @@ def _prepare(config: Config) -> Experiment:
         environments.check(engine)
         environments.check_metrics(engine)
     engine.close()
-    return Experiment(complete, network, engine.action_size)
+    return Experiment(complete, network, engine.action_size, engine.spaces)
+
+
+def _with_options(config: Config) -> Config:
+    """Return a configuration with all options of its network and strategy. Raises InputError."""
+    options = {"network": NETWORKS.parse(config.network), "strategy": STRATEGIES.parse(config.strategy)}
+    return config.model_copy(update=options)
+
+
+def prepare_policy(config: Config, spaces: environments.Spaces) -> Experiment:
+    """Return an experiment whose environment is not made and need not exist here, for the policies of its genomes.
+
+    Args:
+        config: A complete configuration.
+        spaces: The spaces of its environment.
+
+    Raises:
+        InputError: The network or the strategy is not installed.
+    """
+    complete = _with_options(config)
+    codec = environments.Codec(complete.env, spaces)
+    network = networks.make(complete.network, codec.observation_size, codec.action_size)
+    return Experiment(complete, network, codec.action_size, spaces)
 
 
 def _check_randomized(config: Config) -> None:
@@ -330,6 +347,35 @@ def reload(
     if network:
         experiment = _with_network(experiment, network)
     return _elsewhere(experiment, changes) if changes else experiment
+
+
+def reload_policy(run: store.Stored) -> Experiment:
+    """Return the experiment of a file for policies. The environment need not exist here.
+
+    Raises:
+        InputError: The file is damaged. Or an earlier version of evolve wrote it, without the spaces of its
+            environment, and the environment cannot be made here.
+    """
+    path = str(run.path)
+    if run.header.spaces is None:
+        try:
+            return reload(run)
+        except (InputError, ImportError) as error:  # ImportError: without Gymnasium
+            expected = "a file with the spaces of observations and actions, or its environment on this machine"
+            cure = "Export the champion where its environment is installed, with this version of evolve."
+            came = f"a file of an earlier version, and: {error}"
+            raise InputError(path, expected, came, cure) from None
+    config = load_config(run.header.config, path)
+    compute = ComputeOptions(check=config.compute.check)
+    try:
+        spaces = environments.Spaces.from_json(run.header.spaces)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(path, "the spaces of an environment", f"damaged ones ({error})") from None
+    prepared = prepare_policy(config.model_copy(update={"compute": compute}), spaces)
+    experiment = replace(prepared, start=recorded_start(run.header, config.start_from, run.path))
+    if not fits(run, experiment):
+        raise InputError(path, "generations that fit its configuration", "other shapes")
+    return experiment
 
 
 def recorded_start(header: store.Header, recorded: StartFromOptions | None, path: Path) -> store.Start | None:

@@ -257,7 +257,8 @@ def _has_predecessor(run: PlannedRun, resume: bool, overwrite: bool) -> bool:
 def _header(run: PlannedRun, transport: Transport) -> Header:
     config = run.experiment.config
     about = manifest(run.experiment, transport)
-    return Header(config.to_toml(), about, run.seed, config.env.id, run.experiment.start)
+    start, spaces = run.experiment.start, run.experiment.spaces.to_json()
+    return Header(config.to_toml(), about, run.seed, config.env.id, start, spaces)
 
 
 def _check_not_being_written(file: RunFile) -> None:
@@ -299,7 +300,7 @@ def open_run(run: PlannedRun) -> RunFile:
     if is_unfinished(file, config):
         file.complete = False
         file.held_out = None
-    file.header = replace(file.header, config=config.to_toml())
+    file.header = replace(file.header, config=config.to_toml(), spaces=run.experiment.spaces.to_json())
     return file
 
 

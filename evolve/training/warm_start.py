@@ -18,7 +18,6 @@ from evolve.genome import Block, Genomes, one_genome
 from evolve.networks import NETWORKS
 from evolve.shapes import Float32
 from evolve.store import Start, Stored, StoredChampion
-from evolve.training.champion import Policy
 from evolve.training.experiment import Experiment, PlannedRun, fits, load_config, recorded_start
 from evolve.training.resume import final_champion, normalizer_of
 
@@ -31,7 +30,7 @@ def as_setting(given: Any) -> tuple[Table, Source | None]:
 
     given: a path, a table, a run or a champion file, the start of a run, a policy, a genome, or a vector of weights.
     """
-    # The classes `Run` and `ChampionFile` belong to a package above this one, which this one cannot import.
+    # The classes `Run`, `ChampionFile` and `Policy` belong to a package above this one, which this one cannot import.
     given = getattr(given, "_stored", given)
     if isinstance(given, str | Path):
         return {"file": str(given)}, None
@@ -43,7 +42,7 @@ def as_setting(given: Any) -> tuple[Table, Source | None]:
         return {"file": str(given.path)}, given
     if isinstance(given, Start):
         return {}, given
-    if isinstance(given, Policy):
+    if isinstance(getattr(given, "genome", None), Genomes):  # a policy
         if given.normalizer is not None:
             cure = 'Give the run itself, or {"file": …, "generation": …}.'
             expected = "a source that knows for how many observations its normalizer stands"

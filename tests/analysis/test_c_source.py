@@ -1,9 +1,9 @@
 """C source of a policy: compiled by the system's compiler, it has the bits of the engine."""
 
 import ctypes
+import re
 import shutil
 import subprocess
-from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -11,16 +11,16 @@ import pytest
 from conftest import ROOT
 
 import evolve
-from evolve import store
-from evolve.analysis.c_source import c_source, without_cuda, write
+from evolve import environments, store
+from evolve.analysis.c_source import c_source, without_cuda
+from evolve.analysis.policy import Policy
 from evolve.config import Config
-from evolve.errors import InputError
 from evolve.networks import NETWORKS
 from evolve.numerics.streams import Purpose, Stream
 from evolve.training import final_champion, prepare, reload
-from evolve.training.champion import Policy
 
 ZOO = sorted((ROOT / "zoo").glob("*.champion"))
+MEMORY = r"([\d,]+) bytes of constants, ([\d,]+) bytes of state"
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
 
 
@@ -42,6 +42,7 @@ def compiled(source, path):
             played.append(out)
         return played
 
+    play.library = library
     return play
 
 
@@ -87,7 +88,7 @@ def test_every_champion_of_the_zoo_has_the_bits_of_the_engine(path, tmp_path):
 def test_the_file_of_the_command_takes_the_actions_of_an_episode(tmp_path, call):
     file = ROOT / "zoo" / "acrobot.champion"
     output = tmp_path / "acrobot.c"
-    assert call("export", file, "--c", "-o", output).out.strip() == str(output)
+    assert call("export", file, "-o", output).out.strip() == str(output)
     champion = evolve.load(file)
     policy = champion.champion()
     play = compiled(output.read_text(), tmp_path / "policy.so")
@@ -103,10 +104,51 @@ def test_the_file_of_the_command_takes_the_actions_of_an_episode(tmp_path, call)
     assert outputs.argmax(axis=1).tolist() == taken
 
 
-def test_a_run_without_a_generation_is_refused(tmp_path):
-    champion = store.read_champion(ROOT / "zoo" / "cartpole.champion")
-    with pytest.raises(InputError):
-        write(replace(champion, num_generations=0), tmp_path / "policy.c")
+@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+def test_every_champion_of_the_zoo_takes_the_logged_actions_of_a_whole_episode(path, tmp_path):
+    """The compiled policy plays the first held-out episode: its return is the logged one, in every bit."""
+    champion = evolve.load(path)
+    policy = champion.champion()
+    output = policy.export(tmp_path / "policy.c")
+    library = compiled(output.read_text(), tmp_path / "policy.so").library
+    experiment = champion.experiment.in_evaluation()
+    env = experiment.config.env
+    if env.engine == "envpool":
+        pytest.importorskip("envpool")
+    engine = environments.make(env, slots=1)
+    slot = np.zeros(1, np.intp)
+    O, A = experiment.network.observation_size, experiment.action_size
+    observations, outputs = np.zeros((1, O), np.float32), np.zeros((1, A), np.float32)
+    seed = champion.held_out.seeds[:1]
+    library.policy_reset()
+    policy.reset(int(seed[0]))
+    engine.reset(slot, seed, observations)
+    returned, steps, ended = 0.0, 0, False
+    while not ended:
+        library.policy_step(*(array.ctypes.data_as(ctypes.c_void_p) for array in (observations, outputs)))
+        ours = policy.outputs(observations[0])[None]
+        assert outputs.tobytes() == ours.tobytes()
+        assert np.array_equal(policy.decode(outputs), policy.decode(ours))
+        reward, ends = engine.step(slot, outputs, observations)
+        returned, steps, ended = returned + float(reward[0]), steps + 1, bool(ends[0])
+    engine.close()
+    assert returned == champion.held_out.returns[0]
+    assert steps > 30
+
+
+def test_the_head_tells_how_much_memory_it_takes(tmp_path):
+    policy = evolve.load(ROOT / "zoo" / "cartpole.champion").champion()
+    source = policy.export(tmp_path / "a.c").read_text()
+    constants, state = (int(n.replace(",", "")) for n in re.search(MEMORY, source).groups())
+    assert "malloc" not in source
+    (tmp_path / "a.c").write_text(source)
+    if shutil.which("cc") is None or shutil.which("size") is None:
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", *FLAGS[:2], *FLAGS[4:5], "-c", "a.c", "-o", "a.o"], check=True, cwd=tmp_path, timeout=60)
+    sizes = subprocess.run(["size", "a.o"], check=True, cwd=tmp_path, timeout=60, capture_output=True, text=True)
+    text, data, bss = map(int, sizes.stdout.splitlines()[1].split()[:3])
+    assert constants <= text
+    assert state <= data + bss <= state + 256  # the linker aligns arrays
 
 
 def test_the_parts_for_cuda_are_left_out():

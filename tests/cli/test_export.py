@@ -138,7 +138,7 @@ def test_a_run_without_held_out_returns_names_the_cure(here, call):
 
 def test_columns_as_csv(here, call):
     run = next((here / "plain").glob("*.h5"))
-    assert call("export", run, "--csv", "-o", "numbers.csv").code == 0
+    assert call("export", run, "-o", "numbers.csv").code == 0
     with open("numbers.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     table = evolve.load(run).table()
@@ -149,8 +149,8 @@ def test_columns_as_csv(here, call):
 def test_columns_for_tensorboard(here, call):
     pytest.importorskip("tensorboardX")
     run = next((here / "plain").glob("*.h5"))
-    assert call("export", run, "--tensorboard", "-o", "logs").code == 0
-    assert call("export", run, "--tensorboard", "-o", "logs").code == 0  # again: every point is there once
+    assert call("export", run, "--format", "tensorboard", "-o", "logs").code == 0
+    assert call("export", run, "--format", "tensorboard", "-o", "logs").code == 0  # again: every point is there once
     assert len(list((here / "logs").iterdir())) == 1
     found = {name: [value for _, value in pairs] for name, pairs in curves(here / "logs").items()}
     table = evolve.load(run).table()
@@ -161,7 +161,7 @@ def test_columns_for_tensorboard(here, call):
 def test_without_the_library_for_tensorboard(here, call, absent):
     run = next((here / "plain").glob("*.h5"))
     absent("tensorboardX", "torch")
-    done = call("export", run, "--tensorboard", "-o", "logs")
+    done = call("export", run, "--format", "tensorboard", "-o", "logs")
     assert done.code == 2
     assert f"pip install -e '{ROOT}[tensorboard]'" in done.err
     assert not (here / "logs").exists()
@@ -172,4 +172,4 @@ def test_outputs_are_refused_before_any_work(here, call):
     for output in ("wrong.txt", "nowhere/a.champion"):
         done = call("export", run, "-o", output)
         assert (done.code, done.err.count("\n")) == (2, 1)
-    assert call("export", run, "--csv", "--tensorboard").code == 2
+    assert call("export", run, "--format", "csv", "--tensorboard").code == 2

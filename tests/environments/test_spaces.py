@@ -1,8 +1,19 @@
+import json
+
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from evolve.environments.spaces import action_decoder, observation_encoder, reset_fault, separate, step_fault
+from evolve.environments.spaces import (
+    action_decoder,
+    check_observation,
+    from_json,
+    observation_encoder,
+    reset_fault,
+    separate,
+    step_fault,
+    to_json,
+)
 from evolve.errors import InputError
 
 
@@ -158,3 +169,32 @@ def test_a_step_that_breaks_the_interface_is_described(said, named):
 def test_a_reset_that_breaks_the_interface_is_described(said, named):
     fault = reset_fault(THREE, said)
     assert fault is None if named is None else named in fault
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-1, 1, (2, 3)),
+        spaces.Box(np.array([-1.5, -INF], np.float32), np.array([0.1, INF], np.float32)),
+        spaces.Box(0, 255, (2, 2, 1), np.uint8),
+        spaces.Box(-(2**62), 2**62, (1,), np.int64),
+        spaces.Discrete(4, start=-2),
+        spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, -1]]),
+        spaces.MultiBinary((2, 2)),
+        spaces.Dict(b=spaces.Discrete(2), a=spaces.Tuple((spaces.Box(-1, 1, ()), spaces.MultiBinary(1)))),
+    ],
+)
+def test_a_space_survives_json(space):
+    stored = from_json(json.loads(json.dumps(to_json(space), allow_nan=False)))
+    assert to_json(stored) == to_json(space)
+    space.seed(1)
+    for _ in range(5):
+        observation = space.sample()
+        check_observation(stored, observation)
+        assert encode(stored, observation) == encode(space, observation)
+    if not isinstance(space, spaces.Dict):
+        size, decoder = action_decoder(space, 0.7)
+        outputs = np.random.default_rng(0).uniform(-1, 1, (9, size)).astype(np.float32)
+        theirs = action_decoder(stored, 0.7)[1](outputs)
+        assert np.asarray(decoder(outputs)).dtype == np.asarray(theirs).dtype
+        assert np.array_equal(decoder(outputs), theirs)

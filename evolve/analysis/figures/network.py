@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from evolve import environments
 from evolve.analysis.champion import Champion
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import FAINT, INK, PALE, PAPER, matplotlib
-from evolve.environments.rendering import names
 from evolve.networks import Block, Network
 from evolve.shapes import Bool, Float32, Float64, Int64
 from evolve.training import Experiment
@@ -251,7 +251,7 @@ def network_of(champion: Champion, experiment: Experiment, traces: Float32 | Non
     left = connections_of(network, champion.mask, champion.weights if traces is None else traces)
     unpruned = connections_of(network, np.ones_like(champion.mask), champion.weights)
     shown = left.strongest(len(left) // 10) if len(left) > _MOST_CONNECTIONS else left
-    inputs, actions = names(experiment.config.env.id, network.observation_size, experiment.action_size)
+    inputs, actions = environments.names(experiment.config.env.id, network.observation_size, experiment.action_size)
     inputs += ["bias"] * (left.sizes[0] - network.observation_size)
     # Outputs before the actions: the first is the neuromodulator, others have no names.
     num_others = left.sizes[-1] - experiment.action_size

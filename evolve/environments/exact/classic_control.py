@@ -259,6 +259,7 @@ class Pendulum(ExactTask[PendulumOptions]):
     state_size = 6
     limit = 200
     discrete = False
+    action_bound = 2.0
     fps = 30.0
 
     @property

@@ -121,6 +121,7 @@ class Cues(ExactTask[CuesOptions]):
     settings = CuesOptions
     action_size = 1
     discrete = False
+    action_bound = None
 
     @property
     def observation_size(self) -> int:
@@ -238,6 +239,7 @@ class Reversal(ExactTask[TrialOptions]):
     observation_size = 4
     action_size = 1
     discrete = False
+    action_bound = None
 
     @property
     def state_size(self) -> int:
@@ -312,6 +314,7 @@ class TMaze(ExactTask[TMazeOptions]):
     observation_size = 4
     action_size = 1
     discrete = False
+    action_bound = None
 
     @property
     def state_size(self) -> int:

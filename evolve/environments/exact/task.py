@@ -86,6 +86,8 @@ class ExactTask(Generic[OptionsT]):
     settings: ClassVar[type[Options]] = NoOptions
     discrete: ClassVar[bool] = True
     """Whether an action is a whole number, the index of the largest output."""
+    action_bound: ClassVar[float | None] = 1.0
+    """The largest action, if actions are bounded numbers; None if they are steps of the outputs."""
     fps: ClassVar[float] = 50.0
     randomizable: ClassVar[tuple[str, ...]] = ()
     """The settings that may differ between episodes, because `parameters` has all that follows from them."""

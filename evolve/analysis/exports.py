@@ -1,0 +1,403 @@
+"""Policies for use without this package: JSON, ONNX, PyTorch, and one C file (`c_source`).
+
+The graphs of ONNX and PyTorch contain the normalization of observations, the layers, and the decoding of actions. They
+need a network that its blocks define (`Network.is_static`). JSON and C take every network.
+"""
+
+import inspect
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import evolve
+from evolve.analysis.c_source import c_source
+from evolve.environments.spaces import kind_of, stretch
+from evolve.errors import InputError, import_extra
+from evolve.rollouts.inference import CLIP
+from evolve.shapes import Float32
+from evolve.store.disk import atomic_write, check_writable, naming_output
+
+if TYPE_CHECKING:
+    from evolve.analysis.policy import Policy
+
+JSON_VERSION = 1
+_MOST_ROWS = 1024  # of a matrix whose sums a program of PyTorch spells out
+_OPSET, _IR = 17, 8  # of ONNX; old versions, which every runtime reads
+
+
+def export_policy(policy: "Policy", path: Path) -> Path:
+    """Write a policy in the format of the name's ending; see `Policy.export`."""
+    check_writable(path, tuple(FORMATS.values()))
+    writers: dict[str, Callable[[Policy], bytes]] = {
+        ".c": lambda p: c_source(p.experiment, p.genome, p.normalizer, _title(p)).encode(),
+        ".json": lambda p: (json.dumps(to_json(p), indent=1) + "\n").encode(),
+        ".onnx": onnx_model,
+        ".pt2": torch_program,
+    }
+    content = writers[path.suffix](policy)
+    with naming_output(path), atomic_write(path) as partial:
+        partial.write_bytes(content)
+    return path
+
+
+FORMATS = {"c": ".c", "json": ".json", "onnx": ".onnx", "torch": ".pt2"}
+"""The formats of a policy, and the endings of their files."""
+
+
+def _title(policy: "Policy") -> str:
+    config = policy.experiment.config
+    origin = f": {policy.origin}" if policy.origin else ""
+    return f"{config.network.name} for {config.env.id}{origin}"
+
+
+def to_json(policy: "Policy") -> dict[str, Any]:
+    """Return a policy as a table for JSON: all numbers, and the formulas of its network; see docs/champions.md."""
+    experiment = policy.experiment
+    network, section = experiment.network, experiment.config.network.table()
+    mask = policy.genome.mask[0]
+    is_static = bool(getattr(network, "is_static", False))
+    effective = policy.weights if is_static else {}
+    matrices = []
+    for block in network.blocks:
+        place = slice(block.start, block.stop)
+        weights = effective[block.title] if is_static else policy.genome.weights[0, place]
+        sizes = {"layer": block.layer, "source": block.source, "rows": block.rows, "columns": block.columns}
+        span = {} if block.span is None else {"span": list(block.span)}
+        numbers = {"weights": _numbers(weights), "mask": mask[place].astype(int).tolist()}
+        matrices.append({"name": block.title, **sizes, **span, **numbers})
+    normalizer = None
+    if policy.normalizer is not None:
+        subtract, multiply = map(_numbers, policy.normalizer)
+        normalizer = {"subtract": subtract, "multiply": multiply, "clip": float(CLIP)}
+    return {
+        "format": "evolve-policy",
+        "version": JSON_VERSION,
+        "title": _title(policy),
+        "written_by": f"evolve {evolve.__version__}",
+        "environment": experiment.config.env.id,
+        "observation_size": network.observation_size,
+        "action_size": experiment.action_size,
+        **experiment.spaces.to_json(),
+        "decode": _decoding(policy),
+        "normalizer": normalizer,
+        "network": {
+            "name": section.pop("name"),
+            "options": section,
+            "is_static": is_static,
+            "activation": "tanh",
+            "sums": "by source" if getattr(network, "sums_by_source", False) else "all rows",
+            "formulas": inspect.getdoc(sys.modules[type(network).__module__]),
+        },
+        "matrices": matrices,
+    }
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return float32 values as the shortest decimal numbers that give the same float32."""
+    return [float(str(value)) for value in np.asarray(values, np.float32).ravel()]
+
+
+def _decoding(policy: "Policy") -> dict[str, list[float]] | None:
+    """Return centre, half, floor and ceiling of a Box of actions; None for other actions."""
+    space = policy.experiment.spaces.action
+    if space is None or kind_of(space) != "Box":
+        return None
+    parts = stretch(space, policy.experiment.config.env.action_scale)
+    return {name: values.tolist() for name, values in parts._asdict().items()}
+
+
+class Link(NamedTuple):
+    """Connections into a layer from some sources end to end: the observation is source 0, layer l source l + 1.
+
+    sources: Each source, and whether the link reads its value of the previous step. matrix: [rows, columns]. bias:
+    [columns], None without biases.
+    """
+
+    sources: list[tuple[int, bool]]
+    matrix: Float32
+    bias: Float32 | None
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A static network as matrices.
+
+    Attributes:
+        links: The links of each layer. As in the engine, its sum runs over the rows of each link in ascending order,
+            then over the links.
+        sizes: The size of each source.
+        remembered: The sources that the next step reads.
+    """
+
+    links: list[list[Link]]
+    sizes: list[int]
+    remembered: list[int]
+
+
+def layers_of(policy: "Policy", name: str) -> Layers:
+    """Return the layers of a policy's network. Raises InputError unless its blocks define it.
+
+    name: the name of the format, for the error.
+    """
+    network = policy.experiment.network
+    if not getattr(network, "is_static", False):
+        kind = policy.experiment.config.network.name
+        expected = f"a network whose weights do not change within an episode, for {name}"
+        raise InputError("network", expected, kind, "Export it as C, which has all its bits: the ending .c.")
+    weights = policy.weights
+    columns = {block.layer: block.columns for block in network.blocks}
+    sizes = [network.observation_size, *columns.values()]
+    links: list[list[Link]] = []
+    remembered: list[int] = []
+    for layer, group in groupby(network.blocks, lambda block: block.layer):
+        found = []
+        for block in group:
+            matrix = weights[block.title].reshape(-1, block.rows, block.columns)[0]
+            is_recurrent = block.source > layer
+            if is_recurrent and block.source not in remembered:
+                remembered.append(block.source)
+            rows = sizes[block.source]
+            bias = matrix[rows] if block.rows > rows else None
+            found.append(Link([(block.source, is_recurrent)], matrix[:rows], bias))
+        links.append(found if getattr(network, "sums_by_source", False) else [_joined(found)])
+    return Layers(links, sizes, remembered)
+
+
+def _joined(links: list[Link]) -> Link:
+    """Return one link from the sources of all; only the last of them may have a bias."""
+    sources = [source for link in links for source in link.sources]
+    return Link(sources, np.concatenate([link.matrix for link in links]), links[-1].bias)
+
+
+def onnx_model(policy: "Policy") -> bytes:
+    """Return a policy as a model of ONNX.
+
+    Inputs: observation [N, O], flat; with a recurrent network memory [N, M], zeros at the start of an episode. Outputs:
+    action, outputs [N, A]; next_memory [N, M].
+    """
+    layers = layers_of(policy, "ONNX")
+    onnx = import_extra("onnx", "onnx", ".onnx", "ONNX")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    graph = _OnnxGraph(onnx)
+    x = "observation"
+    if policy.normalizer is not None:
+        subtract, multiply = policy.normalizer
+        x = graph.add("Mul", graph.add("Sub", x, graph.constant(subtract)), graph.constant(multiply))
+        x = graph.add("Clip", x, graph.constant(-CLIP), graph.constant(CLIP))
+    sources = {0: x}
+    previous = _split(graph, layers)
+    for layer, links in enumerate(layers.links):
+        total = ""
+        for link in links:
+            inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in link.sources]
+            one = graph.ordered_sum(graph.add("Concat", *inputs, axis=1), link.matrix)
+            if link.bias is not None:
+                one = graph.add("Add", one, graph.constant(link.bias))
+            total = graph.add("Add", total, one) if total else one
+        sources[layer + 1] = graph.tanh(total)
+    outputs = _last_columns(graph, sources[len(layers.links)], layers.sizes[-1], policy.experiment.action_size)
+    results = [("action", *_onnx_action(graph, policy, outputs))] if policy.experiment.spaces.action is not None else []
+    results.append(("outputs", outputs, kinds.FLOAT, [policy.experiment.action_size]))
+    given = [("observation", kinds.FLOAT, [layers.sizes[0]])]
+    if layers.remembered:
+        M = sum(layers.sizes[source] for source in layers.remembered)
+        given.append(("memory", kinds.FLOAT, [M]))
+        memory = graph.add("Concat", *(sources[source] for source in layers.remembered), axis=1)
+        results.append(("next_memory", memory, kinds.FLOAT, [M]))
+    for name, value, _, _ in results:
+        graph.nodes.append(helper.make_node("Identity", [value], [name]))
+    model = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "policy",
+            [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, kind, shape in given],
+            [helper.make_tensor_value_info(name, kind, ["N", *shape]) for name, _, kind, shape in results],
+            graph.constants,
+        ),
+        producer_name="evolve",
+        producer_version=evolve.__version__,
+        doc_string=_title(policy),
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        ir_version=_IR,
+    )
+    onnx.checker.check_model(model)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+class _OnnxGraph:
+    """The nodes and constants of a graph that grows; values are named by numbers."""
+
+    def __init__(self, onnx: Any) -> None:
+        self._onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, values: Any) -> str:
+        """Add an array; return its name."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self._onnx.numpy_helper.from_array(np.array(values, order="C"), name))
+        return name
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add an operation; return the name of its result."""
+        name = f"value_{len(self.nodes)}"
+        self.nodes.append(self._onnx.helper.make_node(kind, inputs, [name], **attributes))
+        return name
+
+    def ordered_sum(self, value: str, matrix: Float32) -> str:
+        """Add value [N, rows] times a matrix [rows, columns], summed in the order of the rows as the engine does.
+
+        A MatMul has another order, and thus errors of up to 4e-6 after tanh.
+        """
+        wide = self.add("Unsqueeze", value, self.constant(np.array([2], np.int64)))
+        products = self.add("Mul", wide, self.constant(matrix))
+        sums = self.add("CumSum", products, self.constant(np.array(1, np.int64)))
+        return self.add("Gather", sums, self.constant(np.array(len(matrix) - 1, np.int64)), axis=1)
+
+    def tanh(self, value: str) -> str:
+        """Add tanh. Runtimes approximate it in float32, with errors that grow from layer to layer, so it is float64."""
+        kinds = self._onnx.TensorProto
+        return self.add("Cast", self.add("Tanh", self.add("Cast", value, to=kinds.DOUBLE)), to=kinds.FLOAT)
+
+    def columns(self, value: str, start: int, stop: int) -> str:
+        """Add the columns start to stop of a value [N, n]."""
+        edges = (self.constant(np.array([edge], np.int64)) for edge in (start, stop, 1))
+        return self.add("Slice", value, *edges)
+
+
+def _split(graph: _OnnxGraph, layers: Layers) -> dict[int, str]:
+    """Return the parts of the memory by source."""
+    parts, start = {}, 0
+    for source in layers.remembered:
+        parts[source] = graph.columns("memory", start, start + layers.sizes[source])
+        start += layers.sizes[source]
+    return parts
+
+
+def _last_columns(graph: _OnnxGraph, value: str, size: int, wanted: int) -> str:
+    return value if size == wanted else graph.columns(value, size - wanted, size)
+
+
+def _onnx_action(graph: _OnnxGraph, policy: "Policy", outputs: str) -> tuple[str, int, list[int]]:
+    """Add the decoding of actions; return the name, the type and the shape of the action."""
+    space: Any = policy.experiment.spaces.action
+    types = graph._onnx.helper.np_dtype_to_tensor_dtype
+    kind, shape = kind_of(space), list(space.shape)
+    dtype = np.dtype(np.int64 if kind == "Discrete" else space.dtype)
+    if kind == "Discrete":
+        best = graph.add("ArgMax", outputs, axis=1, keepdims=0)
+        value = graph.add("Add", best, graph.constant(np.array(space.start, np.int64)))
+    elif kind == "MultiDiscrete":
+        edges = np.cumsum([0, *space.nvec.ravel()]).tolist()
+        parts = [graph.columns(outputs, a, b) for a, b in pairwise(edges)]
+        best = graph.add("Concat", *(graph.add("ArgMax", part, axis=1, keepdims=1) for part in parts), axis=1)
+        value = graph.add("Add", best, graph.constant(space.start.ravel().astype(np.int64)))
+    elif kind == "MultiBinary":
+        value = graph.add("Greater", outputs, graph.constant(np.float32(0)))
+    else:
+        centre, half, floor, ceiling = map(graph.constant, stretch(space, policy.experiment.config.env.action_scale))
+        wide = graph.add("Cast", outputs, to=types(np.dtype(np.float64)))
+        value = graph.add("Add", centre, graph.add("Mul", half, wide))
+        value = graph.add("Min", graph.add("Max", value, floor), ceiling)
+        value = graph.add("Round", value) if dtype.kind in "iu" else value
+    value = graph.add("Cast", value, to=types(dtype))
+    if kind != "Discrete":
+        value = graph.add("Reshape", value, graph.constant(np.array([-1, *shape], np.int64)))
+    return value, types(dtype), shape
+
+
+def torch_program(policy: "Policy") -> bytes:
+    """Return a policy as a saved program of `torch.export`.
+
+    `torch.export.load(path).module()` takes observation [N, O], flat; with a recurrent network also memory [N, M]. It
+    returns (action, outputs), or (action, outputs, memory); without a decoding of actions (outputs,) or (outputs,
+    memory).
+    """
+    layers = layers_of(policy, "PyTorch")
+    torch = import_extra("torch", "torch", ".pt2", "PyTorch")
+    module = _torch_module(torch, policy, layers)
+    rows = 2  # with one row the program would only take one row
+    arguments = [torch.zeros(rows, layers.sizes[0])]
+    if layers.remembered:
+        arguments.append(torch.zeros(rows, sum(layers.sizes[source] for source in layers.remembered)))
+    N = torch.export.Dim("N", min=1)
+    program = torch.export.export(module, tuple(arguments), dynamic_shapes=tuple({0: N} for _ in arguments))
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def _torch_module(torch: Any, policy: "Policy", layers: Layers) -> Any:
+    """Return a policy as a module of PyTorch."""
+    experiment = policy.experiment
+    sizes = [layers.sizes[source] for source in layers.remembered]
+    space = experiment.spaces.action
+    scale = experiment.config.env.action_scale
+    tensor = torch.from_numpy
+
+    def ordered_sum(x: Any, matrix: Any) -> Any:
+        # A product of matrices adds in another order. Beyond these rows the program would become too long.
+        if len(matrix) > _MOST_ROWS:
+            return (x.double() @ matrix.double()).float()
+        first, *others = (x.unsqueeze(2) * matrix).unbind(1)
+        return sum(others, first)
+
+    class Network(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            if policy.normalizer is not None:
+                self.register_buffer("normalizer", tensor(policy.normalizer.copy()))
+            for layer, links in enumerate(layers.links):
+                for number, link in enumerate(links):
+                    self.register_buffer(f"weights_{layer}_{number}", tensor(link.matrix.copy()))
+                    if link.bias is not None:
+                        self.register_buffer(f"bias_{layer}_{number}", tensor(link.bias.copy()))
+            if space is not None and kind_of(space) == "Box":
+                for name, values in stretch(space, scale)._asdict().items():
+                    self.register_buffer(f"box_{name}", tensor(values.copy()))
+
+        def forward(self, observation: Any, memory: Any = None) -> tuple[Any, ...]:
+            x = observation
+            if policy.normalizer is not None:
+                x = torch.clamp((x - self.normalizer[0]) * self.normalizer[1], -float(CLIP), float(CLIP))
+            previous = dict(zip(layers.remembered, torch.split(memory, sizes, 1) if sizes else (), strict=True))
+            sources = {0: x}
+            for layer, links in enumerate(layers.links):
+                terms = []
+                for number, link in enumerate(links):
+                    inputs = [(previous if is_recurrent else sources)[source] for source, is_recurrent in link.sources]
+                    one = ordered_sum(torch.cat(inputs, 1), getattr(self, f"weights_{layer}_{number}"))
+                    terms.append(one if link.bias is None else one + getattr(self, f"bias_{layer}_{number}"))
+                sources[layer + 1] = torch.tanh(sum(terms[1:], terms[0]))
+            outputs = sources[len(layers.links)][:, layers.sizes[-1] - experiment.action_size :]
+            remembered = (torch.cat([sources[source] for source in layers.remembered], 1),) if sizes else ()
+            return (*self._action(outputs), outputs, *remembered)
+
+        def _action(self, outputs: Any) -> tuple[Any, ...]:
+            if space is None:
+                return ()
+            kind = kind_of(space)
+            if kind == "Discrete":
+                return (torch.argmax(outputs, 1) + int(space.start),)
+            dtype = getattr(torch, np.dtype(space.dtype).name)
+            if kind == "MultiDiscrete":
+                parts = torch.split(outputs, space.nvec.ravel().tolist(), 1)
+                start = torch.tensor(space.start.ravel().tolist())
+                value = torch.stack([torch.argmax(part, 1) for part in parts], 1) + start
+            elif kind == "MultiBinary":
+                value = outputs > 0
+            else:
+                value = self.box_centre + self.box_half * outputs.double()
+                value = torch.minimum(torch.maximum(value, self.box_floor), self.box_ceiling)
+                value = torch.round(value) if np.dtype(space.dtype).kind in "iu" else value
+            return (value.to(dtype).reshape(-1, *space.shape),)
+
+    return Network().eval()

@@ -1,0 +1,254 @@
+"""The policy of a genome: it maps observations of an environment to actions, one by one or in batches."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolve.analysis.exports import export_policy
+from evolve.environments import Codec, Spaces
+from evolve.errors import InputError, check_whole
+from evolve.genome import Block, Genomes
+from evolve.networks import Batch, Network
+from evolve.numerics import host_backend
+from evolve.rollouts.inference import ObservationNormalizer
+from evolve.shapes import Float32, Int64, check_shape
+from evolve.training import Experiment, load_config
+from evolve.training.experiment import prepare_policy
+
+_SLOTS = 256  # rows of a large batch that a network without memory computes at once
+
+
+class Policy:
+    """Maps observations of an environment to actions as in training, including the normalization of observations.
+
+    A policy needs neither the environment nor Gymnasium. It has a state if its network remembers or learns within an
+    episode: call `reset` at the start of each episode. A policy can be pickled and copied.
+
+    Args:
+        experiment: The experiment of the genome.
+        genome: [1, W].
+        normalizer: [2, O], None if observations are not normalized.
+        origin: The origin of the genome in words, for the heads of exported files.
+    """
+
+    def __init__(
+        self, experiment: Experiment, genome: Genomes, normalizer: Float32 | None = None, origin: str = ""
+    ) -> None:
+        self.experiment = experiment
+        self.genome = genome
+        self.normalizer = normalizer
+        self.origin = origin
+        self._codec = Codec(experiment.config.env, experiment.spaces)
+        self._remembers = bool(experiment.network.num_traces) or not _is_feedforward(experiment.network)
+        self._slots = 0  # of the batch below
+        self._networks: Batch
+        self.reset()
+
+    def reset(self, seed: int | Sequence[int] = 0, batch: int | None = None) -> None:
+        """Forget the last episode; begin one episode, or one for each row of a batch.
+
+        Args:
+            seed: The seed with which the environment is reset. Networks that draw weights for each episode
+                (plastic-mlp) draw them by this seed. In a batch, row i has the seed `seed` + i, as the environments of
+                Gymnasium's vector environments have; or give a list of N seeds.
+            batch: N, the number of rows. Without it, the first observation decides.
+
+        Raises:
+            InputError: A seed is negative or not a whole number, or there are not N seeds.
+        """
+        several = not isinstance(seed, str) and np.ndim(seed) == 1
+        seeds = [check_whole("seed", one, 0) for one in (seed if several else [seed])]  # type: ignore[union-attr]
+        if batch is not None:
+            batch = check_whole("batch", batch, 1)
+        if several and batch not in (None, len(seeds)):
+            raise InputError("seed", f"a seed for each of {batch} rows, or one number", f"{len(seeds)} seeds")
+        self._seeds = seeds
+        self._rows = len(seeds) if several else batch
+        self._begin(self._rows)
+
+    def _begin(self, rows: int | None) -> None:
+        """Begin an episode in each row; None stands for a single observation."""
+        n = rows or 1
+        slots = n if self._remembers else min(n, _SLOTS)
+        if slots != self._slots:
+            backend = host_backend(self.experiment.config.compute.backend)
+            self._slots = slots
+            self._networks = self.experiment.network.batch(slots, backend)
+            self._observations = np.zeros((slots, self._codec.observation_size), np.float32)
+            self._normalized: ObservationNormalizer | None = None
+            if self.normalizer is not None:
+                self._normalized = ObservationNormalizer(self._observations, backend)
+                self._normalized.begin(np.arange(slots), np.repeat(self.normalizer[None], slots, axis=0))
+        genomes = self.genome.take(np.zeros(slots, np.int64))
+        self._networks.load(np.arange(slots), genomes.weights, genomes.mask, self._row_seeds(slots))
+        self._fresh = True
+        self._last = rows  # None if observations come one by one
+
+    def _row_seeds(self, n: int) -> Int64:
+        first = self._seeds[0]
+        return np.array(self._seeds if len(self._seeds) == n else [first + row for row in range(n)], np.int64)
+
+    def outputs(self, observation: Any) -> Float32:
+        """Advance the network by one step; return its outputs [A] in [-1, 1], from which `decode` makes the action.
+
+        observation: an observation of the environment. Or a batch of N observations, of which each array has one more
+        axis, the first one, as in Gymnasium's vector environments; then the outputs are [N, A], and each row has a
+        network of its own. The first batch after `reset` decides N. Raises ValueError for another shape.
+        """
+        try:
+            rows = self._codec.rows(observation, is_batch=self._rows is not None)
+            encoded = np.zeros((rows or 1, self._codec.observation_size), np.float32)
+            if rows is None:
+                self._codec.encode(observation, encoded[0])
+            else:
+                self._codec.encode_batch(observation, encoded)
+            if rows != self._last or self._fresh:
+                self._check_rows(rows)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            kind = "an observation" if self._rows is None else f"a batch of {self._rows} observations"
+            expected = f"{kind} of {self.experiment.config.env.id}, {self._codec.observation_size} numbers"
+            raise ValueError(f"observation: expected {expected}, got an invalid one ({error})") from None
+        outputs = self._step(encoded)
+        return outputs[0] if rows is None else outputs
+
+    def _check_rows(self, rows: int | None) -> None:
+        """Prepare a network for each row of a batch. Raises ValueError if an episode has begun with other rows."""
+        if self._rows is not None and rows != self._rows:
+            raise ValueError(f"a batch of {rows}: reset(batch={rows}) begins episodes in {rows} rows")
+        if self._remembers and not self._fresh and rows != self._last:
+            began, given = (
+                "a single observation" if n is None else f"a batch of {n} observations" for n in (self._last, rows)
+            )
+            raise ValueError(f"{given} in an episode that began with {began}: call reset first")
+        if (rows or 1) != (self._last or 1):
+            self._begin(rows)
+        self._fresh = False
+        self._last = rows
+
+    def _step(self, encoded: Float32) -> Float32:
+        """Return the outputs [N, A] of the networks of all rows for observations [N, O]."""
+        outputs = []
+        for first in range(0, len(encoded), self._slots):
+            part = encoded[first : first + self._slots]
+            n = len(part)
+            self._observations[:n] = part
+            seen = self._observations[:n] if self._normalized is None else self._normalized.normalize(n)
+            outputs.append(self._networks.step(seen).copy())
+        return np.concatenate(outputs)
+
+    def decode(self, outputs: Float32) -> Any:
+        """Return the environment's action for network outputs [A], or an array of N actions for outputs [N, A].
+
+        Raises ValueError if they have another shape.
+        """
+        outputs = np.asarray(outputs, np.float32)
+        if outputs.ndim == 2:
+            check_shape(outputs, "outputs", "n A", np.float32, A=self._codec.action_size)
+            return self._codec.decode(outputs)
+        check_shape(outputs, "outputs", "A", np.float32, A=self._codec.action_size)
+        return self._codec.decode_one(outputs)
+
+    def __call__(self, observation: Any) -> Any:
+        """Advance the network by one step; return the action for the environment's `step`, or an array of N actions."""
+        return self.decode(self.outputs(observation))
+
+    @property
+    def traces(self) -> dict[str, Float32]:
+        """The traces after the last step, by the names of `weights`; empty if the network has no traces.
+
+        Each array is [rows, columns], as the matrix of the same name; in a batch [N, rows, columns]. The trace of a
+        pruned connection is 0.
+        """
+        network = self.experiment.network
+        if not network.num_traces:
+            return {}
+        traces = np.where(self.genome.mask, self._networks.traces(np.arange(self._slots)), np.float32(0))
+        return self._named(traces, network.blocks)
+
+    @property
+    def weights(self) -> dict[str, Float32]:
+        """The weights with which the next step computes, by name, including the effect of traces.
+
+        Each array is [rows, columns], from the rows of a source to the columns of a layer; in a batch [N, rows,
+        columns]. If a matrix has biases, they are its last row.
+
+        Raises:
+            InputError: The network, of another package, does not report its weights.
+        """
+        network = self.experiment.network
+        if not hasattr(self._networks, "weights"):
+            expected = "a network whose batches report their weights (`Batch.weights`)"
+            raise InputError("network.name", expected, self.experiment.config.network.name)
+        return self._named(self._networks.weights(np.arange(self._slots)), list(_matrices(network)))
+
+    def _named(self, values: Float32, blocks: Sequence[Block]) -> dict[str, Float32]:
+        """Return a matrix for each block, from values [slots, …] of all blocks."""
+        rows = self._last or 1
+        # The networks of a batch without memory are all equal, so fewer slots than rows may hold them.
+        values = values if rows == len(values) else np.broadcast_to(values[:1], (rows, values.shape[1]))
+        parts = {}
+        for block in blocks:
+            part = values[:, block.start : block.stop].reshape(-1, block.rows, block.columns)
+            parts[block.title] = part[0].copy() if self._last is None else part.copy()
+        return parts
+
+    def export(self, path: str | Path) -> Path:
+        """Write the policy for use without this package; return the path.
+
+        The ending of the name decides: `.c`, one C file; `.json`, all numbers; `.onnx`; `.pt2`, a program of
+        `torch.export`. The last two take networks whose weights do not change within an episode.
+
+        Raises:
+            InputError: The name has another ending, the network does not fit the format, the library of the format is
+                missing, or the file cannot be written.
+        """
+        return export_policy(self, Path(path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Support copy and pickle: a copy has the same seed and is at the start of an episode."""
+        spaces = json.dumps(self.experiment.spaces.to_json())
+        text = self.experiment.config.to_toml()
+        seed = self._seeds if self._rows == len(self._seeds) else self._seeds[0]
+        return _restored, (text, spaces, self.genome, self.normalizer, self.origin, seed, self._rows)
+
+    def __repr__(self) -> str:
+        config = self.experiment.config
+        connections = int(self.genome.connections()[0])
+        return f"<Policy: {config.network.name} with {connections:,} connections for {config.env.id}>"
+
+
+def _restored(
+    text: str,
+    spaces: str,
+    genome: Genomes,
+    normalizer: Float32 | None,
+    origin: str,
+    seed: int | Sequence[int],
+    rows: int | None,
+) -> Policy:
+    """Return the policy of an experiment (TOML text) and spaces (JSON text), at the start of an episode."""
+    experiment = prepare_policy(load_config(text), Spaces.from_json(json.loads(spaces)))
+    policy = Policy(experiment, genome, normalizer, origin)
+    policy.reset(seed, rows)
+    return policy
+
+
+def _is_feedforward(network: Network) -> bool:
+    """Return whether outputs depend on nothing but the observation of the same step."""
+    return bool(getattr(network, "is_static", False)) and all(block.source <= block.layer for block in network.blocks)
+
+
+def _matrices(network: Network) -> Iterator[Block]:
+    """Yield the matrices of connections: the blocks, or their spans if the blocks are coefficients of rules."""
+    start, layer = 0, -1
+    for block in network.blocks:
+        if block.span is None:
+            yield block
+        elif block.layer != layer:
+            layer = block.layer
+            rows, columns = block.span
+            yield Block(layer, block.source, start, rows, columns, name=f"W_{layer}")
+            start += rows * columns

@@ -1,0 +1,207 @@
+"""Policies in other formats: JSON, ONNX and PyTorch compute what the engine computes."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from gymnasium import spaces
+
+import evolve
+from evolve import store
+from evolve.analysis.policy import Policy
+from evolve.config import Config
+from evolve.environments import Spaces
+from evolve.errors import InputError
+from evolve.numerics.streams import Purpose, Stream
+from evolve.training.experiment import prepare_policy
+
+STATIC = ["mlp", "dag", "binary-mask-mlp", "elman", "hebbian-dag"]
+PLASTIC = [{"name": "hebbian-dag", "plasticity": 0.1}, {"name": "hebbian-lstm"}, {"name": "plastic-mlp"}]
+ACTIONS = {
+    "discrete": spaces.Discrete(3, start=-1),
+    "box": spaces.Box(np.array([[-2, 0], [-1, -np.inf]], np.float32), np.array([[2, 1], [5, np.inf]], np.float32)),
+    "whole": spaces.Box(np.array([0, -3]), np.array([10, 3]), dtype=np.int64),
+    "multi-discrete": spaces.MultiDiscrete([2, 3], start=[1, 0]),
+    "multi-binary": spaces.MultiBinary((2, 2)),
+}
+N, STEPS = 3, 12
+PAGE = (ROOT / "docs" / "champions.md").read_text()
+
+
+def policy_of(network, action="discrete", normalized=True):
+    table = {"env": {"id": "nowhere:Gone-v0", "action_scale": 0.7}, "network": network}
+    known = Spaces(spaces.Box(-np.inf, np.inf, (5,), np.float32), ACTIONS[action])
+    experiment = prepare_policy(Config.model_validate(table), known)
+    genome = experiment.network.init(Stream(3, Purpose.INIT, 0, 0))
+    normalizer = np.stack([np.full(5, 0.25), np.full(5, 1.5)]).astype(np.float32) if normalized else None
+    return Policy(experiment, genome, normalizer)
+
+
+def episode(policy):
+    """Return observations [steps, N, O], and the policy's outputs and actions."""
+    seen = np.random.default_rng(1).normal(0, 2, (STEPS, N, 5)).astype(np.float32)
+    policy.reset(batch=N)
+    outputs = [policy.outputs(rows) for rows in seen]
+    return seen, outputs, [policy.decode(rows) for rows in outputs]
+
+
+def check(policy, play):
+    """Compare an episode with `play`, which maps (observations, memory) to (action, outputs, memory)."""
+    memory = None
+    for seen, outputs, actions in zip(*episode(policy), strict=True):
+        action, theirs, memory = play(seen, memory)
+        assert np.abs(theirs - outputs).max() < 1e-6
+        assert (action.dtype, action.shape) == (actions.dtype, actions.shape)
+        assert action == pytest.approx(actions, abs=1e-5)
+
+
+CASES = [(name, "discrete") for name in STATIC] + [("mlp", action) for action in ACTIONS if action != "discrete"]
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize(("name", "action"), CASES)
+def test_onnx(name, action, normalized, tmp_path):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    policy = policy_of({"name": name}, action, normalized)
+    session = runtime.InferenceSession(policy.export(tmp_path / "a.onnx").read_bytes())
+    (shape, *rest) = [given.shape for given in session.get_inputs()]
+    assert shape == ["N", 5]
+
+    def play(seen, memory):
+        given = {"observation": seen}
+        if rest:
+            given["memory"] = np.zeros((N, rest[0][1]), np.float32) if memory is None else memory
+        found = dict(zip((o.name for o in session.get_outputs()), session.run(None, given), strict=True))
+        return found["action"], found["outputs"], found.get("next_memory")
+
+    assert bool(rest) == (name == "elman")
+    check(policy, play)
+
+
+@pytest.mark.parametrize(("name", "action"), CASES)
+def test_pytorch(name, action, tmp_path):
+    torch = pytest.importorskip("torch")
+    policy = policy_of({"name": name}, action)
+    module = torch.export.load(str(policy.export(tmp_path / "a.pt2"))).module()
+
+    def play(seen, memory):
+        given = [torch.from_numpy(seen)]
+        if name == "elman":
+            given.append(torch.zeros(N, 16) if memory is None else memory)
+        action, outputs, *memory = module(*given)
+        return action.numpy(), outputs.numpy(), memory[0] if memory else None
+
+    check(policy, play)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+@pytest.mark.parametrize("network", PLASTIC, ids=lambda network: network["name"])
+def test_a_graph_of_a_network_that_learns_is_refused(network, suffix, tmp_path):
+    with pytest.raises(InputError, match=r"weights do not change.*got .*Export it as C"):
+        policy_of(network).export(tmp_path / f"a{suffix}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".onnx", "onnx"), (".pt2", "torch")])
+def test_a_missing_library_is_named(suffix, module, tmp_path, absent):
+    absent(module)
+    with pytest.raises(InputError, match=rf"pip install -e '.*\[{module}\]'"):
+        policy_of({"name": "mlp"}).export(tmp_path / f"a{suffix}")
+
+
+def test_other_endings_are_refused(tmp_path):
+    for name in ("a.pt", "a", "a.champion"):
+        with pytest.raises(InputError, match=r"\.c or \.json or \.onnx or \.pt2"):
+            policy_of({"name": "mlp"}).export(tmp_path / name)
+    with pytest.raises(InputError, match=r"\.champion or \.c"):
+        evolve.load(ROOT / "zoo" / "acrobot.champion").export(tmp_path / "a.csv")
+
+
+def reader():
+    """Return the functions of the reader on the page, in Python."""
+    code = re.search(r'```python title="read_policy\.py"\n(.*?)```', PAGE, re.S)[1]
+    assert code.count("\n") <= 40
+    namespace = {"__name__": "reader"}
+    exec(compile(code, "read_policy.py", "exec"), namespace)
+    return namespace["Policy"]
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize(("name", "action"), CASES)
+def test_the_reader_of_the_page_computes_the_outputs(name, action, normalized, tmp_path):
+    policy = policy_of({"name": name}, action, normalized)
+    theirs = reader()(policy.export(tmp_path / "a.json"))
+    seen, outputs, _ = episode(policy)
+    for step, rows in zip(seen, outputs, strict=True):
+        assert np.abs(np.array(theirs.outputs(step[0].tolist())) - rows[0]).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_the_reader_in_javascript_computes_the_outputs(name, tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no Node.js")
+    policy = policy_of({"name": name}, "box")
+    seen, outputs, actions = episode(policy)
+    code = re.search(r'```js title="policy\.js"\n(.*?)```', PAGE, re.S)[1]
+    (tmp_path / "policy.mjs").write_text(code)
+    policy.export(tmp_path / "a.json")
+    (tmp_path / "seen.json").write_text(json.dumps(seen[:, 0].tolist()))
+    script = """
+        import { readFileSync } from "node:fs";
+        import { Policy } from "./policy.mjs";
+        const read = (name) => JSON.parse(readFileSync(name));
+        const policy = new Policy(read("a.json"));
+        const outputs = read("seen.json").map((o) => policy.outputs(o));
+        console.log(JSON.stringify(outputs.map((y) => [y, policy.decode(y)])));
+    """
+    (tmp_path / "run.mjs").write_text(script)
+    done = subprocess.run([node, "run.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    for (theirs, action), rows, ours in zip(json.loads(done.stdout), outputs, actions, strict=True):
+        assert np.abs(np.array(theirs) - rows[0]).max() < 1e-6
+        assert action == pytest.approx(ours[0].ravel(), abs=1e-5)
+
+
+@pytest.mark.parametrize("network", PLASTIC, ids=lambda network: network["name"])
+def test_json_holds_every_number_of_a_network_that_learns(network, tmp_path):
+    policy = policy_of(network)
+    table = json.loads(policy.export(tmp_path / "a.json").read_text())
+    assert (table["format"], table["version"], table["network"]["is_static"]) == ("evolve-policy", 1, False)
+    name, options = table["network"]["name"], table["network"]["options"]
+    assert {"name": name, **options} == json.loads(json.dumps(policy.experiment.config.network.table()))
+    weights = np.concatenate([matrix["weights"] for matrix in table["matrices"]]).astype(np.float32)
+    mask = np.concatenate([matrix["mask"] for matrix in table["matrices"]]).astype(bool)
+    assert weights.tobytes() == policy.genome.weights.tobytes()
+    assert mask.tobytes() == policy.genome.mask.tobytes()
+    assert "float32" in table["network"]["formulas"]
+    assert Spaces.from_json(table).to_json() == policy.experiment.spaces.to_json()
+
+
+def test_the_command_writes_each_format(tmp_path, call, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    champion = ROOT / "zoo" / "acrobot.champion"
+    shutil.copy(champion, "a.champion")
+    assert call("export", "a.champion", "--format", "json").out.strip() == "a.json"
+    assert call("export", "a.champion", "-o", "b.json").code == 0
+    assert call("export", "a.champion", "-o", "b.champion").code == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert json.loads((tmp_path / "a.json").read_text())["title"].startswith(
+        "mlp for Acrobot-v1: the champion of seed 1"
+    )
+    assert call("export", "a.champion", "--format", "json", "-o", "a.c").code == 2
+    assert call("export", "a.champion", "--format", "csv").code == 2
+    assert call("export", "a.champion", "--format", "pickle").code == 2
+
+
+def test_a_run_without_a_generation_is_refused(tmp_path):
+    stored = store.read_champion(ROOT / "zoo" / "cartpole.champion")
+    store.create(tmp_path / "seed-0.h5", replace(stored.header, seed=0)).close()
+    with pytest.raises(InputError, match="complete generation"):
+        evolve.load(tmp_path / "seed-0.h5").export(tmp_path / "a.c")

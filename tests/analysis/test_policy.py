@@ -1,0 +1,289 @@
+"""Policies: batches, traces and weights within an episode, and work without the environment or Gymnasium."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, environment, without
+from gymnasium import spaces
+
+import evolve
+from evolve.analysis.policy import Policy
+from evolve.config import Config
+from evolve.environments import Spaces
+from evolve.errors import InputError
+from evolve.networks import NETWORKS
+from evolve.numerics.streams import Purpose, Stream
+from evolve.training.experiment import prepare_policy
+
+N, STEPS = 3, 7
+BOX = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+TUPLE = spaces.Tuple((spaces.Discrete(3), spaces.Box(0, 255, (2, 2), np.uint8)))
+DICT = spaces.Dict(a=spaces.MultiBinary(2), b=TUPLE)
+
+
+def policy_of(network, normalized=False, observation=BOX, action=None):
+    table = {"env": {"id": "nowhere:Gone-v0"}, "network": {"name": network} if isinstance(network, str) else network}
+    known = Spaces(observation, action or spaces.Box(-2, 2, (2,), np.float32))
+    experiment = prepare_policy(Config.model_validate(table), known)
+    genome = experiment.network.init(Stream(7, Purpose.INIT, 0, 0))
+    O = experiment.network.observation_size
+    normalizer = np.stack([np.full(O, 0.25), np.full(O, 1.5)]).astype(np.float32) if normalized else None
+    return Policy(experiment, genome, normalizer)
+
+
+def observed(*shape):
+    return np.random.default_rng(1).normal(0, 2, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_each_row_of_a_batch_has_the_bits_of_a_policy_of_its_own(name, normalized):
+    table = {"name": name, **({"plasticity": 0.1, "neuromodulated": True} if name == "hebbian-dag" else {})}
+    policy = policy_of(table, normalized)
+    seen = observed(STEPS, N, 4)
+    for again in range(2):  # another episode has nothing of the first one
+        policy.reset(seed=5 + again, batch=N)
+        actions = [policy(rows) for rows in seen]
+        kept = policy.weights, policy.traces
+        for row in range(N):
+            alone = policy_of(table, normalized)
+            alone.reset(seed=5 + again + row)
+            assert [alone(step[row]).tobytes() for step in seen] == [step[row].tobytes() for step in actions]
+            for ours, single in zip(kept, (alone.weights, alone.traces), strict=True):
+                assert {k: v[row].tobytes() for k, v in ours.items()} == {k: v.tobytes() for k, v in single.items()}
+
+
+def test_the_first_batch_decides_how_many_rows_an_episode_has():
+    policy = policy_of("elman")
+    seen = observed(2, N, 4)
+    first = policy.outputs(seen[0])
+    second = policy.outputs(seen[1])
+    for wrong in (seen[0][0], seen[0][:2]):
+        with pytest.raises(ValueError, match="reset"):
+            policy.outputs(wrong)
+    policy.reset(batch=N)
+    assert policy.outputs(seen[0]).tobytes() == first.tobytes()
+    assert policy.outputs(seen[1]).tobytes() == second.tobytes()
+    with pytest.raises(ValueError, match=r"a batch of 3 observations of .*reset\(batch=2\)"):
+        policy.outputs(seen[0][:2])
+    policy.reset()
+    assert policy.outputs(seen[0][1]).tobytes() == first[1].tobytes()
+    with pytest.raises(ValueError, match="began with a single observation"):
+        policy.outputs(seen[0])
+
+
+def test_a_network_without_memory_takes_any_number_of_rows():
+    policy = policy_of("mlp", normalized=True)
+    many = observed(700, 4)
+    outputs = policy.outputs(many)
+    assert outputs.shape == (700, 2)
+    assert policy.weights["W_0"].shape == (700, 5, 16)
+    assert policy.outputs(many[699]).tobytes() == outputs[699].tobytes()
+    assert policy.outputs(many[300:302]).tobytes() == outputs[300:302].tobytes()
+    assert policy(many).shape == policy.decode(outputs).shape == (700, 2)
+    assert policy.traces == {}
+
+
+def test_seeds_of_rows_follow_gymnasium_or_a_list():
+    policy = policy_of("plastic-mlp")
+    seen = observed(N, 4)
+
+    def played(**how):
+        policy.reset(**how)
+        return policy.outputs(seen).tobytes()
+
+    assert played(seed=4, batch=N) == played(seed=[4, 5, 6]) == played(seed=4)
+    assert played(seed=[4, 5, 7]) != played(seed=[4, 5, 6])
+    for wrong in ({"seed": [1, 2], "batch": 3}, {"seed": -1}, {"seed": [1, -1]}, {"batch": 0}, {"batch": 1.5}):
+        with pytest.raises(InputError):
+            policy.reset(**wrong)
+
+
+def test_discrete_actions_of_a_batch_are_an_array():
+    policy = policy_of("mlp", action=spaces.Discrete(2, start=3))
+    actions = policy(observed(N, 4))
+    assert actions.shape == (N,)
+    assert actions.tolist() == [policy(row) for row in observed(N, 4)]
+    assert set(actions.tolist()) <= {3, 4}
+
+
+def test_a_batch_of_nested_observations_has_a_batch_in_each_member():
+    policy = policy_of("dag", observation=DICT)
+    single = [
+        {"a": np.array([row % 2, 1], np.int8), "b": (row, np.full((2, 2), 50 * row, np.uint8))} for row in range(N)
+    ]
+    batch = {
+        "a": np.stack([one["a"] for one in single]),
+        "b": (np.arange(N), np.stack([one["b"][1] for one in single])),
+    }
+    assert policy.outputs(batch).tobytes() == b"".join(policy.outputs(one).tobytes() for one in single)
+    for wrong in (batch | {"a": batch["a"][:2]}, {"a": batch["a"]}, single):
+        with pytest.raises(ValueError, match="observation"):
+            policy.outputs(wrong)
+
+
+def test_one_number_of_a_discrete_space_is_one_observation_unless_a_batch_is_announced():
+    policy = policy_of("mlp", observation=spaces.Discrete(3))
+    assert policy.outputs(np.array([2])).shape == (2,)
+    policy.reset(batch=1)
+    assert policy.outputs(np.array([2])).shape == (1, 2)
+
+
+def test_traces_of_a_hebbian_dag_follow_its_formulas():
+    policy = policy_of({"name": "hebbian-dag", "hidden": [3], "plasticity": 0.5, "trace_rate": 0.25})
+    genome = policy.weights
+    assert {name: part.shape for name, part in genome.items()} == {"W_0_0": (4, 3), "W_1_0": (4, 3), "W_1_1": (3, 3)}
+    assert not any(part.any() for part in policy.traces.values())
+    x = [observed(4), None]
+    z = x[0] @ genome["W_0_0"]
+    x[1] = np.tanh(z)
+    policy.outputs(x[0])
+    mask = policy.genome.mask[0, :12].reshape(4, 3)
+    grown = np.clip(0.25 * np.outer(x[0], z), -10, 10) * mask
+    assert policy.traces["W_0_0"] == pytest.approx(grown, abs=1e-5)
+    assert policy.weights["W_0_0"] == pytest.approx(genome["W_0_0"] + 0.5 * grown, abs=1e-5)
+    assert (policy.traces["W_0_0"][~mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_weights_are_those_of_the_next_step(name):
+    """The first layer of every network but the LSTM is tanh of the observation times these weights."""
+    policy = policy_of({"name": name, "hidden": [2]} if name != "hebbian-dag" else {"name": name, "plasticity": 0.3})
+    seen = observed(5, 4)
+    before = policy.weights
+    for step in seen:
+        policy.outputs(step)
+    after = policy.weights
+    learns = any((before[key] != after[key]).any() for key in before)
+    assert learns == (name in ("hebbian-dag", "hebbian-lstm", "plastic-mlp"))
+    assert policy.traces.keys() == (before.keys() if name.startswith("hebbian") else set())
+    after[next(iter(after))][:] = 99  # a copy
+    assert not (policy.weights[next(iter(after))] == 99).any()
+
+
+def test_a_network_that_does_not_report_its_weights_is_named(monkeypatch):
+    policy = policy_of("mlp")
+    monkeypatch.delattr("evolve.networks.layered.LayeredBatch.weights")
+    with pytest.raises(InputError, match=r"network\.name: expected .*report.*mlp"):
+        _ = policy.weights
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+def test_a_copy_begins_the_episodes_of_all_rows(copied):
+    policy = policy_of("plastic-mlp")
+    policy.reset(seed=9, batch=N)
+    seen = observed(2, N, 4)
+    outputs = [policy.outputs(rows).tobytes() for rows in seen]
+    again = copied(policy)
+    assert [again.outputs(rows).tobytes() for rows in seen] == outputs
+
+
+TASK = """
+import gymnasium
+import numpy as np
+
+class Gone(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict(where=gymnasium.spaces.Discrete(3), x=gymnasium.spaces.Box(-1, 1, (2,)))
+    action_space = gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([3, np.inf], np.float32))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return {"where": 1, "x": np.zeros(2, np.float32)}, {}
+
+    def step(self, action):
+        self.t += 1
+        seen = {"where": self.t % 3, "x": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
+        return seen, 0.0, self.t > 3, False, {}
+
+gymnasium.register("Gone-v0", Gone)
+"""
+MAKE = """
+import evolve
+for name, normalize in (("mlp", True), ("hebbian-dag", False)):
+    run = evolve.train(env="gone_task:Gone-v0", network=name, generations=2, population=4, episodes=1, seed=1,
+                       held_out_episodes=2, normalize_observations=normalize, output=name)
+    run.export(f"{name}.champion")
+"""
+USE = """
+import pickle, sys
+import numpy as np
+import evolve
+assert "gymnasium" not in sys.modules or sys.modules["gymnasium"] is None
+for name in ("mlp", "hebbian-dag"):
+    for path in (f"{name}.champion", f"{name}/seed-1.h5"):
+        policy = pickle.loads(pickle.dumps(evolve.load(path).champion()))
+        for t in range(5):
+            print(policy({"where": t % 3, "x": np.array([0.1 * t, -0.2], np.float32)}).tobytes().hex())
+    evolve.load(f"{name}/seed-1.h5").champion(generation=0)
+    policy.export(f"{name}.json")
+    policy.export(f"{name}.c")
+print(evolve.load("mlp.champion").experiment if len(sys.argv) > 1 else "")
+"""
+
+
+def test_a_policy_works_without_its_environment_and_without_gymnasium(tmp_path):
+    (tmp_path / "gone_task.py").write_text(TASK)
+
+    def ran(code, *arguments, **env):
+        words = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment(**env), capture_output=True, text=True, timeout=120, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert ran(MAKE)[0] == 0
+    code, there, errors = ran(USE.replace("assert", "# assert"))
+    assert code == 0, errors
+    (tmp_path / "gone_task.py").unlink()
+    assert ran(USE, **without("gymnasium")) == (0, there, "")
+    code, _, errors = ran(USE.replace("assert", "# assert"), "experiment")
+    assert code == 1
+    assert "gone_task" in errors
+    # A file of an earlier version has no spaces.
+    with h5py.File(tmp_path / "mlp.champion", "r+") as file:
+        del file.attrs["spaces"]
+    code, _, errors = ran(USE, **without("gymnasium"))
+    assert code == 1
+    assert "a file of an earlier version" in errors
+    assert "Export the champion where its environment is installed" in errors
+
+
+def test_an_export_adds_the_spaces_to_a_file_of_an_earlier_version(tmp_path):
+    old = evolve.load(ROOT / "zoo" / "acrobot.champion")
+    path = tmp_path / "a.champion"
+    path.write_bytes(old.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        file.attrs.pop("spaces", None)
+    again = evolve.load(evolve.load(path).export(tmp_path / "new.champion"))
+    with h5py.File(again.path) as file:
+        assert '"Discrete"' in file.attrs["spaces"]
+    assert again.digest == old.digest
+    assert again.held_out.returns.tolist() == old.held_out.returns.tolist()
+    seen = np.ones(6, np.float32)
+    assert again.champion().outputs(seen).tobytes() == old.champion().outputs(seen).tobytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "[]",
+        "{}",
+        '{"observation": {"type": "Box", "shape": [99999, 99999], "dtype": "f4", "low": 0, "high": 1}, "action": null}',
+        '{"observation": {"type": "Text"}, "action": null}',
+        '{"observation": {"type": "Discrete", "n": -1, "start": 0}, "action": null}',
+        '{"observation": {"type": "Discrete", "n": 5, "start": 0}, "action": {"type": "Discrete", "n": 2, "start": 0}}',
+    ],
+)
+def test_damaged_spaces_are_refused(damage, tmp_path):
+    path = tmp_path / "a.champion"
+    path.write_bytes((ROOT / "zoo" / "acrobot.champion").read_bytes())
+    with h5py.File(path, "r+") as file:
+        file.attrs["spaces"] = damage
+    with pytest.raises(InputError, match=r"a\.champion"):
+        evolve.load(path).champion()
