@@ -384,7 +384,7 @@ def test_a_page_without_its_place_is_refused():
 
 
 def test_the_attributes_of_the_run_file_are_described(tmp_path):
-    store.create(tmp_path / "seed-0.h5", store.Header("", {}, 0, "CartPole-v1", {})).close()
+    store.create(tmp_path / "seed-0.h5", store.Header("", {}, 0, "CartPole-v1", spaces={})).close()
     with h5py.File(tmp_path / "seed-0.h5") as file:
         assert {names(row[0])[0] for row in rows("run-file.md", "attribute | type | meaning")} == set(file.attrs)
         assert set(file["checkpoint"].attrs) == {"num_generations"}
