@@ -175,7 +175,7 @@ def test_a_run_file_is_all_that_resuming_needs(call, command, tmp_path, uninterr
         (("a.h5", "--resume", "-a", "mlp"), "network.name, resuming a.h5: expected 'hebbian-dag'"),
         (("a.h5", "--resume", "--set", "sweep.episodes=[2]"), "resuming a.h5"),
         (("b.h5", "--resume"), "b.h5: "),
-        (("c.h5", "--resume"), "c.h5: "),
+        (("c.h5", "--resume"), "c.h5, which"),
     ],
 )
 def test_a_run_file_in_the_place_of_an_experiment(tmp_path, monkeypatch, words, named):
