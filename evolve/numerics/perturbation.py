@@ -38,7 +38,7 @@ def perturbed(
         arrays = [*map(np.ascontiguousarray, (centre, mask, philox_keys(*key, streams), steps)), rows]
         scales = None if scale is None else np.ascontiguousarray(scale)
         addresses = (array.ctypes.data for array in arrays)
-        fill = native.bind("around", [ADDRESS] * 5 + [INT64] * 2 + [ADDRESS])
+        fill = native.bind("perturbed", [ADDRESS] * 5 + [INT64] * 2 + [ADDRESS])
         fill(*addresses, *rows.shape, None if scales is None else scales.ctypes.data)
         return rows
     for row, step, stream in zip(rows, steps, streams, strict=True):
@@ -69,7 +69,7 @@ def moments_about_centre(
         moments = np.empty((len(centre), 2))
         inputs = centre, scale, philox_keys(*key, streams), steps, coefficients
         arrays = [*map(np.ascontiguousarray, inputs), moments]
-        add_up = native.bind("moments_around", [ADDRESS] * 6 + [INT64] * 3)
+        add_up = native.bind("moments_about_centre", [ADDRESS] * 6 + [INT64] * 3)
         add_up(*(array.ctypes.data for array in arrays), first, len(centre), len(streams))
         return moments
     sums = np.zeros((2, len(centre)))
@@ -98,7 +98,7 @@ def antithetic_sums(centre: Float64, step: float, key: StreamsKey, coefficients:
     streams: Int64 = np.arange(len(coefficients))
     if native.available():
         arrays = [*map(np.ascontiguousarray, (centre, philox_keys(*key, streams), coefficients)), sums]
-        add_up = native.bind("difference_sums", [ADDRESS] * 4 + [DOUBLE] + [INT64] * 3)
+        add_up = native.bind("antithetic_sums", [ADDRESS] * 4 + [DOUBLE] + [INT64] * 3)
         add_up(*(array.ctypes.data for array in arrays), step, first, len(centre), len(coefficients))
         return sums
     for coefficient, stream in zip(coefficients, streams, strict=True):

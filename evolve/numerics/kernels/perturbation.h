@@ -12,8 +12,8 @@ INLINE void scaled(const float *noise, const double *scale, double *moves, int64
 
 /* Rows [n, W]: the centre [W] plus steps[i] times the deviates of keys[i]; 0 where the mask [W] is 0. Deviates are multiplied
  * by the scale [W] first, if there is one. */
-DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uint64_t *keys, const double *steps,
-                            float *rows, int64_t n, int64_t W, const double *scale)
+DISPATCH void evolve_perturbed(const double *centre, const uint8_t *mask, const uint64_t *keys, const double *steps,
+                               float *rows, int64_t n, int64_t W, const double *scale)
 {
     float noise[AT_ONCE];
     double moves[AT_ONCE];
@@ -37,8 +37,9 @@ DISPATCH void evolve_around(const double *centre, const uint8_t *mask, const uin
 /* Moments [n, 2] of rows around the centre: the sums, over all rows and in their order, of their share times d, and of their
  * share times d squared. d is the distance of the row, as floats, from the centre; row i has the deviates of keys[i] from
  * number `start` on. */
-DISPATCH void evolve_moments_around(const double *centre, const double *scale, const uint64_t *keys, const double *steps,
-                                    const double *shares, double *moments, int64_t start, int64_t n, int64_t rows)
+DISPATCH void evolve_moments_about_centre(const double *centre, const double *scale, const uint64_t *keys,
+                                          const double *steps, const double *shares, double *moments, int64_t start,
+                                          int64_t n, int64_t rows)
 {
     float noise[AT_ONCE];
     double moves[AT_ONCE];
@@ -66,7 +67,7 @@ DISPATCH void evolve_moments_around(const double *centre, const double *scale, c
 
 /* Sums [n] over `streams` keys of their share times the difference of centre + step d and centre - step d, as floats. The
  * deviates d begin at number `start` of each stream. */
-DISPATCH void evolve_difference_sums(const double *centre, const uint64_t *keys, const double *shares, double *sums,
+DISPATCH void evolve_antithetic_sums(const double *centre, const uint64_t *keys, const double *shares, double *sums,
                                      double step, int64_t start, int64_t n, int64_t streams)
 {
     float noise[AT_ONCE];
