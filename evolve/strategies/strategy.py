@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from evolve.errors import InputError
+from evolve.errors import InputError, one_line
 from evolve.genome import Block, GenomeLayout, Genomes, GenomeSource, concatenate
 from evolve.numerics import ordered_sum
 from evolve.numerics.streams import Purpose, Stream, Streams
@@ -29,12 +29,12 @@ Arrays = Mapping[str, NDArray[Any]]
 class Results:
     """The results of the P candidates of a generation.
 
-    fitness: [P] float64. Higher is better; NaN is worst.
+    fitness: [P] float64, or numbers that NumPy converts to it, such as a list. Higher is better; NaN is worst.
     traces: [P, T] float32, the traces of each candidate's network, averaged over its episodes; [P, 0] by default.
     mean_traces: [T], the traces averaged over all candidates; None if the strategy does not need them.
     sums: [W, *sum_shape], the value of the strategy's `sums` for all columns; None lets `tell` compute them.
 
-    Raises ValueError for other shapes or types.
+    Raises InputError for another fitness, and ValueError for traces of another shape or type.
     """
 
     fitness: Float64
@@ -43,7 +43,7 @@ class Results:
     sums: Float64 | None = None
 
     def __post_init__(self) -> None:
-        check_shape(self.fitness, "fitness", "P", np.float64)
+        object.__setattr__(self, "fitness", _converted(self.fitness))
         P = len(self.fitness)
         if not self.traces.size:
             object.__setattr__(self, "traces", np.zeros((P, 0), np.float32))
@@ -55,6 +55,18 @@ class Results:
             return self.mean_traces
         check_shape(self.traces, "traces", "P T", np.float32, T=T)
         return ordered_sum(self.traces.T.astype(np.float64)) / len(self.traces)
+
+
+def _converted(fitness: Any) -> Float64:
+    """Return a fitness [P] as float64. Raises InputError for anything else."""
+    expected = "the fitness of P candidates, an array [P] of numbers"
+    try:
+        array = np.asarray(fitness, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("fitness", expected, f"{type(fitness).__name__} ({one_line(error)})") from None
+    if array.ndim != 1:
+        raise InputError("fitness", expected, f"an array of shape {list(array.shape)}")
+    return array
 
 
 class Strategy(Generic[State]):
@@ -233,13 +245,17 @@ def check_population(genomes: GenomeSource, results: Results, P: int, W: int, gr
         grows: Whether the results of only the first n candidates are accepted, for even n.
 
     Raises:
-        ValueError: The number of genomes or of results is wrong.
+        InputError: The results are no `Results`, or their number is wrong.
+        ValueError: The number or the size of the genomes is wrong.
     """
+    if not isinstance(results, Results):
+        cure = "Write tell(state, genomes, evolve.strategies.Results(fitness))."
+        raise InputError("results", "the `Results` of the candidates", f"an object of {type(results).__name__}", cure)
     if isinstance(genomes, Genomes):
         check_shape(genomes.weights, "genomes.weights", "P W", np.float32, P=P, W=W)
     count = len(results.fitness)
-    if not (grows and 2 <= count < P and count % 2 == 0):
-        check_shape(results.fitness, "fitness", "P", np.float64, P=P)
+    if count != P and not (grows and 2 <= count < P and count % 2 == 0):
+        raise InputError("fitness", f"one number for each of {P} candidates", f"{count} numbers")
 
 
 def ranking(fitness: Float64) -> NDArray[np.intp]:

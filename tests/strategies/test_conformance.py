@@ -247,7 +247,7 @@ def test_one_that_grows_learns_from_the_first_as_if_they_were_all(table):
         )
         for other in (whole.to_arrays(at_hand), part.to_arrays(states[1])):
             assert all(array.tobytes() == other[name].tobytes() for name, array in whole.to_arrays(states[0]).items())
-    with pytest.raises(ValueError, match="fitness"):
+    with pytest.raises(InputError, match="fitness: expected one number for each of"):
         whole.tell(states[0], genomes, Results(np.zeros(7)))
 
 

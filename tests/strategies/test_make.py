@@ -53,6 +53,33 @@ def test_five_lines_are_enough():
     assert genomes.weights.shape == strategy.ask(state, 1).weights.shape == (64, 100)
 
 
+@pytest.mark.parametrize("convert", [list, tuple, np.float32, np.int64])
+def test_fitness_is_anything_that_numpy_converts_to_numbers(convert):
+    strategy = make("openai-es", genome_size=3, population=8)
+    state, values = strategy.start(), np.arange(8.0)
+    genomes = strategy.ask(state, 0)
+    told = [strategy.tell(state, genomes, Results(given)) for given in (values, convert(values))]
+    assert Results(convert(values)).fitness.dtype == np.float64
+    assert told[0].centre.tobytes() == told[1].centre.tobytes()
+
+
+@pytest.mark.parametrize("wrong", [1.0, np.zeros((8, 1)), ["good"] * 8, [[1], [1, 2]], [1j] * 8])
+def test_a_wrong_fitness_is_refused(wrong):
+    with pytest.raises(InputError, match=r"^fitness: expected the fitness of P candidates, an array \[P\]"):
+        Results(wrong)
+
+
+@pytest.mark.parametrize("name", sorted(strategies.STRATEGIES))
+def test_tell_refuses_results_that_do_not_fit(name):
+    strategy = make(name, genome_size=3, population=8)
+    state = strategy.start()
+    genomes = strategy.ask(state, 0)
+    with pytest.raises(InputError, match=r"^results: .* got an object of ndarray.*Results\(fitness\)"):
+        strategy.tell(state, genomes, np.zeros(8))
+    with pytest.raises(InputError, match=r"^fitness: expected one number for each of 8 candidates, got 9 numbers"):
+        strategy.tell(state, genomes, Results(np.zeros(9)))
+
+
 def test_no_network_and_no_environment_is_imported_for_it():
     code = "import sys; from evolve.strategies import make; make('ga', genome_size=3).start(); print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
@@ -152,19 +179,10 @@ def test_results_have_no_traces_unless_they_are_given():
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ((np.zeros((5, 1)),), r"fitness: expected \[P\] float64"),
-        ((np.zeros(5, np.float32),), r"fitness: expected \[P\] float64"),
         ((np.zeros(5), np.ones((4, 3), np.float32)), r"traces: expected \[P, T\] float32 \(P=5\)"),
         ((np.zeros(5), np.ones((5, 3))), r"traces: expected \[P, T\] float32"),
     ],
 )
-def test_results_of_other_shapes_are_refused(arrays, message):
+def test_traces_of_other_shapes_are_refused(arrays, message):
     with pytest.raises(ValueError, match=message):
         Results(*arrays)
-
-
-def test_results_of_another_population_are_refused():
-    strategy = make("ga", 3, population=6)
-    genomes = strategy.ask(strategy.start(), 0)
-    with pytest.raises(ValueError, match=r"fitness: expected \[P\] float64 \(P=6\), got \[5\]"):
-        strategy.tell(strategy.start(), genomes, Results(np.zeros(5)))
