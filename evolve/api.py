@@ -120,7 +120,8 @@ def train(
             for generation in generations:
                 log(generation.number, generation.record)
                 answers = [callback(generation) for callback in functions]
-                if any(answer is False for answer in answers):
+                # A comparison of arrays is NumPy's False.
+                if any(isinstance(answer, bool | np.bool_) and not answer for answer in answers):
                     break
 
     if workers is not None:

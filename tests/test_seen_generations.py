@@ -106,6 +106,7 @@ SCRIPTS: dict[str, tuple[str, int | str]] = {
     "callback, SIGKILL": ("train(kill)", -signal.SIGKILL),
     "callback, KeyboardInterrupt": ("train(lambda: kill(signal.SIGINT))", "KeyboardInterrupt"),
     "callback, False": ("train(lambda: False)", 0),
+    "callback, NumPy's False": ("import numpy; train(lambda: numpy.bool_(False))", 0),
     "callback in a thread": ("threading.Thread(target=train, args=[sys.exit]).start()", 0),
 }
 

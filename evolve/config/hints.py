@@ -1,5 +1,6 @@
 """Advice for unknown names: the setting of the same name in another section, or of the same meaning in another tool."""
 
+import difflib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,12 @@ from evolve.config.registry import REGISTRIES, registry_of
 from evolve.errors import InputError
 
 _WORKERS = "The number of workers is no setting: write workers=N in Python, or --workers N on the command line."
+_PROGRESS = "progress=True of evolve.train shows the progress."
+_CALLBACKS = "evolve.train takes callbacks=[function]; a loop over evolve.iterate needs none."
+_TENSORBOARD = 'tensorboard="logs" of evolve.train, or --tensorboard logs, writes event files.'
+_OPTIONS = 'Options are in the table of a network or strategy: network={"name": "mlp", "hidden": [64, 64]}.'
+_ARGUMENTS = ("callbacks", "overwrite", "progress", "resume", "tensorboard", "workers")
+"""Arguments of `evolve.train` that are no settings."""
 _SETTINGS = {
     "learning_rate": "lr, step_size",
     "sigma": "std, stdev, stdev_init, init_stdev, sigma_init, init_sigma, noise_std, noise_stdev",
@@ -36,11 +43,15 @@ _SETTINGS = {
     "fitness": "fitness_function, fitness_fn, fitness_func, objective, objective_func, fit_fun",
     "env.metrics": "info_keywords, info_keys, track, measures, descriptors",
     "start_from": "x0, center_init, initial_solution, init_from, load_from, pretrained, warm_start, restore",
-    "compute.slots": "n_envs, num_envs, vec_env, batch_size",
+    "compute.slots": "batch_size",
     "compute.backend": "device, use_gpu, gpu, cuda, jit",
     "compute.time_limit": "timeout, walltime, max_time, time_budget",
-    "output": "log_dir, logdir, save_path, out_dir, output_dir, results_dir, tensorboard_log",
-    _WORKERS: "workers, n_workers, num_workers, num_actors, n_jobs, processes, num_processes, n_proc",
+    "output": "log_dir, logdir, save_path, out_dir, output_dir, results_dir",
+    _PROGRESS: "progress_bar, verbose, verbosity, show_progress, log_interval",
+    _CALLBACKS: "callback, callbacks, reporter, logger",
+    _TENSORBOARD: "tensorboard_log, tensorboard_dir, log_tensorboard",
+    _OPTIONS: "policy_kwargs, net_kwargs, network_kwargs, strategy_kwargs, model_kwargs",
+    _WORKERS: "workers, n_envs, num_envs, vec_env, n_workers, num_workers, num_actors, n_jobs, num_processes",
 }  # fmt: skip
 MEANINGS = {fold(foreign): ours for ours, names in _SETTINGS.items() for foreign in names.split(", ")}
 """The names of settings here, by the folded names of other tools."""
@@ -56,8 +67,10 @@ def advice(key: str, table: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
     """
     name = key.rpartition(".")[2]
     meant = MEANINGS.get(fold(name), name)
-    if meant == _WORKERS:
-        return _WORKERS
+    if " " in meant:
+        return meant
+    if key == name and (close := difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=0.75)):
+        return f"Did you mean the argument {close[0]} of evolve.train?"
     sections = {section: _names_in(section, field.annotation, table) for section, field in fields.items()}
     for setting in (name, meant):
         if keys := _keys_named(setting, sections):

@@ -100,6 +100,7 @@ class EnvOptions(Options):
     def changed(self, changes: Mapping[str, Any]) -> "EnvOptions":
         """Return this environment with other settings, which are merged into its tables of arguments.
 
+        An empty table of arguments replaces the table of this environment.
         An argument is either set or randomized, so that a change of one drops the other. With another `id`, the
         arguments and wrappers of this environment are dropped. Raises InputError for an invalid setting.
         """
@@ -109,7 +110,9 @@ class EnvOptions(Options):
         for section, other in (("kwargs", "randomize"), ("randomize", "kwargs")):
             given = changes.get(section, {})
             if isinstance(given, Mapping):
-                table[section] = {**table[section], **given}
+                # An empty table replaces: it is the way to randomize nothing.
+                replaced = section in changes and not given
+                table[section] = {} if replaced else {**table[section], **given}
                 table[other] = {name: value for name, value in table[other].items() if name not in given}
         merged = {name: table[name] for name in ("kwargs", "randomize") if isinstance(changes.get(name, {}), Mapping)}
         return parse(EnvOptions, table | dict(changes) | merged, "env")

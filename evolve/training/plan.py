@@ -31,6 +31,8 @@ from evolve.training.resume import (
 
 _EXPERIMENT = "a TOML file, a table, a Config or a run file"
 _NAMES = {"env": "id", "network": "name", "strategy": "name"}
+_SECTIONS = {*_NAMES, "compute", "output", "racing", "early_stop"}
+"""Tables into which settings are merged. An empty table replaces any other table."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def plan_from_arguments(
     seeds = _plain(settings.get("seeds"))
     if isinstance(seeds, Collection) and not isinstance(seeds, str) and len(seeds) > 1:
         raise InputError("seeds", "one, as seed=1: several seeds are several calls", settings["seeds"])
-    _override_all(table, output, settings)
+    _override_all(table, output, settings, complete=isinstance(experiment, Config))
     source = _take_source(table, start_from)
     found = experiments(table, "sweep")
     if len(found) > 1:
@@ -196,7 +198,10 @@ def sweep_from_arguments(
     Raises InputError.
     """
     table = _table(experiment)
-    _override_all(table, output, settings)
+    if isinstance(experiment, Config):
+        for key in grid if isinstance(grid, Mapping) else ():
+            _drop_options(table, key, None)
+    _override_all(table, output, settings, complete=isinstance(experiment, Config))
     _take_source(table)
     if seeds is not None:
         table["seeds"] = _plain(list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds)
@@ -214,10 +219,21 @@ def sweep_from_arguments(
 
 
 def _override_all(
-    table: dict[str, Any], output: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]
+    table: dict[str, Any],
+    output: str | Path | Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    complete: bool,
 ) -> None:
-    """Set settings, and the directory or the table of the output. Raises InputError."""
+    """Set settings, and the directory or the table of the output. Raises InputError.
+
+    complete: Whether the table has all settings, with their defaults. A network or strategy of another name then begins
+    with its own defaults.
+    """
     for key, value in settings.items():
+        if complete:
+            name = value.get("name") if isinstance(value, Mapping) else value
+            if name is not None:
+                _drop_options(table, key, name)
         _override(table, key, value)
     if isinstance(output, Mapping):
         _override(table, "output", output)
@@ -225,6 +241,13 @@ def _override_all(
         if not isinstance(output, str | Path):
             raise InputError("output", "a directory, or a table of settings", repr(output))
         set_key(table, "output.directory", str(output))
+
+
+def _drop_options(table: dict[str, Any], key: str, name: Any) -> None:
+    """Drop the options of a network or a strategy, unless it has the given name."""
+    section = table.get(key)
+    if key in ("network", "strategy") and isinstance(section, dict) and name != section.get("name"):
+        table[key] = {}
 
 
 def _take_source(table: dict[str, Any], start_from: Any = None) -> warm_start.Source | None:
@@ -278,7 +301,7 @@ def _override(table: dict[str, Any], key: str, value: Any) -> None:
         table[key] = value
     elif key in _NAMES and isinstance(value, str):
         set_key(table, f"{key}.{_NAMES[key]}", value)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, Mapping) and (value or key in _SECTIONS):
         for part, inner in value.items():
             set_key(table, f"{key}.{part}", _plain(inner))
     else:

@@ -25,7 +25,7 @@ def hint(key, strategy="prune", network="mlp"):
         ("env_id", "env.id"),
         ("policy", "network"),
         ("algorithm", "strategy"),
-        ("n_envs", "compute.slots"),
+        ("batch_size", "compute.slots"),
         ("device", "compute.backend"),
         ("network.hidden_sizes", "network.hidden"),
         ("env.max_steps", "env.max_episode_steps"),
@@ -45,7 +45,7 @@ def test_a_setting_of_another_strategy_names_the_strategies_that_have_it():
     assert hint("strategy.mutation_rate", strategy="ga") == "Did you mean strategy.weight_noise?"
 
 
-@pytest.mark.parametrize("key", ["workers", "n_workers", "n_jobs", "num_processes"])
+@pytest.mark.parametrize("key", ["workers", "n_workers", "n_envs", "n_jobs", "num_processes"])
 def test_the_number_of_workers_is_an_argument(key):
     assert "--workers N" in hint(key)
 
@@ -94,3 +94,19 @@ def test_kinds_of_other_tools_are_translated(registry, theirs, ours):
 def test_spelling_without_punctuation_and_case():
     assert fold("CMA-ES") == fold("cma_es") == "cmaes"
     assert nearest("CMAES", ["cma-es", "sep-cma-es"]) == "Did you mean cma-es?"
+
+
+@pytest.mark.parametrize(
+    ("key", "argument"),
+    [
+        ("progres", "argument progress"),
+        ("overwite", "argument overwrite"),
+        ("resum", "argument resume"),
+        ("callback", "callbacks=[function]"),
+        ("progress_bar", "progress=True"),
+        ("tensorboard_log", 'tensorboard="logs"'),
+        ("policy_kwargs", "table of a network"),
+    ],
+)
+def test_arguments_of_train_are_proposed(key, argument):
+    assert argument in hint(key)

@@ -6,7 +6,7 @@ import toys
 
 from evolve.config import Config, parse
 from evolve.errors import InputError
-from evolve.training.plan import RunSize, plan_from_arguments, size_of
+from evolve.training.plan import RunSize, plan_from_arguments, size_of, sweep_from_arguments
 
 SMALL = {"population": 8, "episodes": 3, "generations": 10, "held_out_episodes": 5, "compute": {"check": False}}
 
@@ -81,3 +81,36 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
 def test_a_wrong_environment_is_refused_with_the_words_to_write(experiment, settings, said):
     with pytest.raises(InputError, match=said):
         plan(experiment, **settings)
+
+
+def planned(experiment=None, **settings):
+    return plan_from_arguments(experiment, None, None, settings).experiment.config
+
+
+RANDOM = {"id": "CartPole-v1", "engine": "exact", "randomize": {"length": {"uniform": [0.3, 0.9]}}}
+
+
+def test_an_empty_table_of_distributions_randomizes_nothing():
+    config = planned(env=RANDOM, evaluation_randomize={})
+    assert config.evaluation_randomize == {}
+    assert config.in_evaluation().env.randomize == {}
+    assert planned({"env": RANDOM, "evaluation_randomize": {}}).evaluation_randomize == {}
+    assert planned(config, env={"randomize": {}}).env.randomize == {}
+    assert config.env.changed({"randomize": {}}).randomize == {}
+    assert config.env.changed({"engine": "exact"}).randomize == config.env.randomize
+    # The table of a section is merged, also an empty one.
+    assert planned(config, env={}).env == config.env
+
+
+def test_another_strategy_of_a_whole_configuration_has_its_own_defaults():
+    config = planned(strategy={"name": "ga", "weight_noise": 0.3}, network={"name": "mlp", "hidden": [5]})
+    other = planned(config, strategy="openai-es")
+    assert other.strategy.table() == planned(strategy="openai-es").strategy.table()
+    assert other.network == config.network
+    assert planned(config, strategy={"name": "ga", "parents": 3}).strategy.options.weight_noise == 0.3
+    assert planned(config, strategy={"parents": 3}).strategy.options.weight_noise == 0.3
+    varied = sweep_from_arguments({"strategy": ["ga", "pgpe"]}, config, None, None, {})
+    assert [c.strategy.name for _, c in varied] == ["ga", "pgpe"]
+    # Options that were written down are not dropped in silence.
+    with pytest.raises(InputError, match="weight_noise"):
+        planned({"strategy": {"name": "ga", "weight_noise": 0.3}}, strategy="openai-es")

@@ -202,12 +202,12 @@ def test_a_rank_that_makes_another_genome_is_noticed():
     fitness = results.returns.mean(axis=1)
     described = results.descriptions(genomes)
     seconds = 1.0, np.zeros(1), np.zeros(1)
-    record = generation_record(bytes(32), genomes, described, results, fitness, None, seconds)
+    record = generation_record(bytes(32), genomes, described, results, fitness, {}, None, seconds)
     assert record.connections.tolist() == described.connections.tolist()
     others = genomes.take(np.arange(P))
     others.weights[record.champion_candidate, 3] += 1
     with pytest.raises(RunError, match=rf"candidate {record.champion_candidate}\b"):
-        generation_record(bytes(32), genomes, describe(others), results, fitness, None, seconds)
+        generation_record(bytes(32), genomes, describe(others), results, fitness, {}, None, seconds)
 
 
 @pytest.mark.usefixtures("much")
