@@ -433,10 +433,14 @@ def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
             raise InputError(argument, "a module, and the name of an environment", options.id, *_NO_PATH) from None
         if options.kwargs or options.randomize:
             expected = f"arguments that {options.id} takes"
-            randomized = next((name for name in options.randomize if re.search(rf"\b{name}\b", str(error))), None)
+            # Gymnasium adds all arguments to the message of the constructor.
+            said = one_line(error).partition(" was raised from the environment creator")[0]
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
+            named = unknown[1] if unknown else said
+            randomized = next((name for name in options.randomize if re.search(rf"\b{name}\b", named)), None)
             key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
             given = options.kwargs if randomized is None else options.randomize[randomized]
-            raise InputError(key, expected, f"{given} ({one_line(error)})") from error
+            raise InputError(key, expected, f"{given} ({said})") from error
         raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
 
 
