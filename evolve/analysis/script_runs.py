@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -224,10 +225,8 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     ranks.stop_reason = lambda: _ENDED if link.is_closed else None
     try:
         experiment = prepare(load_config(request["config"]))
-    except InputError as error:  # the process of the script has prepared the same experiment
-        cure = "Register environments in a module instead of the script, and name it: "
-        expected = "an experiment that a new process can prepare, too"
-        raise InputError("workers", expected, str(error), cure, Setting("env.id", "module:Name-v0"), ".") from None
+    except InputError as error:
+        raise _only_in_script(error) from None
     if arrays := unpack(start):
         experiment = replace(experiment, start=Start(**arrays))
     plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
@@ -241,6 +240,16 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     if link.is_closed:
         raise Stopped(_ENDED)
     return b""
+
+
+def _only_in_script(error: InputError) -> InputError:
+    """Return the error of an experiment that the process of the script could prepare, but a new process cannot."""
+    # The id stands alone in `got` if the environment is not registered.
+    if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):
+        why = f"workers: new processes do not know {error.got}, because only the script registers it: "
+        cure = Setting("env.id", f"module:{error.got}")
+        return InputError.plainly("workers", why, "register it in a module, and write ", cure, ".")
+    return InputError.plainly("workers", f"workers: new processes cannot prepare the experiment of the script. {error}")
 
 
 class _Relay:

@@ -13,6 +13,7 @@ from conftest import LONG, environment, wait_for
 
 import evolve
 from evolve import store
+from evolve.analysis import script_runs
 from evolve.cluster.script import StartedRanks
 from evolve.errors import Stopped
 
@@ -110,15 +111,29 @@ def test_the_death_of_rank_0_is_an_error_and_the_run_can_be_resumed(alone):
     assert evolve.train(**SMALL, output="many", resume=True).digest == alone.digest
 
 
+ONLY_HERE = (
+    "^workers: new processes do not know OnlyHere-v0, because only the script registers it: "
+    'register it in a module, and write env.id="module:OnlyHere-v0".$'
+)
+
+
 def test_workers_do_not_know_the_tasks_of_this_process(here):
     gymnasium.register("OnlyHere-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=9)
     try:
         only_here = SMALL | {"env": "OnlyHere-v0", "generations": 1}
-        with pytest.raises(evolve.InputError, match=r"got .*OnlyHere-v0.* module.*env\.id=") as caught:
+        with pytest.raises(evolve.InputError, match=ONLY_HERE) as caught:
             evolve.train(**only_here, workers=2)
     finally:
         del gymnasium.registry["OnlyHere-v0"]
     assert caught.value.argument == "workers"
+
+
+def test_another_experiment_that_workers_cannot_prepare_is_one_message():
+    error = script_runs._only_in_script(evolve.InputError("network.name", "a known network", "mine"))
+    said = (
+        "workers: new processes cannot prepare the experiment of the script. network.name: expected a known network, "
+    )
+    assert str(error) == f"{said}got mine."
 
 
 HANGING = """
