@@ -505,12 +505,26 @@ def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
     if namespace in _MODULES:
         module, package = _MODULES[namespace]
         return f"Its package registers it: pip install {package}, then ", Setting("env.id", f"{module}:{env_id}"), "."
+    module, _, name = env_id.rpartition(":")
+    if module:
+        held = vars(importlib.import_module(module))  # Gymnasium has imported it
+        makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
+        similar = nearest(name, makers.union(gymnasium.registry))
+        if not name.isidentifier():
+            return (similar,)
+        lacks = "has no" if name not in held else "holds another object instead of a"
+        return (f"The module {module} {lacks} class or function {name}. {similar}".strip(),)
     similar = nearest(env_id, gymnasium.registry)
-    if ":" in env_id:
-        return (similar,)
     full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
     own = f"{similar} One that a module of yours registers is named with it: ".lstrip()
     return own, Setting("env.id", full), "."
+
+
+def _makes_env(value: Any, module: str) -> bool:
+    """Return whether an object of a module is the class of an environment, or a function of the module itself."""
+    if isinstance(value, type):
+        return issubclass(value, gymnasium.Env)
+    return inspect.isfunction(value) and value.__module__ == module
 
 
 def may_reuse(env: _Env, options: EnvOptions) -> bool:

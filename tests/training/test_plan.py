@@ -75,7 +75,10 @@ def test_an_environment_in_place_of_a_file_is_named_with_its_setting(env):
         (None, {"env": type("Mine", (toys.Memory,), {"__module__": "__main__"})}, "^env: expected a class or a func"),
         (None, {"env": gymnasium.make("CartPole-v1")}, "^env: expected the id of an environment, its class.* object"),
         (None, {"env": toys.coin}, r"register_task\('Name-v0', coin, …\).* env\.id=\"toys:Name-v0\""),
-        (None, {"env": "toys:nothing"}, "^env.id: expected a registered environment, got toys:nothing"),
+        (None, {"env": "toys:nothing"}, "got toys:nothing. The module toys has no class or function nothing.$"),
+        (None, {"env": "toys:Memmory"}, "^env.id: .* has no class or function Memmory. Did you mean Memory"),
+        (None, {"env": "toys:Memmory-v0"}, "^env.id: .* got toys:Memmory-v0. Did you mean Memory-v0"),
+        (None, {"env": "toys:__name__"}, "The module toys holds another object instead of a class or function __n"),
     ],
 )
 def test_a_wrong_environment_is_refused_with_the_words_to_write(experiment, settings, said):
