@@ -130,7 +130,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     env = {"id": "CartPole-v1", "engine": engine, "max_episode_steps": 9}
     policy = evolve.train(**sizes, env=env, seed=1, output=tmp_path).champion()
-    with pytest.raises(ValueError, match=r"CartPole-v1, 4 numbers, got"):
+    with pytest.raises(InputError, match=r"CartPole-v1, 4 numbers, got"):
         policy(wrong)
     assert policy([0.0, 0.1, 0.0, -0.1]) in (0, 1)
 
@@ -139,7 +139,7 @@ def test_a_policy_refuses_observations_of_another_shape(engine, wrong, tmp_path)
 def test_a_policy_refuses_values_that_a_discrete_space_lacks(wrong, tmp_path):
     sizes = {"generations": 1, "population": 2, "episodes": 1, "held_out_episodes": 0}
     policy = evolve.train(**sizes, env="FrozenLake-v1", seed=1, output=tmp_path).champion()
-    with pytest.raises(ValueError, match=r"FrozenLake-v1, 16 numbers, got"):
+    with pytest.raises(InputError, match=r"FrozenLake-v1, 16 numbers, got"):
         policy(wrong)
     assert policy(15) in range(4)
 

@@ -96,7 +96,10 @@ class Policy:
 
         observation: an observation of the environment. Or a batch of N observations, of which each array has one more
         axis, the first one, as in Gymnasium's vector environments; then the outputs are [N, A], and each row has a
-        network of its own. The first batch after `reset` decides N. Raises ValueError for another shape.
+        network of its own. The first batch after `reset` decides N.
+
+        Raises:
+            InputError: The observation has another shape, or a number that is not finite.
         """
         try:
             rows = self._codec.rows(observation, is_batch=self._rows is not None)
@@ -105,12 +108,13 @@ class Policy:
                 self._codec.encode(observation, encoded[0])
             else:
                 self._codec.encode_batch(observation, encoded)
+            _check_finite(encoded)
             if rows != self._last or self._fresh:
                 self._check_rows(rows)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except (ValueError, TypeError) as error:
             kind = "an observation" if self._rows is None else f"a batch of {self._rows} observations"
             expected = f"{kind} of {self.experiment.config.env.id}, {self._codec.observation_size} numbers"
-            raise ValueError(f"observation: expected {expected}, got an invalid one ({error})") from None
+            raise InputError("observation", expected, f"an invalid one ({error})") from None
         outputs = self._step(encoded)
         return outputs[0] if rows is None else outputs
 
@@ -234,6 +238,15 @@ def _restored(
     policy = Policy(experiment, genome, normalizer, origin)
     policy.reset(seed, rows)
     return policy
+
+
+def _check_finite(encoded: Float32) -> None:
+    """Raise ValueError unless all numbers of encoded observations [N, O] are finite, as training does."""
+    finite = np.isfinite(encoded)
+    if not finite.all():
+        row, position = np.argwhere(~finite)[0]
+        where = f" in row {row}" if len(encoded) > 1 else ""
+        raise ValueError(f"{encoded[row, position]} at position {position}{where}, not a finite number")
 
 
 def _is_feedforward(network: Network) -> bool:

@@ -236,10 +236,23 @@ def _shapes(space: Space) -> Any:
     return tuple(space.shape)
 
 
+def _part(space: Space, observation: Any, key: Any) -> Any:
+    """Return a member of an observation of a Dict or Tuple. Raises ValueError if it has no such member."""
+    try:
+        return observation[key]
+    except (KeyError, IndexError):
+        raise ValueError(f"no member {key!r}") from None
+    except TypeError:
+        needed = "dictionary" if kind_of(space) == "Dict" else "tuple"
+        raise ValueError(f"an object of {type(observation).__name__}, not a {needed}") from None
+
+
 def _batch_sizes(space: Space, observations: Any) -> list[int | None]:
     """Return the size of the first axis of each array of a batch; None for an array of another shape."""
     if kind_of(space) in ("Dict", "Tuple"):
-        return [size for key, member in members_of(space) for size in _batch_sizes(member, observations[key])]
+        return [
+            size for key, member in members_of(space) for size in _batch_sizes(member, _part(space, observations, key))
+        ]
     shape = np.shape(observations)
     fits = len(shape) == len(space.shape) + 1 and shape[1:] == tuple(space.shape) and shape[0] > 0
     return [shape[0] if fits else None]
@@ -248,7 +261,7 @@ def _batch_sizes(space: Space, observations: Any) -> list[int | None]:
 def _batch_arrays(space: Space, observations: Any) -> Any:
     """Return a batch whose members are arrays; a Dict or Tuple becomes a dictionary."""
     if kind_of(space) in ("Dict", "Tuple"):
-        return {key: _batch_arrays(member, observations[key]) for key, member in members_of(space)}
+        return {key: _batch_arrays(member, _part(space, observations, key)) for key, member in members_of(space)}
     return np.asarray(observations)
 
 
@@ -288,7 +301,7 @@ def check_observation(space: Space, observation: Any) -> None:
     kind = kind_of(space)
     if kind in ("Dict", "Tuple"):
         for key, member in members_of(space):
-            check_observation(member, observation[key])
+            check_observation(member, _part(space, observation, key))
     elif kind == "Discrete":
         if np.size(observation) != 1 or not 0 <= np.asarray(observation).item() - space.start < space.n:
             raise ValueError(f"{observation!r}, not one of {space.start} to {space.start + space.n - 1}")

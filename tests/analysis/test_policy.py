@@ -64,16 +64,16 @@ def test_the_first_batch_decides_how_many_rows_an_episode_has():
     first = policy.outputs(seen[0])
     second = policy.outputs(seen[1])
     for wrong in (seen[0][0], seen[0][:2]):
-        with pytest.raises(ValueError, match="reset"):
+        with pytest.raises(InputError, match="reset"):
             policy.outputs(wrong)
     policy.reset(batch=N)
     assert policy.outputs(seen[0]).tobytes() == first.tobytes()
     assert policy.outputs(seen[1]).tobytes() == second.tobytes()
-    with pytest.raises(ValueError, match=r"a batch of 3 observations of .*reset\(batch=2\)"):
+    with pytest.raises(InputError, match=r"a batch of 3 observations of .*reset\(batch=2\)"):
         policy.outputs(seen[0][:2])
     policy.reset()
     assert policy.outputs(seen[0][1]).tobytes() == first[1].tobytes()
-    with pytest.raises(ValueError, match="began with a single observation"):
+    with pytest.raises(InputError, match="began with a single observation"):
         policy.outputs(seen[0])
 
 
@@ -122,9 +122,32 @@ def test_a_batch_of_nested_observations_has_a_batch_in_each_member():
         "b": (np.arange(N), np.stack([one["b"][1] for one in single])),
     }
     assert policy.outputs(batch).tobytes() == b"".join(policy.outputs(one).tobytes() for one in single)
-    for wrong in (batch | {"a": batch["a"][:2]}, {"a": batch["a"]}, single):
-        with pytest.raises(ValueError, match="observation"):
+    for wrong, said in (
+        (batch | {"a": batch["a"][:2]}, "not "),
+        ({"a": batch["a"]}, r"\(no member 'b'\)"),
+        (single, r"\(an object of list, not a dictionary\)"),
+        (batch | {"b": 1}, r"\(an object of int, not a tuple\)"),
+    ):
+        with pytest.raises(InputError, match=f"^observation: expected an observation of .*{said}"):
             policy.outputs(wrong)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_refused_and_change_nothing(number):
+    policy, right = policy_of("elman"), np.array([1.0, 2.0, 3.0, 4.0])
+    wrong = np.array([1.0, 2.0, number, 4.0])
+    with pytest.raises(InputError, match=r"^observation: .* \((nan|inf) at position 2, not a finite number\)\.$"):
+        policy(wrong)
+    with pytest.raises(InputError, match=r"at position 2 in row 1, not a finite number"):
+        policy(np.stack([right, wrong]))
+    assert policy.outputs(right).tobytes() == policy_of("elman").outputs(right).tobytes()
+
+
+def test_an_observation_of_another_shape_is_refused():
+    with pytest.raises(
+        InputError, match=r"^observation: expected an observation of .*, 4 numbers, got .*\(2,\), not \(4,\)"
+    ):
+        policy_of("mlp")([1, 2])
 
 
 def test_one_number_of_a_discrete_space_is_one_observation_unless_a_batch_is_announced():
