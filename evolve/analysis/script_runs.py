@@ -226,7 +226,7 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     try:
         experiment = prepare(load_config(request["config"]))
     except InputError as error:
-        raise _only_in_script(error) from None
+        raise only_in_script(error) from None
     if arrays := unpack(start):
         experiment = replace(experiment, start=Start(**arrays))
     plan = PlannedRun(experiment, request["seed"], Path(request["path"]))
@@ -242,7 +242,7 @@ def _evolve_for_script(ranks: Collective, link: Link, coordinator: Coordinator) 
     return b""
 
 
-def _only_in_script(error: InputError) -> InputError:
+def only_in_script(error: InputError) -> InputError:
     """Return the error of an experiment that the process of the script could prepare, but a new process cannot."""
     # The id stands alone in `got` if the environment is not registered.
     if error.argument == "env.id" and re.fullmatch(r"[\w./-]+", error.got):
