@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from evolve import environments, verification
+from evolve import environments, training, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import Champion, champion_of, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
@@ -166,19 +166,18 @@ def plot(runs: Sequence[StoredRun], over: str, load: bool) -> Picture:
     return Picture(figures.draw_curves(groups, over, load=load), f"fitness over {figures.AXES[over]}")
 
 
-def plot_network(
-    run: Stored, experiment: Experiment, ranks: Collective, generation: int | None, traces: bool
-) -> Picture:
+def plot_network(run: Stored, ranks: Collective, generation: int | None, traces: bool) -> Picture:
     """Return the network of a champion. Raises InputError, and RunError without a complete generation.
 
     Args:
         run: The run.
-        experiment: Its experiment.
         ranks: Play the champion's episodes, if traces are drawn.
         generation: The generation of which the champion is the best candidate; None for the final champion.
         traces: Whether to draw its mean traces instead of its weights.
     """
     champion = _champion(run, generation)
+    # Traces need episodes, and thus the environment. Weights need neither.
+    experiment = training.reload(run) if traces else training.reload_policy(run)
     shown = None
     if traces:
         if not experiment.network.num_traces:

@@ -335,7 +335,7 @@ class _Evolved:
             generation: A generation, whose best candidate is drawn instead.
             traces: Whether to draw its mean Hebbian traces instead of its weights.
         """
-        return exhibits.plot_network(self._stored, self.experiment, script_ranks(), generation, traces)
+        return exhibits.plot_network(self._stored, script_ranks(), generation, traces)
 
     def film(
         self,

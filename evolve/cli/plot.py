@@ -101,7 +101,8 @@ def _draw_network(app: App, file: Path, generation: int | None, traces: bool, ou
         raise store.no_generation(run.path, "there is nothing to draw")
     if generation is not None and not 0 <= generation < run.num_generations:
         raise InputError("--generation", f"one of 0 to {run.num_generations - 1}", generation)
-    experiment = training.reload(run)
+    # Traces need episodes, and thus the environment. Weights need neither.
+    experiment = training.reload(run) if traces else training.reload_policy(run)
     champion = champion_of(run, generation)
     if traces and not experiment.network.num_traces:
         raise InputError("--traces", "a network that leaves Hebbian traces", experiment.config.network.name)

@@ -249,6 +249,13 @@ for name in ("mlp", "hebbian-dag"):
 print(evolve.load("mlp.champion").experiment if len(sys.argv) > 1 else "")
 """
 
+PLOT = """
+import evolve
+from evolve.cli.plot import main
+assert evolve.load("mlp.champion").plot_network()._repr_png_()[0]
+print(main(["mlp.champion", "--network", "-o", "network.svg"]))
+"""
+
 
 def test_a_policy_works_without_its_environment_and_without_gymnasium(tmp_path):
     (tmp_path / "gone_task.py").write_text(TASK)
@@ -268,6 +275,7 @@ def test_a_policy_works_without_its_environment_and_without_gymnasium(tmp_path):
     code, _, errors = ran(USE.replace("assert", "# assert"), "experiment")
     assert code == 1
     assert "gone_task" in errors
+    assert ran(PLOT) == (0, "network.svg\n0\n", "")
     # A file of an earlier version has no spaces.
     with h5py.File(tmp_path / "mlp.champion", "r+") as file:
         del file.attrs["spaces"]
