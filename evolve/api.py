@@ -63,8 +63,11 @@ _MAX_SENT_BYTES = 2**29
 
 
 def load(path: str | Path) -> Run | ChampionFile:
-    """Return the run of a run file, or the content of a champion file. Raises InputError if it cannot be read."""
-    return evolved(store.read_any(Path(path)))
+    """Return the run of a run file, or the content of a champion file.
+
+    path: The file, or a directory that holds one run file. Raises InputError if it cannot be read.
+    """
+    return evolved(store.read_any(store.one_run_file(Path(path))))
 
 
 def train(

@@ -53,6 +53,7 @@ def test_a_run_has_the_contents_of_its_file(run):
     assert [generation.number for generation in run.generations] == [0, 1, 2]
     assert run.generations[-1].digest == run.digest == store.read(run.path).records[-1].digest.decode()
     assert "3 of 3 generations" in repr(run)
+    assert evolve.load(run.path.parent).digest == run.digest
     table = run.table()
     assert {len(column) for column in table.values()} == {3}
     assert table["best_fitness"] == [generation.best for generation in run.generations]

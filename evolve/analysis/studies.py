@@ -65,7 +65,8 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
     A score is the mean return of a seed's champion on held-out episodes.
 
     Args:
-        runs: Runs, or the paths of run files. Runs that differ in their seeds only are one experiment.
+        runs: Runs, or the paths of run files and directories; a directory stands for all run files in or below it.
+            Runs that differ in their seeds only are one experiment.
 
     Raises:
         InputError: A run is of another type, a file cannot be read, or matplotlib is not installed.
@@ -73,14 +74,14 @@ def compare(runs: Iterable[Run | str | Path]) -> RunComparison:
     """
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
         raise InputError("runs", "a list of runs, or of paths of run files", repr(runs))
-    return RunComparison([_stored(run) for run in runs])
+    return RunComparison([stored for run in runs for stored in _stored(run)])
 
 
-def _stored(run: Any) -> StoredRun:
+def _stored(run: Any) -> list[StoredRun]:
     if isinstance(run, Run):
-        return run._stored
+        return [run._stored]
     if isinstance(run, str | Path):
-        return store.read(Path(run))
+        return [store.read(path) for path in store.run_files([Path(run)])]
     raise InputError("runs", "a list of runs, or of paths of run files", f"one with {run!r}")
 
 

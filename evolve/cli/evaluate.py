@@ -22,7 +22,6 @@ from evolve.cli.parser import (
     add_workers_option,
     changes_of,
     file_argument,
-    one_run_file,
 )
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError
@@ -88,7 +87,7 @@ def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if not 1 <= options.episodes < 2**31:
         raise InputError("--episodes", "1 to 2,147,483,647", options.episodes)
-    run = store.read_any(one_run_file(options.file))
+    run = store.read_any(store.one_run_file(options.file))
     if not run.num_generations:
         raise store.no_generation(run.path, "there is no champion")
     if options.generation is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from evolve import store
 from evolve.analysis import champion, exports, runs, tensorboard
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, file_argument, one_run_file
+from evolve.cli.parser import Parser, file_argument
 from evolve.store.disk import check_writable
 
 _SUFFIXES = {"champion": champion.SUFFIX, **exports.FORMATS, "csv": ".csv", "tensorboard": ""}
@@ -49,7 +49,7 @@ def _output(options: argparse.Namespace) -> tuple[str, Path]:
 
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
-    options.file = one_run_file(options.file)
+    options.file = store.one_run_file(options.file)
     chosen, output = _output(options)
     # The numbers by generation are in run files alone.
     run = store.read(options.file) if chosen in ("csv", "tensorboard") else store.read_any(options.file)

@@ -10,7 +10,7 @@ from evolve.analysis import formatting, progress, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import mask_unit
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, file_argument, run_files
+from evolve.cli.parser import Parser, file_argument
 from evolve.config import Config, annotated_toml
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.training import load_config
@@ -120,7 +120,7 @@ def _parser() -> Parser:
 
 def _body(_: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
-    files = run_files(options.files)
+    files = store.run_files(options.files)
     if options.settings and len(files) > 1:
         raise InputError("FILE", "one file with --settings", f"{len(files)} of them")
     for count, file in enumerate(files):

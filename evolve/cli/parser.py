@@ -57,8 +57,6 @@ _MISTAKES = {
     r"the following arguments are required: (.+)()": "a value",
 }
 """The messages of argparse, with groups for the option and its value; and the expected value."""
-_MAX_NAMES = 3
-"""The largest number of names in an error."""
 
 
 def spelled(setting: Setting, command: str = "run") -> str:
@@ -186,43 +184,6 @@ def file_argument(text: str) -> Path:
         cure = "This directory is named by a dot."
         raise InputError("FILE", "the name of a file or a directory", "an empty text", cure)
     return Path(text)
-
-
-def run_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the run files that arguments name; a directory stands for all run files in or below it, by seed.
-
-    Raises InputError for a directory without run files.
-    """
-    found: list[Path] = []
-    for path in paths:
-        inside = run_files_in(path)
-        found += [path] if inside is None else [file for file in inside if file not in found]
-    return found
-
-
-def one_run_file(path: Path) -> Path:
-    """Return the run file that an argument names, which may be the only one in a directory. Raises InputError."""
-    inside = run_files_in(path) or [path]
-    if len(inside) > 1:
-        shown = ", ".join(map(str, inside[:_MAX_NAMES])) + (", …" if len(inside) > _MAX_NAMES else "")
-        cure = f"Name one of them: {shown}."
-        raise InputError(str(path), "one run file, or a directory that holds one", f"{len(inside)} of them", cure)
-    return inside[0]
-
-
-def run_files_in(path: Path) -> list[Path] | None:
-    """Return the run files in a directory and below it; None if `path` is no directory. Raises InputError for none."""
-    if not path.is_dir():
-        return None
-    found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
-    if not found:
-        raise InputError(str(path), "a directory that holds run files (seed-S.h5)", "none in it or below it")
-    return found
-
-
-def _by_seed(path: Path) -> tuple[Path, int, str]:
-    seed = path.stem.removeprefix("seed-")
-    return path.parent, int(seed) if seed.isdecimal() else -1, seed
 
 
 def command_line(command: str, *words: str | Path) -> str:

@@ -14,7 +14,7 @@ from evolve.analysis.display import table
 from evolve.analysis.formatting import between, number
 from evolve.analysis.progress import width
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.parser import Parser, file_argument, one_run_file, run_files
+from evolve.cli.parser import Parser, file_argument
 from evolve.errors import InputError
 from evolve.store.disk import check_writable
 
@@ -117,7 +117,7 @@ def _follow(paths: list[Path], output: Path, over: str, load: bool, stop: StopFl
     while stop.reason() is None:
         files: list[Path] = []
         with suppress(InputError):  # a directory that is still empty
-            files = run_files(paths)
+            files = store.run_files(paths)
         now = [path.stat().st_mtime_ns if path.exists() else 0 for path in files]
         if all(now) and now != seen and any(store.read(path).num_generations for path in files):
             seen = now
@@ -147,7 +147,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     check_writable(found.output, figures.FORMATS)
     figures.check_library()
     if not found.live:
-        found.files = [one_run_file(found.files[0])] if found.network else run_files(found.files)
+        found.files = [store.one_run_file(found.files[0])] if found.network else store.run_files(found.files)
     found.over = found.over or "generation"
     return found
 

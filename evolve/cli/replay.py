@@ -14,7 +14,7 @@ import numpy as np
 from evolve import environments, store
 from evolve.analysis import video
 from evolve.cli.app import App, StopFlag, launch
-from evolve.cli.parser import Parser, add_changes_option, changes_of, file_argument, one_run_file
+from evolve.cli.parser import Parser, add_changes_option, changes_of, file_argument
 from evolve.errors import InputError, RunError, Stopped, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeResults
@@ -152,7 +152,7 @@ def _play_all(
 def _body(app: App, argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     mode = _check(options)
-    run = store.read_any(one_run_file(options.file))
+    run = store.read_any(store.one_run_file(options.file))
     changes = changes_of(options)
     experiment = reload(run, changes.env, changes.network)
     episodes = _chosen(options, run, experiment)

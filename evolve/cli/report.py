@@ -14,9 +14,9 @@ from evolve.analysis.comparison import deduplicate_seeds, read_groups, uneven_le
 from evolve.analysis.html.summary import RunSummary, summarize_run
 from evolve.analysis.progress import ReportProgress
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, add_workers_option, file_argument, run_files
+from evolve.cli.parser import Parser, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
-from evolve.store import StoredRun
+from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
 
 

@@ -22,7 +22,6 @@ from evolve.cli.parser import (
     command_line,
     how_to_resume,
     number_or_auto,
-    one_run_file,
     replay_line,
     steps_after,
 )
@@ -153,7 +152,7 @@ def load(argv: list[str]) -> Request:
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a champion file", cure)
     if flags["resume"] and name and not path.exists():
         raise InputError("--resume", "a run file, its directory, or its TOML file", f"{path}, which does not exist")
-    file = one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
+    file = store.one_run_file(path) if path.suffix == ".h5" or (flags["resume"] and path.is_dir()) else None
     if file and not (flags["resume"] or shown):
         cure = f"To continue it: python -m evolve.run --resume {shlex.quote(str(path))}."
         raise InputError("EXPERIMENT.toml", "a TOML file", f"{path}, by its name a run file", cure)

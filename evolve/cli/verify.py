@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, add_workers_option, file_argument, one_run_file
+from evolve.cli.parser import Parser, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError
 
@@ -94,7 +94,7 @@ def _compare_with_published(files: Sequence[store.Stored], arguments: argparse.N
 
 def _body(app: App, argv: list[str]) -> int:
     arguments = _parser().parse_intermixed_args(argv)
-    files = [store.read_any(one_run_file(path)) for path in arguments.files]
+    files = [store.read_any(store.one_run_file(path)) for path in arguments.files]
     if arguments.published:
         return _compare_with_published(files, arguments)
     champions = [file for file in files if isinstance(file, store.StoredChampion)]

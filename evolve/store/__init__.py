@@ -26,10 +26,12 @@ from evolve.store.reading import (
     exists,
     is_empty,
     no_generation,
+    one_run_file,
     population,
     read,
     read_image,
     read_progress,
+    run_files,
 )
 from evolve.store.schema import SCHEMA, Header, HeldOut, Record, Start, StoredRun, path_of
 from evolve.store.writing import RunFile, already_exists, check_free, create, reopen, replace
@@ -52,6 +54,7 @@ __all__ = [
     "exists",
     "is_empty",
     "no_generation",
+    "one_run_file",
     "path_of",
     "population",
     "read",
@@ -61,5 +64,6 @@ __all__ = [
     "read_progress",
     "reopen",
     "replace",
+    "run_files",
     "write_champion",
 ]

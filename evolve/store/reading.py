@@ -4,7 +4,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ ANOTHER_FILE = "Name another file, or move this one away to begin its run anew."
 _MOST_ENTRIES = 1000  # of a checkpoint
 _LARGEST_CHUNK = 64_000_000  # bytes
 _LARGEST_EMPTY = 8_000_000  # bytes of a run file without a generation: an experiment has a megabyte at most
+_MAX_NAMES = 3  # in an error
 _PLAIN_LAYOUTS = (h5d.CONTIGUOUS, h5d.COMPACT, h5d.CHUNKED)
 
 
@@ -286,6 +287,43 @@ def is_empty(path: Path) -> bool:
         return read(path).num_generations == 0
     except InputError:
         return False
+
+
+def run_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the run files that paths name; a directory stands for all run files in or below it, by seed.
+
+    Raises InputError for a directory without run files.
+    """
+    found: list[Path] = []
+    for path in paths:
+        inside = run_files_in(path)
+        found += [path] if inside is None else [file for file in inside if file not in found]
+    return found
+
+
+def one_run_file(path: Path) -> Path:
+    """Return the run or champion file that a path names, also the only one in a directory. Raises InputError."""
+    inside = run_files_in(path) or [path]
+    if len(inside) > 1:
+        shown = ", ".join(map(str, inside[:_MAX_NAMES])) + (", …" if len(inside) > _MAX_NAMES else "")
+        cure = f"Name one of them: {shown}."
+        raise InputError(str(path), "one run file, or a directory that holds one", f"{len(inside)} of them", cure)
+    return inside[0]
+
+
+def run_files_in(path: Path) -> list[Path] | None:
+    """Return the run files in a directory and below it; None if `path` is no directory. Raises InputError for none."""
+    if not path.is_dir():
+        return None
+    found = sorted((file for file in path.rglob("seed-*.h5") if file.is_file()), key=_by_seed)
+    if not found:
+        raise InputError(str(path), "a directory that holds run files (seed-S.h5)", "none in it or below it")
+    return found
+
+
+def _by_seed(path: Path) -> tuple[Path, int, str]:
+    seed = path.stem.removeprefix("seed-")
+    return path.parent, int(seed) if seed.isdecimal() else -1, seed
 
 
 def read(path: Path) -> StoredRun:

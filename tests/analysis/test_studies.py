@@ -97,6 +97,11 @@ def test_a_comparison_is_a_picture_with_a_table(sweep, tmp_path):
     assert found.save(tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     paths = evolve.compare([str(run.path) for run in sweep.runs[:4]])
     assert sorted(paths.table()["experiment"]) == ["sigma 0.1", "sigma 0.3"]
+    directories = evolve.compare([run.path.parent for run in sweep.runs[:4:2]])
+    assert directories.table() == paths.table()
+    assert evolve.compare([sweep[0].path.parent.parent]).table()["mean"] == table["mean"]
+    with pytest.raises(InputError, match="a directory that holds run files"):
+        evolve.compare([tmp_path])
     assert found.curves().figure.axes
     assert found.report(quick=True).text.count("seed-1.h5") >= 4
     for wrong in (sweep[0], "seed-0.h5", 3, [3]):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from conftest import make_runs
 
-from evolve.cli.parser import one_run_file, run_files
 from evolve.errors import InputError
+from evolve.store import one_run_file, run_files
 
 QUICK = ("-p", 4, "-r", 1, "-g", 2, "-d", 2, "--set", "env.max_episode_steps=60", "--set", "held_out_episodes=2")
 
