@@ -183,7 +183,7 @@ def onnx_model(policy: "Policy") -> bytes:
     action, outputs [N, A]; next_memory [N, M].
     """
     layers = layers_of(policy, "ONNX")
-    onnx = import_extra("onnx", "onnx", ".onnx", "ONNX")
+    onnx = import_extra("onnx", "onnx", "export", "ONNX")
     helper, kinds = onnx.helper, onnx.TensorProto
     graph = _OnnxGraph(onnx)
     x = "observation"
@@ -322,7 +322,7 @@ def torch_program(policy: "Policy") -> bytes:
     memory).
     """
     layers = layers_of(policy, "PyTorch")
-    torch = import_extra("torch", "torch", ".pt2", "PyTorch")
+    torch = import_extra("torch", "torch", "export", "PyTorch")
     module = _torch_module(torch, policy, layers)
     rows = 2  # with one row the program would only take one row
     arguments = [torch.zeros(rows, layers.sizes[0])]

@@ -31,6 +31,7 @@ from evolve.training.resume import check_generation
 from evolve.verification import Verdict
 from evolve.verification.verdict import html_table
 
+_CSV = ".csv"
 _METRICS = "metrics/"  # begins the names of metrics among packed arrays
 
 
@@ -234,6 +235,7 @@ class _Evolved:
     """The common base of a run and a champion file: an experiment and its final champion."""
 
     _stored: Stored
+    _endings: tuple[str, ...] = (champion_files.SUFFIX, *FORMATS.values())
 
     @property
     def path(self) -> Path:
@@ -414,7 +416,7 @@ class _Evolved:
     def _export(self, path: Path) -> Path:
         if path.suffix in FORMATS.values():
             return self.champion().export(path)
-        disk.check_writable(path, (champion_files.SUFFIX, *FORMATS.values()))
+        disk.check_writable(path, self._endings)
         return champion_files.export_champion(self._stored, path).path
 
     def _origin(self, which: str) -> str:
@@ -455,6 +457,7 @@ class Run(_Evolved):
     """A run, complete or not: the contents of its file, and uses of its champion."""
 
     _stored: StoredRun
+    _endings = (champion_files.SUFFIX, *FORMATS.values(), _CSV)
 
     def __init__(self, stored: StoredRun) -> None:
         self._stored = stored
@@ -505,7 +508,7 @@ class Run(_Evolved):
         return environments.fixed(verification.playing.environment_of(self.experiment, chosen), seed).kwargs
 
     def _export(self, path: Path) -> Path:
-        if path.suffix != ".csv":
+        if path.suffix != _CSV:
             return super()._export(path)
         write_csv(self._stored, path)
         return path

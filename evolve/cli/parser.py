@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -85,6 +85,9 @@ class Parser(argparse.ArgumentParser):
         add_help: Whether it has --help and --version.
     """
 
+    former: Mapping[str, str] = {}
+    """What replaces options of earlier versions, by the option; errors name it."""
+
     def __init__(self, name: str, description: str, *examples: str, add_help: bool = True) -> None:
         super().__init__(
             prog=name,
@@ -106,6 +109,8 @@ class Parser(argparse.ArgumentParser):
         known = [option for action in self._actions for option in action.option_strings]
         see = f"See python -m {self.prog.replace('.', ' ')} --help."
         cure = nearest(unknown[1], known, cutoff=0.6) if unknown else see
+        if unknown and (now := self.former.get(unknown[1].partition("=")[0])):
+            cure = f"It is now {now}."
         came = message.removeprefix("unrecognized arguments: ")
         raise InputError("command line", "arguments that it knows", came, cure)
 

@@ -111,7 +111,7 @@ def test_a_graph_of_a_network_that_learns_is_refused(network, suffix, tmp_path):
 @pytest.mark.parametrize(("suffix", "module"), [(".onnx", "onnx"), (".pt2", "torch")])
 def test_a_missing_library_is_named(suffix, module, tmp_path, absent):
     absent(module)
-    with pytest.raises(InputError, match=rf"pip install -e '.*\[{module}\]'"):
+    with pytest.raises(InputError, match=rf"^export: expected a working .*pip install -e '.*\[{module}\]'"):
         policy_of({"name": "mlp"}).export(tmp_path / f"a{suffix}")
 
 
@@ -121,6 +121,12 @@ def test_other_endings_are_refused(tmp_path):
             policy_of({"name": "mlp"}).export(tmp_path / name)
     with pytest.raises(InputError, match=r"\.champion or \.c"):
         evolve.load(ROOT / "zoo" / "acrobot.champion").export(tmp_path / "a.csv")
+
+
+def test_the_endings_of_a_run_include_its_columns(tmp_path):
+    made = evolve.train(env="CartPole-v1", population=4, generations=1, episodes=1, output=tmp_path)
+    with pytest.raises(InputError, match=r"\.champion or .* or \.pt2 or \.csv\."):
+        made.export(tmp_path / "a.tb")
 
 
 def reader():

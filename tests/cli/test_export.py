@@ -173,3 +173,10 @@ def test_outputs_are_refused_before_any_work(here, call):
         done = call("export", run, "-o", output)
         assert (done.code, done.err.count("\n")) == (2, 1)
     assert call("export", run, "--format", "csv", "--tensorboard").code == 2
+
+
+@pytest.mark.parametrize("words", [("--csv",), ("--csv=a.csv",), ("--c", "a.c"), ("--tensorboard", "logs")])
+def test_options_of_earlier_versions_name_their_replacement(call, words):
+    done = call("export", "seed-1.h5", *words)
+    now = words[0].partition("=")[0].replace("--", "--format ")
+    assert (done.code, f"It is now {now}." in done.err) == (2, True)
