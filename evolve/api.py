@@ -29,12 +29,12 @@ from evolve.analysis.runs import (
     unpack_generation,
 )
 from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_of_workers
-from evolve.analysis.studies import RunComparison, Sweep, compare
+from evolve.analysis.studies import RunComparison, Sweep, announce, compare
 from evolve.analysis.tensorboard import live_log
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config
-from evolve.errors import InputError
+from evolve.errors import InputError, check_flag
 from evolve.training import Experiment
 from evolve.training.experiment import PlannedRun, load_config
 from evolve.training.plan import plan_from_arguments, preview, sweep_from_arguments
@@ -188,6 +188,7 @@ def sweep(
         EpisodeError: An episode failed.
         RunError: A rank cannot go on.
     """
+    check_flag("progress", progress)
     resumes = resume and not overwrite
     functions = _checked_callbacks(callbacks)
 
@@ -200,10 +201,15 @@ def sweep(
             preview(plan, resumes, overwrite)
         return json.dumps([(values, config.to_toml(), config.seeds) for values, config in points]).encode()
 
-    runs, values = [], []
-    for point, text, seeds_of_point in json.loads(script_ranks().call(check)):
+    runs: list[Run] = []
+    values = []
+    points = json.loads(script_ranks().call(check))
+    number_of_runs = sum(len(seeds_of_point) for *_, seeds_of_point in points)
+    for point, text, seeds_of_point in points:
         config = load_config(text)
         for seed in seeds_of_point:
+            if progress:
+                announce(len(runs) + 1, number_of_runs, config, seed)
             again = partial(train, config, seed=seed, resume=resumes, overwrite=overwrite)
             runs.append(again(workers=workers, progress=progress, tensorboard=tensorboard, callbacks=functions))
             values.append(point)

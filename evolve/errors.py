@@ -191,6 +191,12 @@ def check_whole(argument: str, value: Any, least: int) -> int:
     return whole
 
 
+def check_flag(argument: str, value: Any) -> None:
+    """Raise InputError unless a value is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(argument, "True or False", repr(value))
+
+
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to this installation, which is a clone or a package from PyPI."""
     if not _is_clone(SOURCE):

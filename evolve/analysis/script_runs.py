@@ -33,6 +33,7 @@ from evolve.errors import (
     RunError,
     Setting,
     Stopped,
+    check_flag,
     check_whole,
     error_from_json,
     error_to_json,
@@ -56,12 +57,18 @@ class Task:
     """What a script asks for, besides the planned run.
 
     sees_each: whether the script sees each generation. The run file is then flushed before the script sees it.
+
+    Raises InputError if a flag is neither True nor False.
     """
 
     resume: bool
     overwrite: bool
     progress: bool
     sees_each: bool
+
+    def __post_init__(self) -> None:
+        for argument in ("resume", "overwrite", "progress"):
+            check_flag(argument, getattr(self, argument))
 
     def reporter(self, plan: PlannedRun, completed: int, steps: int) -> ProgressReporter:
         """Return the progress display of a run with a number of completed generations and their steps."""

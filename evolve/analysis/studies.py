@@ -1,5 +1,6 @@
 """Several runs of the Python interface: comparisons of experiments, and the runs of a sweep."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -10,6 +11,8 @@ from evolve import store
 from evolve.analysis import comparison, exhibits, figures, statistics
 from evolve.analysis.formatting import between, number, words
 from evolve.analysis.runs import Run, script_ranks
+from evolve.cluster.script import all_ranks
+from evolve.config import Config
 from evolve.errors import InputError, pluralize
 from evolve.store import StoredRun
 from evolve.verification.verdict import html_rows
@@ -85,6 +88,16 @@ def _stored(run: Any) -> list[StoredRun]:
     raise InputError("runs", "a list of runs, or of paths of run files", f"one with {run!r}")
 
 
+def announce(number: int, runs: int, config: Config, seed: int) -> None:
+    """Print the heading of one of several runs of a sweep on rank 0. The name of the directory names the experiment.
+
+    number: from 1 on.
+    """
+    if runs > 1 and all_ranks().rank == 0:
+        file = store.path_of(Path(config.output.directory or "."), seed)
+        print(f"run {number} of {runs}: {file.parent.resolve().name}/{file.name}", file=sys.stderr, flush=True)
+
+
 class Sweep(Sequence[Run]):
     """The runs of a sweep, in the order of the grid and, for each of its points, of the seeds.
 
@@ -157,7 +170,8 @@ class Sweep(Sequence[Run]):
         )
 
     def __repr__(self) -> str:
-        return f"<Sweep: {pluralize(len(self), 'run')} over {', '.join(self.points[0])}>"
+        over = f" over {', '.join(self.points[0])}" if self.points[0] else ""
+        return f"<Sweep: {pluralize(len(self), 'run')}{over}>"
 
 
 def _spread(scores: Sequence[float]) -> str:

@@ -119,9 +119,12 @@ class LiveLog:
         if generation == 0:
             for earlier in self.directory.glob(f"events.out.tfevents.*{_LIVE}"):
                 earlier.unlink(missing_ok=True)
+        # The writer names a file after the second, so the generation keeps a run resumed in this second apart.
         # TensorBoard drops what an earlier file has of this generation and of later ones.
         purged = generation or None
-        self._writer = self._writer_class(str(self.directory), purge_step=purged, filename_suffix=_LIVE)
+        self._writer = self._writer_class(
+            str(self.directory), purge_step=purged, filename_suffix=f".{generation:06d}{_LIVE}"
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._writer is not None:
@@ -129,5 +132,12 @@ class LiveLog:
 
 
 def live_log(directory: str | Path | None, run: Path, argument: str) -> AbstractContextManager[LogGeneration]:
-    """Return a `LiveLog`, or without a directory a function that does nothing, as a context manager."""
-    return nullcontext(lambda _generation, _record: None) if directory is None else LiveLog(directory, run, argument)
+    """Return a `LiveLog`, or without a directory a function that does nothing, as a context manager.
+
+    Raises InputError as `LiveLog` does, and if `directory` is no path.
+    """
+    if directory is None:
+        return nullcontext(lambda _generation, _record: None)
+    if not isinstance(directory, str | Path):
+        raise InputError(argument, "a directory", repr(directory))
+    return LiveLog(directory, run, argument)

@@ -82,7 +82,19 @@ def test_a_wrong_point_is_refused_before_the_first_run(tmp_path):
             evolve.sweep(grid, strategy="openai-es", **SMALL, output=tmp_path / "out")
     with pytest.raises(InputError, match="callbacks"):
         evolve.sweep({}, **SMALL, output=tmp_path / "out", callbacks=print)
+    with pytest.raises(InputError, match="progress: expected True or False, got 'bar'"):
+        evolve.sweep({}, **SMALL, output=tmp_path / "out", progress="bar")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_progress_of_a_sweep_names_its_experiments(tmp_path, capsys):
+    quick = {"env": ENV, "generations": 1, "population": 6, "episodes": 1, "held_out_episodes": 0}
+    evolve.sweep({"network": ["mlp", "elman"]}, **quick, output=tmp_path, progress=True)
+    headings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("run ")]
+    assert headings == ["run 1 of 2: name=mlp/seed-0.h5", "run 2 of 2: name=elman/seed-0.h5"]
+    alone = evolve.sweep({}, **quick, output=tmp_path / "alone", progress=True)
+    assert "run 1 of 1" not in capsys.readouterr().err
+    assert repr(alone) == "<Sweep: 1 run>"
 
 
 def test_a_comparison_is_a_picture_with_a_table(sweep, tmp_path):
@@ -99,7 +111,7 @@ def test_a_comparison_is_a_picture_with_a_table(sweep, tmp_path):
     assert sorted(paths.table()["experiment"]) == ["sigma 0.1", "sigma 0.3"]
     directories = evolve.compare([run.path.parent for run in sweep.runs[:4:2]])
     assert directories.table() == paths.table()
-    assert evolve.compare([sweep[0].path.parent.parent]).table()["mean"] == table["mean"]
+    assert evolve.compare([sweep[0].path.parent.parent]).table()["seeds"] == table["seeds"]
     with pytest.raises(InputError, match="a directory that holds run files"):
         evolve.compare([tmp_path])
     assert found.curves().figure.axes

@@ -61,6 +61,8 @@ def test_a_directory_that_cannot_be_written_is_refused_before_the_run(call, tmp_
     assert "logs/out/seed-0 cannot be written" in done.err
     with pytest.raises(InputError, match="cannot be written"):
         evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=tmp_path / "logs")
+    with pytest.raises(InputError, match="tensorboard: expected a directory, got 3"):
+        evolve.train(**SMALL, env=ENV, output=tmp_path / "out", tensorboard=3)
     assert not list(tmp_path.glob("out/*.h5"))
 
 
