@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails
@@ -22,7 +22,7 @@ _EXPECTED = {
     "missing": "a value", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
     "finite_number": "a finite number", "string_type": "text", "string_too_short": "text",
     "string_pattern_mismatch": "text that matches {pattern}", "model_type": "a table", "dict_type": "a table",
-    "tuple_type": "a list, such as [1, 4]", "too_long": "a list of at most {max_length}",
+    "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}", "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}", "less_than_equal": "at most {le}", "less_than": "less than {lt}",
 }  # fmt: skip
@@ -272,19 +272,42 @@ def _explain(model: type[BaseModel], invalid: ValidationError, at: str) -> Input
     if first["type"] == "extra_forbidden":
         return UnknownKeyError(key, known)
     # Pydantic reports one error for each type that a setting may have: "true or false or 'auto'".
-    kinds = [_expected(error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
+    kinds = [_expected(model, error) for error in (first, *more) if _walk(model, error["loc"])[0] == path]
     # If the type is wrong, quotes tell the text "5" from the number 5.
     got = repr(first["input"]) if first["type"].endswith("_type") else first["input"]
     return InputError(key, " or ".join(dict.fromkeys(kinds)), got)
 
 
-def _expected(error: ErrorDetails) -> str:
+def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     """Return the expected value that one of Pydantic's errors states."""
+    if error["type"] == "tuple_type":
+        return _expected_list(model, error["loc"])
     ours = _EXPECTED.get(error["type"])
     if ours is not None:
         context = error.get("ctx", {})
         return ours.format(**{k: grouped(v) if isinstance(v, int | float) else v for k, v in context.items()})
     return re.sub(r"^(Value error, |Input should be )", "", error["msg"])
+
+
+def _expected_list(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """Return the description of a list of names, of tables, or of numbers. location: as of `_walk`."""
+    inner: type[BaseModel] | None = model
+    annotation: Any = None
+    for part in location:
+        field = inner.model_fields.get(str(part)) if inner is not None else None
+        if field is not None:
+            annotation = field.annotation
+            inner = _model_in(annotation)
+    if inner is not None:
+        return "a list of tables"
+    return 'a list of names, such as ["x"]' if _is_list_of_names(annotation) else "a list, such as [1, 4]"
+
+
+def _is_list_of_names(annotation: Any) -> bool:
+    parts = get_args(annotation)
+    if get_origin(annotation) is tuple:
+        return str in (parts[0], *get_args(parts[0]))
+    return any(_is_list_of_names(part) for part in parts)
 
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:

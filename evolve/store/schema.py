@@ -277,6 +277,10 @@ class Start:
             state.update(np.asarray(self.normalizer, "<f4").tobytes())
         return state.hexdigest()
 
+    def __repr__(self) -> str:
+        normalizer = "" if self.normalizer is None else ", with a normalizer of observations"
+        return f"<Start: {np.count_nonzero(self.mask):,} connections{normalizer}, digest {self.digest[:16]}…>"
+
 
 START = columns_of(Start)
 

@@ -1,6 +1,7 @@
 """A run that begins with the genome of another run: what it begins with, and that it needs its source no more."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -116,6 +117,7 @@ def test_a_chain_of_starts(source):
     assert same(third.start.genome, second.champion().genome)
     assert third.verify().equal
     assert evolve.load("second.champion").start.digest == second.start.digest
+    assert re.fullmatch(r"<Start: [\d,]+ connections, digest [0-9a-f]{16}…>", repr(third.start))
 
 
 @pytest.mark.parametrize("name", ["openai-es", "sep-cma-es", "ga"])
