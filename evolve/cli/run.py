@@ -47,8 +47,8 @@ class Request(NamedTuple):
     Attributes:
         configs: The experiments, at least one.
         file: The run file that the command line names to resume it, if any.
-        resume: Whether runs are resumed whose files exist.
-        overwrite: Whether runs are replaced whose files exist.
+        resume: Whether existing runs are resumed.
+        overwrite: Whether existing runs are replaced.
         dry_run: Whether the runs are only described.
         report: Whether a page about the runs is written when they have ended.
         tensorboard: The directory of event files for TensorBoard, if any.

@@ -56,7 +56,7 @@ class ThreadedRollout:
 
     @property
     def pending(self) -> int:
-        """The number of episodes whose results have not been returned."""
+        """The number of episodes without returned results."""
         return self._pending
 
     @property

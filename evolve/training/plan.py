@@ -112,7 +112,7 @@ def plan_runs(
     Args:
         experiments: The experiments.
         file: The path, if a run file is resumed by name.
-        resume: Whether runs whose files exist are resumed.
+        resume: Whether existing runs are resumed.
         source: The source of the first genome, if it is in memory.
 
     Raises:
