@@ -15,19 +15,9 @@ from typing import Any
 import numpy as np
 
 from evolve import store
+from evolve.analysis.generations import Evaluation, Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.policy import Policy
-from evolve.analysis.runs import (
-    ChampionFile,
-    Evaluation,
-    Generation,
-    Run,
-    evolved,
-    pack,
-    pack_generation,
-    script_ranks,
-    unpack,
-    unpack_generation,
-)
+from evolve.analysis.runs import ChampionFile, Run, evolved, script_ranks
 from evolve.analysis.script_runs import Task, evolve, evolve_elsewhere, number_of_workers
 from evolve.analysis.studies import RunComparison, Sweep, announce, compare
 from evolve.analysis.tensorboard import live_log

@@ -14,6 +14,7 @@ DOORS = {
     "gymnasium": {
         "environments/spaces.py",
         "environments/gymnasium_engine.py",
+        "environments/gymnasium_making.py",
         "environments/engine.py",
         "environments/function_task.py",
         "environments/rendering.py",

@@ -13,15 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolve.analysis.generations import Generation, pack, pack_generation, unpack, unpack_generation
 from evolve.analysis.progress import MIN_REFRESH, ProgressReporter
-from evolve.analysis.runs import (
-    Generation,
-    pack,
-    pack_generation,
-    script_ranks,
-    unpack,
-    unpack_generation,
-)
+from evolve.analysis.runs import script_ranks
 from evolve.cluster import Coordinator, launched
 from evolve.cluster.hosts import count_workers_to_start
 from evolve.cluster.script import Collective, Link, StartedRanks

@@ -43,7 +43,7 @@ def _summary_writer(argument: str) -> Any:
 
 def _table(run: StoredRun) -> dict[str, list[Any]]:
     """Return the columns of a run by generation."""
-    from evolve.analysis.runs import table  # noqa: PLC0415 - a run without event files does not need it
+    from evolve.analysis.generations import table  # noqa: PLC0415 - a run without event files does not need it
 
     return table(run)
 

@@ -25,7 +25,8 @@ from evolve.numerics import native
 
 if TYPE_CHECKING:
     from evolve.environments.function_task import register_task
-    from evolve.environments.gymnasium_engine import GymnasiumFallback, is_quick, registered_ids
+    from evolve.environments.gymnasium_engine import GymnasiumFallback
+    from evolve.environments.gymnasium_making import is_quick, registered_ids
     from evolve.environments.rendering import check_drawable, drawn, has_display, names, without_display
 
 __all__ = [
@@ -69,7 +70,11 @@ ENGINES = ("gymnasium", "envpool", "exact")
 """The kinds of engines, the values of `env.engine`."""
 
 _HOMES = dict.fromkeys(("check_drawable", "drawn", "has_display", "names", "without_display"), "rendering")
-_HOMES |= dict.fromkeys(("GymnasiumFallback", "is_quick", "registered_ids"), "gymnasium_engine")
+_HOMES |= {
+    "GymnasiumFallback": "gymnasium_engine",
+    "is_quick": "gymnasium_making",
+    "registered_ids": "gymnasium_making",
+}
 _HOMES["register_task"] = "function_task"
 
 
@@ -92,7 +97,7 @@ def max_episode_steps(options: EnvOptions) -> int | None:
         return exact_task(options).step_limit
     if options.engine == "envpool":
         return envpool_limit(options.id)
-    from evolve.environments.gymnasium_engine import registered_limit  # noqa: PLC0415 - needs Gymnasium
+    from evolve.environments.gymnasium_making import registered_limit  # noqa: PLC0415 - needs Gymnasium
 
     return registered_limit(options.id)
 
@@ -101,7 +106,7 @@ def check_randomized(options: EnvOptions) -> None:
     """Raise InputError unless an environment takes each randomized argument, also at its bounds."""
     with closing(make(options, slots=1)) as engine:
         if not isinstance(engine, ExactEngine | EnvPoolEngine):
-            from evolve.environments.gymnasium_engine import check_bounds  # noqa: PLC0415 - needs Gymnasium
+            from evolve.environments.gymnasium_making import check_bounds  # noqa: PLC0415 - needs Gymnasium
 
             check_bounds(options)
 

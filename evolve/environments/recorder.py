@@ -193,7 +193,7 @@ def _replay_exact(options: EnvOptions, episodes: list[Recording], clock: Callabl
 
 
 def _replay_objects(options: EnvOptions, episodes: list[Recording], clock: Callable[[], float]) -> tuple[int, float]:
-    from evolve.environments.gymnasium_engine import maker, may_reuse  # noqa: PLC0415 - needs Gymnasium
+    from evolve.environments.gymnasium_making import maker, may_reuse  # noqa: PLC0415 - needs Gymnasium
 
     make = maker(options)
     env = make()

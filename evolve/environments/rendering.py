@@ -15,7 +15,8 @@ from evolve.config import EnvOptions
 from evolve.environments.engine import Mode, as_frame
 from evolve.environments.envpool_engine import can_draw
 from evolve.environments.exact import AnyTask, exact_task
-from evolve.environments.gymnasium_engine import MUJOCO_CURE, GymnasiumEngine, draws_by_mujoco, make_or_explain, maker
+from evolve.environments.gymnasium_engine import GymnasiumEngine
+from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker
 from evolve.environments.spaces import quiet
 from evolve.errors import InputError, Setting
 from evolve.shapes import UInt8

@@ -12,7 +12,7 @@ from tampering import tamper
 
 import evolve
 from evolve import store
-from evolve.analysis.runs import pack, record_from_arrays, record_to_arrays, unpack
+from evolve.analysis.generations import pack, record_from_arrays, record_to_arrays, unpack
 
 NAMES = ["distance", "reached", "sometimes", "steps"]
 RUN = ("-e", "toys:Measured-v0", "-a", "mlp", "-p", 6, "-r", 2, "-g", 4, "-d", 2, "-s", 1, "--strategy", "ga",

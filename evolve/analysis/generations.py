@@ -1,0 +1,210 @@
+"""The numbers of a run: generations and evaluations as objects, as columns of a table, and as bytes."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evolve.analysis import statistics
+from evolve.shapes import Float64
+from evolve.store import Record, StoredRun, disk
+
+_METRICS = "metrics/"  # begins the names of metrics among packed arrays
+
+
+def pack(**arrays: Any) -> bytes:
+    """Return arrays as bytes."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def unpack(packed: bytes) -> dict[str, Any]:
+    """Return the arrays that `pack` has packed, by name."""
+    with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+def record_to_arrays(record: Record) -> dict[str, Any]:
+    """Return the fields of a record as arrays, by name."""
+    fields = {name: value for name, value in vars(record).items() if value is not None and name != "metrics"}
+    return {name: np.asarray(value) for name, value in (fields | _prefixed(record.metrics)).items()}
+
+
+def record_from_arrays(arrays: Mapping[str, Any]) -> Record:
+    """Return the record that `record_to_arrays` has converted."""
+    return Record(**_with_metrics({name: value if value.shape else value.item() for name, value in arrays.items()}))
+
+
+def _prefixed(metrics: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return metrics under names that the other packed arrays do not have."""
+    return {f"{_METRICS}{name}": values for name, values in metrics.items()}
+
+
+def _with_metrics(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return packed arrays by name, with all metrics as one dictionary."""
+    metrics = {name.removeprefix(_METRICS): values for name, values in arrays.items() if name.startswith(_METRICS)}
+    return {name: value for name, value in arrays.items() if not name.startswith(_METRICS)} | {"metrics": metrics}
+
+
+def table(run: StoredRun) -> dict[str, list[Any]]:
+    """Return the columns of a run by generation, see `Run.table`."""
+    records = run.records
+    fitness = [_spread(record.fitness) for record in records]
+    none = _spread(np.zeros(0))
+    held_out = [none] * len(records)
+    if records and run.held_out is not None:
+        held_out[-1] = _spread(run.held_out.returns)
+    # The champion after generation g is validated when g + 1 generations are complete.
+    validation = [_spread(run.validations[g + 1]) if g + 1 in run.validations else none for g in range(len(records))]
+    return {
+        "generation": list(range(len(records))),
+        "best_fitness": [float(record.champion_fitness) for record in records],
+        **{f"{name}_fitness": [values[name] for values in fitness] for name in none},
+        "best_connections": [int(np.count_nonzero(record.champion_mask)) for record in records],
+        "median_connections": [float(np.median(record.connections)) for record in records],
+        "steps": [int(record.steps) for record in records],
+        "seconds": [float(record.seconds) for record in records],
+        "digest": [record.digest.decode() for record in records],
+        **{f"validation_{name}": [values[name] for values in validation] for name in none},
+        **{f"held_out_{name}": [values[name] for values in held_out] for name in none},
+        **_metric_columns(records),
+    }
+
+
+def _spread(sample: Float64) -> dict[str, float]:
+    """Return mean, standard deviation, quartiles and median of the finite values of a sample; NaN if there are none."""
+    known = statistics.finite(sample)
+    return {
+        "mean": statistics.mean(known),
+        "std": statistics.deviation(known),
+        "q25": statistics.quantile(known, 0.25),
+        "median": statistics.median(known),
+        "q75": statistics.quantile(known, 0.75),
+    }
+
+
+def _metric_columns(records: Sequence[Record]) -> dict[str, list[float]]:
+    """Return two columns for each metric: the mean over the best candidate's episodes, and over all candidates."""
+    columns = {}
+    for name in records[0].metrics if records else ():
+        played = [np.where(np.isnan(record.returns), np.nan, record.metrics[name]) for record in records]
+        best = (values[record.champion_candidate] for values, record in zip(played, records, strict=True))
+        columns[f"best_metric_{name}"] = [statistics.mean(statistics.finite(values)) for values in best]
+        columns[f"mean_metric_{name}"] = [statistics.mean(statistics.finite(values)) for values in played]
+    return columns
+
+
+def write_csv(run: StoredRun, path: Path) -> None:
+    """Write the columns of `table`, one line per generation. Raises InputError if the file cannot be written."""
+    columns = table(run)
+    with disk.naming_output(path), disk.atomic_write(path) as new, open(new, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A complete generation: its number, from 0 on, and its record in the run file."""
+
+    number: int
+    record: Record
+
+    @property
+    def best(self) -> float:
+        """The fitness of its best candidate."""
+        return float(self.record.champion_fitness)
+
+    @property
+    def fitness(self) -> Float64:
+        """[P]: the fitness of each candidate, as selection saw it."""
+        return self.record.fitness
+
+    @property
+    def returns(self) -> Float64:
+        """[P, E]: the return of each episode; NaN if it failed or was not played."""
+        return self.record.returns
+
+    @property
+    def metrics(self) -> Mapping[str, NDArray[Any]]:
+        """The metrics of `env.metrics` by name, [P, E] each: bool, int64 or float64.
+
+        An episode that failed or was not played has False, 0 or NaN.
+        """
+        return self.record.metrics
+
+    @property
+    def mean(self) -> float:
+        """The mean of the finite fitness values; NaN if there are none."""
+        return statistics.mean(statistics.finite(self.record.fitness))
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal characters that identify the run up to this generation."""
+        return self.record.digest.decode()
+
+    def __repr__(self) -> str:
+        return f"<Generation {self.number}: best fitness {self.best:.6g}, mean {self.mean:.6g}>"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A champion on N held-out episodes: their returns, environment seeds, and metrics by name, [N] each."""
+
+    returns: Float64
+    seeds: Any
+    metrics: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """The mean return of the episodes that did not fail."""
+        return statistics.mean(self._known)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean: Student's t, cut at a best or worst return that several episodes share.
+
+        None for fewer than two returns.
+        """
+        return statistics.interval_of_returns(self._known)
+
+    @property
+    def failed(self) -> int:
+        """The number of episodes that failed."""
+        return len(self.returns) - len(self._known)
+
+    def __repr__(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        between = f", 95 % interval {self.interval[0]:.6g} to {self.interval[1]:.6g}" if self.interval else ""
+        return f"<Evaluation: {len(self.returns)} episodes, mean {self.mean:.6g}{between}{failed}>"
+
+    @property
+    def _known(self) -> Float64:
+        return statistics.finite(self.returns)
+
+
+def pack_generation(generation: Generation) -> bytes:
+    """Return a generation as bytes."""
+    return pack(number=np.array(generation.number), **record_to_arrays(generation.record))
+
+
+def unpack_generation(content: bytes) -> Generation:
+    """Return the generation that `pack_generation` has packed."""
+    parts = unpack(content)
+    return Generation(int(parts.pop("number")), record_from_arrays(parts))
+
+
+def pack_evaluation(evaluation: Evaluation) -> bytes:
+    """Return an evaluation as bytes."""
+    return pack(returns=evaluation.returns, seeds=evaluation.seeds, **_prefixed(evaluation.metrics))
+
+
+def unpack_evaluation(content: bytes) -> Evaluation:
+    """Return the evaluation that `pack_evaluation` has packed."""
+    return Evaluation(**_with_metrics(unpack(content)))

@@ -1,0 +1,276 @@
+"""Environment objects of Gymnasium: how they are made, and the properties that their registration tells.
+
+`make_or_explain` turns Gymnasium's errors into a message that names the setting and the cure.
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.error import DependencyNotInstalled, DeprecatedEnv, UnregisteredEnv
+
+from evolve.config import EnvOptions, Table, nearest
+from evolve.environments.engine import extra_cure
+from evolve.environments.exact import TASKS
+from evolve.environments.randomization import example, extremes
+from evolve.environments.spaces import (
+    observation_encoder,
+)
+from evolve.errors import FAILURES, InputError, Setting, one_line
+
+_Env = gymnasium.Env[Any, Any]
+_MODULES = {"ALE": ("ale_py", "ale-py")}
+"""The modules that register environments of a namespace, and the packages that have these modules."""
+# Families whose reset restores every bit. Box2D is not one of them: a world that has run an episode orders its
+# contacts differently in the next one, so that a BipedalWalker walks another trajectory from the same seed.
+_RESET_RESTORES_ALL = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco")
+_QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
+# Wrappers that keep no state from earlier episodes.
+_STATELESS_WRAPPERS = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker"}
+MUJOCO_CURE = "Without a display MuJoCo needs EGL or OSMesa: apt-get install libegl1 libegl-mesa0, or libosmesa6."
+_NO_PATH = (
+    "A module is named as Python imports it, without folders and without .py: ",
+    Setting("env.id", "module:Name-v0"),
+    ".",
+)
+_ONE_AGENT = "An environment has one agent here, so PettingZoo's environments are not supported."
+
+
+def maker(options: EnvOptions) -> Callable[..., _Env]:
+    """Return a function that makes the environment with its wrappers.
+
+    Its argument is the table of randomized arguments, by default an example of them.
+    """
+    shown = example(options.randomize)
+    wrappers = [(_wrapper_class(w.name, options.id), w.kwargs) for w in options.wrappers]
+    found = _class_or_function(options.id)
+
+    def make(drawn: Table = shown) -> _Env:
+        env: _Env = gymnasium.make(
+            options.id if found is None else EnvSpec(options.id, entry_point=found),
+            max_episode_steps=options.max_episode_steps,
+            disable_env_checker=True,
+            **options.kwargs,
+            **drawn,
+        )
+        for number, (wrapper, kwargs) in enumerate(wrappers):
+            try:
+                env = wrapper(env, **kwargs)
+            except Exception as error:
+                came = f"{wrapper.__name__} ({one_line(error)})"
+                cure = f"Its arguments are env.wrappers.{number}.kwargs."
+                raise InputError(f"env.wrappers.{number}", f"a wrapper that fits {options.id}", came, cure) from error
+        return env
+
+    return make
+
+
+def _class_or_function(env_id: str) -> Callable[..., Any] | None:
+    """Return the class or the function `module:Name`; None if the module registers an environment of this name.
+
+    Raises InputError for a task that is a generator function.
+    """
+    module, _, name = env_id.rpartition(":")
+    if not module or not name.isidentifier():
+        return None
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except FAILURES:  # `gymnasium.make` meets it, too
+        return None
+    if not callable(found) or any(spec.name == name and spec.namespace is None for spec in gymnasium.registry.values()):
+        return None
+    if inspect.isgeneratorfunction(found):
+        cure = f"Register it in its module, register_task('Name-v0', {name}, …), and write "
+        expected = "an environment, its class, or a function that returns one"
+        registered = Setting("env.id", f"{module}:Name-v0")
+        raise InputError("env.id", expected, f"{env_id}, the function of a task", cure, registered, ".")
+    return found  # type: ignore[no-any-return]
+
+
+def _wrapper_class(name: str, env_id: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    module, _, attribute = name.partition(":")
+    named = env_id.rpartition(":")[0] or "gymnasium.wrappers"
+    if not any(module == known or module.startswith(f"{known}.") for known in ("gymnasium.wrappers", named)):
+        expected = "a wrapper of gymnasium.wrappers, or of the module that env.id names"
+        full = Setting("env.id", f"{module}:{env_id.rpartition(':')[2]}")
+        raise InputError("env.wrappers", expected, name, "Let env.id name your module: ", full, ".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+            raise TypeError(f"{attribute} is no gymnasium.Wrapper")
+    except Exception as error:  # an import runs whatever the module holds
+        expected = "a wrapper `module:Class` that can be imported"
+        raise InputError("env.wrappers", expected, f"{name} ({one_line(error)})") from error
+    return found
+
+
+def registered_ids() -> list[str]:
+    """Return the ids of the registered environments, each in its newest version, and of the exact tasks."""
+    newest = {
+        (spec.namespace, spec.name): spec.id
+        for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
+    }
+    return sorted({*newest.values(), *TASKS})
+
+
+def is_quick(options: EnvOptions) -> bool:
+    """Return whether a step takes microseconds: an exact task, or classic control and toy text of Gymnasium."""
+    if options.engine == "exact":
+        return True
+    if options.wrappers or options.id not in gymnasium.registry:
+        return False
+    return str(gymnasium.registry[options.id].entry_point).startswith(_QUICK)
+
+
+def registered_limit(env_id: str) -> int | None:
+    """Return the registered limit of steps of an episode; None if there is no limit or no such environment."""
+    try:
+        return gymnasium.spec(env_id).max_episode_steps
+    except FAILURES:  # Gymnasium imports the module of the environment, which may raise anything
+        return None
+
+
+def draws_by_mujoco(env: _Env | None) -> bool:
+    """Return whether MuJoCo draws an environment."""
+    return env is not None and hasattr(env.unwrapped, "mujoco_renderer")
+
+
+def make_or_explain(options: EnvOptions, make: Callable[[], _Env]) -> _Env:
+    """Return a new environment.
+
+    Args:
+        options: The environment.
+        make: The function that makes it.
+
+    Raises:
+        InputError: It cannot be made. The message names what is missing, and the cure.
+    """
+    argument = "env.id"
+    try:
+        return make()
+    except DependencyNotInstalled as error:
+        expected = "an environment whose packages are installed"
+        raise InputError(argument, expected, f"{options.id} ({error})", extra_cure(error)) from None
+    except (UnregisteredEnv, DeprecatedEnv):
+        cure = _unknown_cure(options.id)
+        raise InputError(argument, "a registered environment", options.id, *cure) from None
+    except ModuleNotFoundError as error:
+        cure = _import_cure(options.id, str(error))
+        came = f"{options.id} ({str(error).partition('. ')[0]})"  # Gymnasium adds advice
+        raise InputError(argument, "a module that can be imported", came, *cure) from None
+    except InputError:
+        raise
+    except FAILURES as error:  # a constructor or an imported module may raise anything
+        if _is_path(options.id):
+            raise InputError(argument, "a module, and the name of an environment", options.id, *_NO_PATH) from None
+        if options.kwargs or options.randomize:
+            expected = f"arguments that {options.id} takes"
+            # Gymnasium adds all arguments to the message of the constructor.
+            said = one_line(error).partition(" was raised from the environment creator")[0]
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", said)
+            named = unknown[1] if unknown else said
+            randomized = next((name for name in options.randomize if re.search(rf"\b{name}\b", named)), None)
+            key = "env.kwargs" if randomized is None else f"env.randomize.{randomized}"
+            given = options.kwargs if randomized is None else options.randomize[randomized]
+            raise InputError(key, expected, f"{given} ({said})") from error
+        raise InputError(argument, "an environment that can be made", f"{options.id} ({one_line(error)})") from error
+
+
+def check_bounds(options: EnvOptions) -> None:
+    """Raise InputError unless an environment can be made and stepped at the bounds of each randomized argument.
+
+    Its observations keep their size there, and its actions their space.
+    """
+    make = maker(options)
+    with closing(make_or_explain(options, make)) as env:
+        size, actions = observation_encoder(env.observation_space)[0], env.action_space
+    for name, distribution in options.randomize.items():
+        for value in extremes(distribution):
+            try:
+                with closing(make(example(options.randomize) | {name: value})) as env:
+                    same = observation_encoder(env.observation_space)[0] == size and env.action_space == actions
+                    env.reset(seed=0)
+                    env.action_space.seed(0)
+                    env.step(env.action_space.sample())
+            except FAILURES as error:
+                expected, came = f"values that {options.id} takes", f"{value!r} ({one_line(error)})"
+                raise InputError(f"env.randomize.{name}", expected, came) from error
+            if not same:
+                expected = "an argument that leaves the size of observations and the space of actions as they are"
+                raise InputError(f"env.randomize.{name}", expected, f"{name}, which changes them at {value!r}")
+
+
+def _is_path(env_id: str) -> bool:
+    """Return whether an id names a file instead of a module."""
+    module = env_id.rpartition(":")[0]
+    return module.endswith(".py") or "/" in module
+
+
+def _of_pettingzoo(env_id: str) -> bool:
+    """Return whether an id is written like PettingZoo's: a module of pettingzoo, or "simple_spread_v3"."""
+    return env_id.startswith("pettingzoo") or re.search(r"(^|[.:])[a-z_]+_v\d+$", env_id) is not None
+
+
+def _import_cure(env_id: str, said: str) -> tuple[str | Setting, ...]:
+    """Return the cure for a missing module: the module of an environment, or a module that it imports.
+
+    said: Gymnasium's error message, which lacks the name of the module that imports.
+    """
+    module = env_id.rpartition(":")[0]
+    if _is_path(env_id):
+        return _NO_PATH
+    if _of_pettingzoo(env_id):
+        return (_ONE_AGENT,)
+    missing = re.search(r"No module named '([^']+)'", said)
+    if missing is None or module == missing[1] or module.startswith(f"{missing[1]}."):
+        return ("Modules are looked for in the working directory and on PYTHONPATH.",)
+    return (f"{module or env_id} imports it: install it.",)
+
+
+def _unknown_cure(env_id: str) -> tuple[str | Setting, ...]:
+    """Return the cure for an environment that is not registered: similar names, or the module that registers it."""
+    if env_id in TASKS:
+        return "The exact engine has it: ", Setting("env.engine", "exact"), "."
+    if _of_pettingzoo(env_id):
+        return (_ONE_AGENT,)
+    namespace = env_id.partition("/")[0]
+    if namespace in _MODULES:
+        module, package = _MODULES[namespace]
+        return f"Its package registers it: pip install {package}, then ", Setting("env.id", f"{module}:{env_id}"), "."
+    module, _, name = env_id.rpartition(":")
+    if module:
+        held = vars(importlib.import_module(module))  # Gymnasium has imported it
+        makers = {attribute for attribute, value in held.items() if _makes_env(value, module)}
+        similar = nearest(name, makers.union(gymnasium.registry))
+        if not name.isidentifier():
+            return (similar,)
+        lacks = "has no" if name not in held else "holds another object instead of a"
+        return (f"The module {module} {lacks} class or function {name}. {similar}".strip(),)
+    similar = nearest(env_id, gymnasium.registry)
+    full = f"{env_id[:-3]}:Name-v0" if env_id.endswith(".py") else f"module:{env_id}"
+    own = f"{similar} One that a module of yours registers is named with it: ".lstrip()
+    return own, Setting("env.id", full), "."
+
+
+def _makes_env(value: Any, module: str) -> bool:
+    """Return whether an object of a module is the class of an environment, or a function of the module itself."""
+    if isinstance(value, type):
+        return issubclass(value, gymnasium.Env)
+    return inspect.isfunction(value) and value.__module__ == module
+
+
+def may_reuse(env: _Env, options: EnvOptions) -> bool:
+    """Return whether an environment object may run another episode, see `EnvOptions.reuse`."""
+    if isinstance(options.reuse, bool):
+        return options.reuse
+    # A wrapper may also come from the registration or from an entry point, and may keep state. So check every layer.
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env).__name__ not in _STATELESS_WRAPPERS or not type(env).__module__.startswith("gymnasium.wrappers."):
+            return False
+        env = env.env
+    return type(env).__module__.startswith(_RESET_RESTORES_ALL)
