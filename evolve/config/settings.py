@@ -242,8 +242,9 @@ class Config(Options):
     """The number of environment steps after which a generation with `least_population` grows no more."""
     episodes: int = Field(4, ge=1, lt=2**31)
     """E, the number of episodes of each candidate in a generation."""
-    common_random_numbers: bool = False
-    """Whether all candidates of a generation play the same episodes."""
+    common_random_numbers: bool | Literal["pairs"] = False
+    """Whether all candidates of a generation play the same episodes. With "pairs" the two candidates of an antithetic
+    pair share their episodes, and different pairs play different ones."""
     normalize_observations: bool = False
     """Whether observations are scaled to mean 0 and standard deviation 1, by the moments of all earlier generations."""
     fitness: Fitness = "mean"

@@ -150,9 +150,17 @@ def _broadcast(normalizer: Float32 | None, genomes: int) -> Float32:
     return np.broadcast_to(normalizer, (genomes, *normalizer.shape[-2:]))
 
 
-def generation_keys(generation: int, population: int, common: bool = False) -> Int64:
-    """Return the keys [P, 2] of one generation; with `common` all candidates meet candidate 0's episodes."""
-    candidates = np.zeros(population, np.int64) if common else np.arange(population, dtype=np.int64)
+def generation_keys(generation: int, population: int, common: bool | Literal["pairs"] = False) -> Int64:
+    """Return the keys [P, 2] of one generation: its number, and the candidate whose episodes each candidate plays.
+
+    The key of a candidate does not depend on P.
+
+    common: Whether all candidates play the episodes of candidate 0; with "pairs" candidates 2i and 2i + 1 play the
+        episodes of candidate 2i.
+    """
+    candidates = np.arange(population, dtype=np.int64)
+    if common:
+        candidates -= candidates % 2 if common == "pairs" else candidates
     return np.stack([np.full(population, generation, np.int64), candidates], axis=1)
 
 

@@ -138,6 +138,7 @@ class OpenAiEs(EvolutionStrategy[OpenAiEsState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
     grows = True
+    antithetic = True
     sum_shape = ()
     state_type = OpenAiEsState
 

@@ -75,6 +75,7 @@ class Pgpe(EvolutionStrategy[PgpeState]):
     """The evolution strategy for P = `population` candidates of a layout."""
 
     grows = True
+    antithetic = True
     traces = "none"
     sum_shape = (2,)
     state_type = PgpeState

@@ -82,6 +82,8 @@ class Strategy(Generic[State]):
         traces: The traces that `tell` reads: the traces of "each" candidate, their "mean", or "none".
         grows: True if `tell` accepts the results of only the first n candidates, for even n and even P. A population
             can then grow until the generation has enough environment steps.
+        antithetic: True if candidates 2i and 2i + 1 are a pair, on the two sides of one centre. A pair can then play
+            the same episodes (`common_random_numbers = "pairs"`).
         compares_generations: True if the strategy compares returns of different generations, so their episodes
             must have the same limit of steps.
         sum_shape: Shape of the sums per weight that `sums` returns: () for one number, (k,) for k numbers, None for no
@@ -96,6 +98,7 @@ class Strategy(Generic[State]):
     shared_mask: bool = False
     traces: Literal["each", "mean", "none"] = "each"
     grows: bool = False
+    antithetic: bool = False
     compares_generations: bool = False
     sum_shape: tuple[int, ...] | None = None
     capacity: int | None = None

@@ -164,7 +164,10 @@ class Wrapper(Strategy[WrapperState]):
 
 def copy_attributes(wrapper: Strategy[Any], strategy: Strategy[Any]) -> None:
     """Copy the attributes that describe a strategy to its wrapper."""
-    names = "portable", "shared_mask", "traces", "grows", "compares_generations", "sum_shape", "capacity", "warm_starts"
+    names = (
+        *("portable", "shared_mask", "traces", "grows", "antithetic", "compares_generations"),
+        *("sum_shape", "capacity", "warm_starts"),
+    )
     for name in names:
         setattr(wrapper, name, getattr(strategy, name))
 

@@ -218,6 +218,9 @@ def validate_new_run(experiment: Experiment) -> None:
     if rounds and rounds[-1] >= E:
         raise InputError("racing.rounds", f"fewer episodes than a candidate has, {E} (episodes)", list(rounds))
     _check_growth(experiment)
+    if config.common_random_numbers == "pairs" and not experiment.strategy(0).antithetic:
+        expected = f"true or false with {config.strategy.name}, whose candidates are no antithetic pairs"
+        raise InputError("common_random_numbers", expected, "pairs", "openai-es and pgpe have pairs.")
     _check_step_limits(experiment)
     check_fitness(config)
     if config.connection_cost and strategies.shared_mask(config.strategy):

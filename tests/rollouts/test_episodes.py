@@ -58,6 +58,11 @@ def test_an_environments_seed_follows_from_the_key():
     assert len(set(expected.tolist())) == P * E
     common = batch(keys=generation_keys(2, P, common=True)).environment_seeds().reshape(P, E)
     assert (common == expected[:E]).all()  # everybody meets the episodes of candidate 0
+    pairs = batch(keys=generation_keys(2, P, common="pairs")).environment_seeds().reshape(P, E)
+    own = expected.reshape(P, E)
+    assert all((pairs[c] == own[c - c % 2]).all() for c in range(P))
+    for common in (False, True, "pairs"):  # replays take the last key of a smaller population
+        assert (generation_keys(2, P - 1, common) == generation_keys(2, P, common)[:-1]).all()
 
 
 def test_one_normalizer_serves_all_genomes_and_none_has_no_observations():

@@ -58,6 +58,44 @@ def test_candidates_meet_the_same_values_with_common_random_numbers(call, tmp_pa
     assert len(np.unique(common)) == 4  # one for each episode of each generation
 
 
+def test_pairs_meet_the_same_values_with_common_random_numbers_of_pairs(call, tmp_path):
+    """Nine candidates are four pairs and the centre, which has episodes of its own."""
+    words = (*SMALL, "-p", 9, "-e", "toys:Values-v0", "--set", "env.randomize.x={uniform=[0.0, 1.0]}", "-g", 2)
+    assert call("run", *words, "-o", "pairs", "--set", "common_random_numbers=pairs").code == 0
+    returns = np.array([r.returns for r in store.read(tmp_path / "pairs" / "seed-3.h5").records])
+    assert (returns[:, 0:8:2] == returns[:, 1:8:2]).all()
+    assert len(np.unique(returns)) == returns[:, ::2].size  # no two pairs, episodes or generations share a value
+
+
+@pytest.mark.parametrize("strategy", ["openai-es", "pgpe"])
+def test_pairs_share_episodes_on_any_ranks_threads_and_after_restarts(call, command, tmp_path, strategy):
+    words = (*SMALL, "-p", 9, *EXACT, "--strategy", strategy, "--set", "common_random_numbers=pairs")
+    assert call("run", *words, "-g", 3, "-o", "one").code == 0
+    if strategy == "pgpe":
+        assert command("run", *words, "-g", 3, "-o", "three", ranks=3).code == 0
+        assert whole(tmp_path, "three") == whole(tmp_path, "one")
+    for name, how in (("threads", ("--set", "compute.threads=2")), ("arrays", ("--backend", "numpy"))):
+        assert call("run", *words, "-g", 3, *how, "-o", name).code == 0
+        assert whole(tmp_path, name) == whole(tmp_path, "one")
+    assert call("run", *words, "-g", 1, "-o", "again").code == 0
+    assert call("run", *words, "-g", 3, "-o", "again", "--resume").code == 0
+    assert whole(tmp_path, "again") == whole(tmp_path, "one")
+    assert call("verify", "one/seed-3.h5").code == call("verify", "one/seed-3.h5", "--full").code == 0
+    best = [record.champion_candidate for record in store.read(tmp_path / "one" / "seed-3.h5").records]
+    for generation, candidate in enumerate(best):
+        replayed = call("replay", "one/seed-3.h5", "--generation", generation, "--episode", 1)
+        assert "equal to the log, to the bit" in replayed.out, candidate
+
+
+def test_pairs_are_refused_without_antithetic_pairs(call):
+    done = call("run", *SMALL, *EXACT, "--strategy", "ga", "--set", "common_random_numbers=pairs", "-o", "x")
+    assert done.code == 2
+    expected = "common_random_numbers: expected true or false with ga, whose candidates are no antithetic pairs"
+    assert expected in done.err
+    assert "openai-es and pgpe" in done.err
+    assert call("run", *SMALL, *EXACT, "--set", "common_random_numbers=both", "-o", "x").code == 2
+
+
 def test_evaluation_may_have_other_distributions(call, tmp_path):
     words = (*SMALL, "-e", "toys:Values-v0", "--set", "env.randomize.x={uniform=[0.0, 1.0]}", "-g", 1)
     far = ("--set", "evaluation_randomize.x={uniform=[7.0, 8.0]}")
