@@ -17,8 +17,8 @@ from evolve import environments, training, verification
 from evolve.analysis import figures, html, video
 from evolve.analysis.champion import Champion, champion_of, mean_traces, typical_episode
 from evolve.analysis.comparison import begun_groups, deduplicate_seeds
-from evolve.analysis.formatting import number
 from evolve.analysis.html.summary import summarize_run
+from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective, all_ranks
 from evolve.errors import InputError, check_whole

@@ -11,7 +11,6 @@ from evolve import environments, training, verification
 from evolve.analysis import champion as champion_files
 from evolve.analysis import exhibits, statistics
 from evolve.analysis.exports import FORMATS
-from evolve.analysis.formatting import between, duration, number
 from evolve.analysis.generations import (
     Evaluation,
     Generation,
@@ -23,6 +22,7 @@ from evolve.analysis.generations import (
     write_csv,
 )
 from evolve.analysis.policy import Policy
+from evolve.analysis.statistics import between, duration, number
 from evolve.cluster import Coordinator
 from evolve.cluster.script import Collective
 from evolve.config import Config, assignments

@@ -1,16 +1,18 @@
-"""Statistics of samples of returns or scores: means, their intervals, and tests between samples.
+"""Statistics of samples of returns or scores, and such values as short texts for people.
+
+The statistics are means, their intervals, and tests between samples. The texts have no control characters.
 
 This is the only module that imports SciPy (extra `stats`). Only the rank test needs it.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evolve.analysis.formatting import between, number
-from evolve.errors import import_extra
+from evolve.errors import import_extra, sanitize
 from evolve.shapes import Float64
 
 Interval = tuple[float, float]
@@ -19,6 +21,8 @@ _RESAMPLES = 10_000
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 # The 97.5 % quantiles of Student's t with 1 to 9 degrees of freedom.
 _STUDENT = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
+_LONGEST_TEXT = 2000  # characters of a value
+_LARGEST_DECIMAL = 1e15  # larger numbers are rounded
 
 
 def finite(values: Float64) -> Float64:
@@ -168,3 +172,43 @@ def summary(returns: Float64) -> str:
         f"mean {number(mean(known))}{spread}   median {number(median(known))}   "
         f"worst {number(known.min())}   best {number(known.max())}{failed}"
     )
+
+
+def number(value: float) -> str:
+    """Return a return or a fitness with two decimals; "none" for NaN."""
+    if math.isnan(value):
+        return "none"
+    return f"{value:,.2f}" if abs(value) < _LARGEST_DECIMAL else f"{value:.4g}"
+
+
+def between(interval: tuple[float, float]) -> str:
+    """Return an interval in words: "1.00 to 2.00"."""
+    return f"{number(interval[0])} to {number(interval[1])}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units."""
+    if not 0 <= seconds < 1e10:
+        return "unknown"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def words(value: object, separator: str = ", ") -> str:
+    """Return a value of a configuration or a manifest; the parts of a list are joined by `separator`."""
+    if value is None:
+        return "none"
+    if isinstance(value, list | tuple) and value and not any(isinstance(part, list | dict) for part in value):
+        return sanitize(separator.join(map(sanitize, value)), _LONGEST_TEXT)
+    return sanitize(value, _LONGEST_TEXT)
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Return names that distinguish files: their paths without the directories that all of them share."""
+    parts = [path.parts for path in paths]
+    shared = 0
+    while all(len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts):
+        shared += 1
+    return [sanitize("/".join(p[shared:])) for p in parts]

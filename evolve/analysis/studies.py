@@ -9,8 +9,8 @@ import numpy as np
 
 from evolve import store
 from evolve.analysis import comparison, exhibits, figures, statistics
-from evolve.analysis.formatting import between, number, words
 from evolve.analysis.runs import Run, script_ranks
+from evolve.analysis.statistics import between, number, words
 from evolve.cluster.script import all_ranks
 from evolve.config import Config
 from evolve.errors import InputError, pluralize

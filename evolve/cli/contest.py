@@ -17,8 +17,8 @@ from evolve.analysis.contest import machine, ranking, results, session, work
 from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.contest.work import ContestSize
-from evolve.analysis.formatting import duration
 from evolve.analysis.progress import width
+from evolve.analysis.statistics import duration
 from evolve.cli.app import App, launch
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cluster import Transport, check_mpi4py

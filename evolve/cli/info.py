@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from evolve import environments, store
-from evolve.analysis import formatting, progress, statistics
+from evolve.analysis import progress, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import mask_unit
 from evolve.cli.app import App, launch
@@ -49,13 +49,13 @@ def _results(stored: store.Stored, unit: str) -> dict[str, str]:
         fitness = [float(record.champion_fitness) for record in stored.records]
         # NumPy raises an error if every fitness is NaN.
         best = int(np.nanargmax(fitness)) if np.isfinite(fitness).any() else 0
-        highest, last = formatting.number(fitness[best]), formatting.number(fitness[-1])
+        highest, last = statistics.number(fitness[best]), statistics.number(fitness[-1])
         lines["best fitness"] = f"{highest} in generation {best:,}, {last} in the last one"
     champion = champion_of(stored)
     held_out = "not evaluated" if stored.held_out is None else statistics.summary(stored.held_out.returns)
     episodes = "" if stored.held_out is None else f", {pluralize(len(stored.held_out.returns), 'episode')}"
     return lines | {
-        "work": f"{stored.steps:,} environment steps in {formatting.duration(stored.seconds)}",
+        "work": f"{stored.steps:,} environment steps in {statistics.duration(stored.seconds)}",
         unit: f"{np.count_nonzero(champion.mask):,} of {len(champion.mask):,} in the {champion.title}",
         f"held out{episodes}": held_out,
         **_metrics(stored),
@@ -67,19 +67,19 @@ def _metrics(stored: store.Stored) -> dict[str, str]:
     """Return the means of the metrics over the held-out episodes in words; empty if there are none."""
     metrics = {} if stored.held_out is None else stored.held_out.metrics
     means = {name: statistics.mean(statistics.finite(values.astype(float))) for name, values in metrics.items()}
-    words = ", ".join(f"{name} {formatting.number(mean)}" for name, mean in means.items())
+    words = ", ".join(f"{name} {statistics.number(mean)}" for name, mean in means.items())
     return {"metrics, held-out mean": words} if words else {}
 
 
 def _writer(manifest: Mapping[str, object]) -> str:
     """Return the code, the machine and the number of ranks that wrote a file, in words."""
     revision = manifest.get("revision")
-    code = f"evolve {formatting.words(manifest.get('evolve'))}" + (
+    code = f"evolve {statistics.words(manifest.get('evolve'))}" + (
         f" ({sanitize(str(revision)[:12])})" if revision else ""
     )
     ranks = manifest.get("ranks")
     number_of = pluralize(ranks, "rank") if isinstance(ranks, int) else "unknown ranks"
-    python, cpu = (formatting.words(manifest.get(name)) for name in ("python", "cpu"))
+    python, cpu = (statistics.words(manifest.get(name)) for name in ("python", "cpu"))
     return f"{code}, Python {python}, on {cpu}, {number_of}"
 
 

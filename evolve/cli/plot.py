@@ -11,8 +11,8 @@ from evolve import store, training
 from evolve.analysis import comparison, figures
 from evolve.analysis.champion import champion_of, mean_traces
 from evolve.analysis.display import table
-from evolve.analysis.formatting import between, number
 from evolve.analysis.progress import width
+from evolve.analysis.statistics import between, number
 from evolve.cli.app import App, StopFlag, launch
 from evolve.cli.parser import Parser, file_argument
 from evolve.errors import InputError

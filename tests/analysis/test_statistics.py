@@ -1,12 +1,14 @@
-"""Means, intervals and tests of samples, compared with SciPy's; only the rank test needs SciPy."""
+"""Means, intervals and tests of samples, compared with SciPy's; values as text."""
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evolve.analysis import statistics
+from evolve.analysis.statistics import duration, number, short_names, words
 
 
 @pytest.mark.parametrize("size", [2, 3, 9, 10, 11, 12, 40, 100, 1000])
@@ -107,3 +109,31 @@ def test_the_interval_of_a_ratio_of_few_values():
     two = np.array([2.0, 2.0])
     assert statistics.ratio_interval(two, two / 2) == (pytest.approx(2.0), pytest.approx(2.0))
     assert statistics.ratio_interval(two, two[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1234.5, "1,234.50"), (-0.125, "-0.12"), (np.nan, "none"), (1e308, "1e+308"), (-np.inf, "-inf")],
+)
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (75, "1 min 15 s"), (7500, "2 h 05 min"), (-1, "unknown"), (np.inf, "unknown")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_values_of_a_configuration_have_no_control_characters():
+    assert words(None) == "none"
+    assert words([8, "a\n"]) == "8, a\\n"
+    assert words({"a": "\x1b"}) == "{'a': '\\x1b'}"
+
+
+def test_names_are_paths_without_their_common_directories():
+    paths = [Path("runs/a/seed-1.h5"), Path("runs/a/seed-2.h5"), Path("runs/b/seed-1.h5")]
+    assert short_names(paths) == ["a/seed-1.h5", "a/seed-2.h5", "b/seed-1.h5"]
+    assert short_names(paths[:1]) == ["seed-1.h5"]

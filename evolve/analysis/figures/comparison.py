@@ -10,7 +10,7 @@ from evolve.analysis import statistics
 from evolve.analysis.comparison import Comparison, Ranking
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, GRID, INK, PAPER, drawable
-from evolve.analysis.formatting import between, number
+from evolve.analysis.statistics import between, number
 from evolve.errors import sanitize
 from evolve.shapes import Float64
 from evolve.store import StoredRun

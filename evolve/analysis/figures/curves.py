@@ -15,7 +15,7 @@ from evolve.analysis import statistics
 from evolve.analysis.comparison import RunGroup, described, held_out_score
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, LineLabel, Mark, drawable
-from evolve.analysis.formatting import number
+from evolve.analysis.statistics import number
 from evolve.config import Config, names_function, quantile_of
 from evolve.errors import InputError, pluralize, sanitize
 from evolve.shapes import Float64

@@ -17,11 +17,11 @@ import numpy as np
 from evolve.analysis import figures
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import RunGroup, best_run, compare_groups, deduplicate_seeds, uneven_lengths
-from evolve.analysis.formatting import number as number_of
-from evolve.analysis.formatting import short_names
 from evolve.analysis.html import tables
 from evolve.analysis.html.summary import RunSummary
 from evolve.analysis.html.tables import HeldOutSample, ReportTable
+from evolve.analysis.statistics import number as number_of
+from evolve.analysis.statistics import short_names
 from evolve.errors import EvolveError, import_extra
 from evolve.store import StoredRun, disk
 from evolve.training import reload

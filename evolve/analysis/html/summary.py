@@ -9,7 +9,7 @@ import numpy as np
 from evolve import verification
 from evolve.analysis import video
 from evolve.analysis.champion import champion_of, typical_episode
-from evolve.analysis.formatting import number
+from evolve.analysis.statistics import number
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import EvolveError, Stopped
 from evolve.store import StoredRun

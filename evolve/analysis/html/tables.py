@@ -9,8 +9,8 @@ import numpy as np
 from evolve.analysis import comparison, statistics
 from evolve.analysis.champion import champion_of
 from evolve.analysis.comparison import Comparison, Ranking, RunGroup
-from evolve.analysis.formatting import between, duration, number, words
 from evolve.analysis.html.summary import RunSummary
+from evolve.analysis.statistics import between, duration, number, words
 from evolve.config import differences, flatten
 from evolve.errors import pluralize, sanitize
 from evolve.shapes import Float64

@@ -18,7 +18,7 @@ import numpy as np
 from evolve import environments, verification
 from evolve.analysis.champion import Champion, NetworkObserver
 from evolve.analysis.figures import DrawnNetwork, network_of
-from evolve.analysis.formatting import number
+from evolve.analysis.statistics import number
 from evolve.analysis.video.encoders import FORMATS, check_film, check_library, size, still
 from evolve.analysis.video.picture import Label, Painter, fits
 from evolve.environments import Engine, Mode, Recorder

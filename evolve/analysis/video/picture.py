@@ -8,7 +8,7 @@ import numpy as np
 
 from evolve.analysis.figures import DrawnNetwork
 from evolve.analysis.figures.network import Places, curves_of, places_of, points_on
-from evolve.analysis.formatting import number
+from evolve.analysis.statistics import number
 from evolve.analysis.video.encoders import library
 from evolve.errors import pluralize
 from evolve.networks import Activity
