@@ -4,10 +4,9 @@
 `RunLog`, usually a run file. Nothing here prints or handles signals.
 """
 
-from evolve.training.champion import evaluate_champion, held_out
 from evolve.training.experiment import Experiment, load_config, prepare, reload, reload_policy, validate_new_run
 from evolve.training.fitness import Scores, evaluate_population, in_generation, limit_of
-from evolve.training.loop import iterate
+from evolve.training.loop import evaluate_champion, held_out, iterate
 from evolve.training.manifest import is_portable, manifest
 from evolve.training.resume import RunLog, RunState, final_champion, normalizer_of, restore
 from evolve.training.rollouts import make_rollout

@@ -20,7 +20,7 @@ from evolve.numerics.device import has_device
 from evolve.numerics.device_protocol import local_ranks
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
-from evolve.training.fitness_functions import fitness_function
+from evolve.training.fitness import fitness_function
 
 _LOG = logging.getLogger("evolve")
 _CACHE = 2**24  # bytes: a process's assumed share of a cache that all cores use

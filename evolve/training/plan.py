@@ -21,7 +21,7 @@ from evolve.errors import InputError, Setting
 from evolve.store import StoredRun
 from evolve.training import warm_start
 from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
-from evolve.training.fitness_functions import setting_of
+from evolve.training.fitness import setting_of
 from evolve.training.resume import (
     check_configuration,
     check_same_run,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from evolve import store
 from evolve.config import Config, RacingOptions
 from evolve.genome import Genomes
-from evolve.training.fitness import Scores, first_round, next_round
-from evolve.training.fitness_functions import fitness_function
+from evolve.training.fitness import Scores, first_round, fitness_function, next_round
 
 NO_RACE = RacingOptions()
 MASK = np.array([[1, 1, 1, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]], np.bool_)

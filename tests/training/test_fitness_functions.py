@@ -13,8 +13,7 @@ from tampering import edit_config, tamper
 import evolve
 from evolve import InputError, RunError, store
 from evolve.config import Config, RacingOptions, parse
-from evolve.training.fitness import Scores
-from evolve.training.fitness_functions import fitness_function, import_function, quantile_of_returns, setting_of
+from evolve.training.fitness import Scores, fitness_function, import_function, quantile_of_returns, setting_of
 from evolve.training.manifest import PORTABLE, portability
 
 RETURNS = np.array([[3.0, 1.0, 2.0, 8.0], [0.0, -0.0, 0.0, -0.0], [1.0, math.nan, 2.0, 3.0]])

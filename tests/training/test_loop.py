@@ -16,8 +16,7 @@ from evolve.numerics.streams import Purpose, environment_seeds
 from evolve.rollouts import EPISODE_QUANTITIES
 from evolve.store import Record
 from evolve.training import iterate, make_rollout, prepare
-from evolve.training.champion import validation_returns
-from evolve.training.loop import is_good_enough, is_validation_due
+from evolve.training.loop import is_good_enough, is_validation_due, validation_returns
 
 CART = ("-e", "CartPole-v1", "-p", 8, "-r", 2, "-d", 2, "-s", 3, "--set", "held_out_episodes=4")
 EARLY = (*CART, "--set", "env.max_episode_steps=150", "--set", "strategy.weight_noise=0.5", "--set",
