@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from evolve.config import EnvOptions, nearest
-from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
-from evolve.environments.metrics import encode_metrics
+from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.spaces import Spaces, action_decoder, kind_of, observation_encoder, quiet
 from evolve.errors import InputError, Setting, import_extra
 from evolve.shapes import Bool, Float32, Float64, Int32, Int64, Slots, UInt8

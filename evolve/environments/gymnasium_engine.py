@@ -11,10 +11,9 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evolve.config import EnvOptions, Table
-from evolve.environments.engine import FPS, Transition, as_frame, do_nothing
+from evolve.environments.engine import FPS, Transition, as_frame, do_nothing, encode_metrics
 from evolve.environments.exact import exact_task
 from evolve.environments.gymnasium_making import MUJOCO_CURE, draws_by_mujoco, make_or_explain, maker, may_reuse
-from evolve.environments.metrics import encode_metrics
 from evolve.environments.randomization import draw_tables, example
 from evolve.environments.spaces import (
     Spaces,

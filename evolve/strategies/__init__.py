@@ -68,7 +68,7 @@ STRATEGIES = Registry(
             "pgpe": ("pgpe", "PgpeOptions", "Pgpe"),
             "prune": ("prune", "PruneOptions", "Prune"),
             "random": ("elitist", "RandomOptions", "Random"),
-            "sep-cma-es": ("sep_cma", "SepCmaOptions", "SepCma"),
+            "sep-cma-es": ("cma", "SepCmaOptions", "SepCma"),
         },
     ),
     Strategy,

@@ -1,22 +1,42 @@
-"""cma-es: covariance matrix adaptation. Sole importer of cmaes, which comes with the extra `cma`.
+"""cma-es and sep-cma-es: covariance matrix adaptation, with a full and with a diagonal covariance.
 
-Hansen, "The CMA Evolution Strategy: A Tutorial" (2016). It searches the n connections of an initial genome, which is
-the first mean m and whose mask all candidates share:
+Both search the n connections of an initial genome, which is the first mean m and whose mask all candidates share. The
+champion is m: an average over many candidates of all generations, so a lucky fitness cannot make it. Weights are
+float32, so no standard deviation may fall below the distance to the next float32: candidates would be equal, fitness
+would be noise, and σ would follow it to zero or beyond all bounds.
+
+cma-es: Hansen, "The CMA Evolution Strategy: A Tutorial" (2016, arXiv:1604.00772), by the library cmaes, which comes
+with the extra `cma`. This module is its sole importer.
 
     candidate    m + σ B D z, z ~ N(0, I) from keyed streams, C = B D² Bᵀ
     update       cmaes gets the candidates in order of fitness, NaN last, and updates m, σ and C
 
-The champion is m: an average over many candidates of all generations, so a lucky fitness cannot make it. Weights are
-float32, so no standard deviation may fall below the distance to the next float32: candidates would be equal, fitness
-would be noise, and σ would follow it to zero or beyond all bounds. The learning rates of the covariance are limited to
-1 in sum.
+The learning rates of the covariance are limited to 1 in sum. The state is kept as plain arrays, from which an optimizer
+of cmaes is restored for each tell. cmaes has no public way for that, so parts of it are used that may change:
+`__getstate__` and `__setstate__`, what they hold (`_sigma`, `_p_sigma`, `_pc`, `_g`, `_c_1d`), `_c1`, `_cmu` and
+`_eigen_decomposition`. The library's arithmetic is not portable: eigenvectors and norms come from BLAS. On one kind of
+machine they repeat themselves as long as BLAS keeps to one thread, whatever the launcher allows.
 
-The state is kept as plain arrays, from which an optimizer of cmaes is restored for each tell. cmaes has no public way
-for that, so parts of it are used that may change: `__getstate__` and `__setstate__`, what they hold (`_sigma`,
-`_p_sigma`, `_pc`, `_g`, `_c_1d`), `_c1`, `_cmu` and `_eigen_decomposition`.
+sep-cma-es, in portable arithmetic: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
+Complexity" (2008), with the parameters of the tutorial above. With C = 1 at first, mu = floor(P/2), x_i the i-th best
+candidate, NaN last, and all operations elementwise:
 
-The library's arithmetic is not portable: eigenvectors and norms come from BLAS. On one kind of machine they repeat
-themselves as long as BLAS keeps to one thread, whatever the launcher allows. `sep-cma-es` is portable.
+    candidate    m + σ sqrt(C) z, z ~ N(0, I) from keyed streams
+    w_i          (ln(mu + 1) - ln i) / Σ_j (ln(mu + 1) - ln j), i = 1 … mu; mu_eff = 1/Σ w_i²
+    y            Σ_i w_i (x_i - m)/σ, and y² is short for Σ_i w_i ((x_i - m)/σ)²
+    m            m + σ y
+    p_σ          (1 - c_σ) p_σ + sqrt(c_σ (2 - c_σ) mu_eff) y/sqrt(C), c_σ = (mu_eff + 2)/(n + mu_eff + 3)
+    σ            σ exp(c_σ/d_σ (‖p_σ‖/χ - 1)), χ = sqrt(n) (1 - 1/(4n) + 1/(21n²)),
+                 d_σ = 1 + 2 max(0, sqrt((mu_eff - 1)/(n + 1)) - 1) + c_σ
+    h            1 if ‖p_σ‖/sqrt(1 - (1 - c_σ)^(2(t + 1))) < (1.4 + 2/(n + 1)) χ after t generations, else 0;
+                 the tutorial's exponent is 2t, the library cmaes has this one
+    p_c          (1 - c_c) p_c + h sqrt(c_c (2 - c_c) mu_eff) y, c_c = 4/(n + 4)
+    C            (1 - c_1 - c_mu + (1 - h) c_1 c_c (2 - c_c)) C + c_1 p_c² + c_mu y², c_1 = 2/((n + 1.3)² + mu_eff),
+                 c_mu = (n + 2)/3 (2/mu_eff/(n + sqrt(2))² + (1 - 1/mu_eff) min(1, (2mu_eff - 1)/((n + 2)² + mu_eff)))
+
+c_1 + c_mu is 1 at most, which that formula exceeds if P is much larger than n. The sums over candidates go from the
+best to the mu-th, from the weights as they were evaluated. The exponential function has the precision of float32, which
+changes σ by less than 1e-7 of itself.
 """
 
 import math
@@ -30,13 +50,17 @@ from pydantic import Field
 
 from evolve.errors import InputError, Setting, import_extra, pluralize
 from evolve.genome import GenomeLayout, Genomes, GenomeSource
+from evolve.numerics import exp, ordered_sum
+from evolve.numerics.perturbation import moments_about_centre, perturbed
+from evolve.numerics.portable import length, log
 from evolve.numerics.streams import Purpose, normal_rows
 from evolve.shapes import Float64, Int64
 from evolve.strategies.evolution_strategy import CmaProgress, EvolutionStrategy, SearchedConnections, stored
+from evolve.strategies.pruning_schedules import PruningOptions
 from evolve.strategies.strategy import Results, check_population, ranking, requested_candidates, require_evolved_weights
 from evolve.strategies.wrapper import RestartOptions
 
-_LARGEST = 1e30  # of a weight; cmaes refuses more than 1e32
+_LARGEST = 1e30  # of a weight, and of a standard deviation of sep-cma-es; cmaes refuses more than 1e32
 _SMALLEST = 1e-12  # of σ, which may shrink as long as the covariance grows
 _MOST_CONNECTIONS = 2_000
 """The largest n."""
@@ -175,3 +199,155 @@ class Cma(EvolutionStrategy[CmaState]):
         resolution = np.spacing(size).astype(np.float64) / progress.sigma
         covariance[self._diagonal] = np.maximum(covariance[self._diagonal], resolution * resolution)
         return CmaState(optimizer.mean, parts["_p_sigma"], parts["_pc"], covariance, progress)
+
+
+class SepCmaOptions(PruningOptions):
+    """Settings of `[strategy]` for sep-cma-es."""
+
+    sigma: float = Field(0.5, gt=0, le=1e6)
+    """The initial σ, the standard deviation of candidates around the mean."""
+
+
+@dataclass(frozen=True)
+class SepCmaState:
+    """m, p_σ, p_c and C: [n] float64; and σ and t."""
+
+    mean: Float64 = stored("n")
+    p_sigma: Float64 = stored("n")
+    p_c: Float64 = stored("n")
+    covariance: Float64 = stored("n")
+    progress: CmaProgress = stored(CmaProgress)
+
+
+class _Rates:
+    """The parameters of the docstring above, by their names there; weights: [mu]."""
+
+    def __init__(self, n: int, population: int) -> None:
+        mu = population // 2
+        falling = log(np.array([mu + 1.0])) - log(np.arange(1.0, mu + 1.0))
+        self.weights: Float64 = falling / ordered_sum(falling)
+        self.mu_eff = mu_eff = 1 / float(ordered_sum(self.weights * self.weights))
+        self.c_sigma = (mu_eff + 2) / (n + mu_eff + 3)
+        self.d_sigma = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (n + 1)) - 1) + self.c_sigma
+        self.c_c = 4 / (n + 4)
+        self.c_1 = 2 / ((n + 1.3) * (n + 1.3) + mu_eff)
+        far = n + math.sqrt(2)
+        c_mu = 2 / mu_eff / (far * far) + (1 - 1 / mu_eff) * min(1, (2 * mu_eff - 1) / ((n + 2) * (n + 2) + mu_eff))
+        self.c_mu = min((n + 2) / 3 * c_mu, 1 - self.c_1)
+        self.chi = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
+
+
+class SepCma(EvolutionStrategy[SepCmaState]):
+    """Separable CMA-ES for P = `population` candidates of a layout."""
+
+    traces = "none"
+    sum_shape = (2,)
+    state_type = SepCmaState
+
+    def __init__(self, options: SepCmaOptions, layout: GenomeLayout, population: int, seed: int) -> None:
+        super().__init__(layout, population, seed)
+        self._connections = SearchedConnections.of(self._initial, population, "sep-cma-es")
+        self._n = self._sizes["n"] = len(self._connections)
+        self._rates = _Rates(self._n, population)
+        self._options = options
+
+    @staticmethod
+    def validate(options: SepCmaOptions, layout: GenomeLayout) -> None:
+        """Raise InputError for a layout that has no weights to search, and settings without effect."""
+        require_evolved_weights(layout, "sep-cma-es")
+        options.check_combinations()
+
+    def _initial_state(self, initial: Genomes) -> SepCmaState:
+        mean, zeros = self._connections.weights(initial), np.zeros(self._n)
+        return _bounded(mean, zeros, zeros, np.ones(self._n), CmaProgress(self._options.sigma, generations=0))
+
+    def ask(self, state: SepCmaState, generation: int, candidates: Int64 | None = None) -> Genomes:
+        """Return candidates, drawn around the mean."""
+        candidates = requested_candidates(self._P, candidates)
+        steps = np.full(len(candidates), state.progress.sigma)
+        every, deviations = np.ones(self._n, np.bool_), np.sqrt(state.covariance)
+        x = perturbed(state.mean, every, steps, self._key(generation), candidates, deviations)
+        return self._connections.genomes(x)
+
+    def sums(self, state: SepCmaState, generation: int, fitness: Float64, columns: slice) -> Float64:
+        """Return [n, 2]: Σ w_i (x_i - m) and Σ w_i (x_i - m)² in n columns, 0 without a connection; fitness is [P]."""
+        there, which = self._connections.within(columns)
+        best = self._best(fitness)
+        total = np.zeros((columns.stop - columns.start, 2))
+        total[there] = moments_about_centre(
+            state.mean[which],
+            np.sqrt(state.covariance[which]),
+            np.full(len(best), state.progress.sigma),
+            self._key(generation),
+            best,
+            self._rates.weights,
+            first=which.start,
+        )
+        return total
+
+    def tell(self, state: SepCmaState, genomes: GenomeSource, results: Results) -> SepCmaState:
+        """Adapt mean, step size and covariance."""
+        check_population(genomes, results, self._P, self._W)
+        if results.sums is None:
+            moved, squares = self._sums_from_genomes(state, genomes, results.fitness).T
+        else:
+            moved, squares = results.sums[self._connections.places].T
+        r = self._rates
+        sigma, generations = state.progress.sigma, state.progress.generations + 1
+        y = moved / sigma
+        towards = math.sqrt(r.c_sigma * (2 - r.c_sigma) * r.mu_eff) * (y / np.sqrt(state.covariance))
+        p_sigma = (1 - r.c_sigma) * state.p_sigma + towards
+        ratio = length(p_sigma) / r.chi
+        usual = math.sqrt(1 - _power(1 - r.c_sigma, 2 * (generations + 1)))
+        h = 1.0 if ratio / usual < 1.4 + 2 / (self._n + 1) else 0.0
+        p_c = (1 - r.c_c) * state.p_c + (h * math.sqrt(r.c_c * (2 - r.c_c) * r.mu_eff)) * y
+        kept = 1 - r.c_1 - r.c_mu + (1 - h) * r.c_1 * r.c_c * (2 - r.c_c)
+        covariance = kept * state.covariance + r.c_1 * (p_c * p_c) + r.c_mu * (squares / (sigma * sigma))
+        factor = exp(np.array([r.c_sigma / r.d_sigma * (ratio - 1)], np.float32))[0]
+        progress = CmaProgress(sigma * float(factor), generations)
+        return _bounded(state.mean + moved, p_sigma, p_c, covariance, progress)
+
+    def champion(self, state: SepCmaState) -> Genomes:
+        """Return the mean."""
+        return self._connections.genomes(state.mean[None].astype(np.float32))
+
+    def distribution(self, state: SepCmaState) -> tuple[Float64, Float64]:
+        """Return mean and standard deviation of each weight, both [W]; 0 and 1 if there is no connection."""
+        mean, deviation = np.zeros(self._W), np.ones(self._W)
+        mean[self._connections.places] = state.mean
+        deviation[self._connections.places] = state.progress.sigma * np.sqrt(state.covariance)
+        return mean, deviation
+
+    def _best(self, fitness: Float64) -> Int64:
+        """Return [mu]: the best candidates, best first."""
+        return ranking(fitness)[: len(self._rates.weights)]
+
+    def _sums_from_genomes(self, state: SepCmaState, genomes: GenomeSource, fitness: Float64) -> Float64:
+        """Return [n, 2]: the value of `sums` for all connections, computed from the genomes."""
+        total = np.zeros((self._n, 2))
+        for candidate, weight in zip(self._best(fitness), self._rates.weights, strict=True):
+            d = genomes.take(candidate[None]).weights[0, self._connections.places].astype(np.float64) - state.mean
+            total[:, 0] += weight * d
+            total[:, 1] += weight * (d * d)
+        return total
+
+
+def _bounded(mean: Float64, p_sigma: Float64, p_c: Float64, covariance: Float64, progress: CmaProgress) -> SepCmaState:
+    """Return a state with standard deviations above the resolution of float32, and all candidates finite."""
+    mean = np.clip(mean, -_LARGEST, _LARGEST)
+    sigma = min(max(progress.sigma, _SMALLEST), _LARGEST)
+    least = np.spacing(np.abs(mean).astype(np.float32)) / sigma
+    most = _LARGEST / sigma
+    covariance = np.clip(covariance, least * least, most * most)
+    return SepCmaState(mean, p_sigma, p_c, covariance, CmaProgress(sigma, progress.generations))
+
+
+def _power(x: float, exponent: int) -> float:
+    """Return x^exponent by squaring, for `**` is libm's."""
+    power = 1.0
+    while exponent:
+        if exponent & 1:
+            power *= x
+        x *= x
+        exponent >>= 1
+    return power

@@ -7,8 +7,8 @@ import pytest
 
 from evolve.config import EnvOptions
 from evolve.environments import check_metrics, decode_metrics, make
+from evolve.environments.engine import encode_metrics
 from evolve.environments.function_task import FunctionEnv
-from evolve.environments.metrics import encode_metrics
 from evolve.errors import InputError
 
 SLOTS = np.arange(2)

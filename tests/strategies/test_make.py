@@ -85,7 +85,7 @@ def test_no_network_and_no_environment_is_imported_for_it():
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"evolve.networks", "evolve.environments", "gymnasium"} & set(loaded)
     assert "evolve.strategies.elitist" in loaded
-    assert not {"evolve.strategies.pgpe", "evolve.strategies.prune", "evolve.strategies.sep_cma"} & set(loaded)
+    assert not {"evolve.strategies.pgpe", "evolve.strategies.prune", "evolve.strategies.cma"} & set(loaded)
 
 
 def test_initial_vectors_are_normal_and_complete():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evolve import networks
 from evolve.strategies import Results
-from evolve.strategies.sep_cma import SepCma, SepCmaOptions
+from evolve.strategies.cma import SepCma, SepCmaOptions
 
 NETWORK = networks.make({"name": "hebbian-dag", "hidden": [3], "init_sparsity": 0.2}, 4, 2)
 
