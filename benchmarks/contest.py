@@ -12,8 +12,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.analysis import figures
-from evolve.analysis.contest import ranking, results, session, work
+from evolve.analysis import contest, figures
+from evolve.analysis.contest import ranking, results, session
 from evolve.cli.contest import comparison
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ BEGIN, END = "<!-- results -->\n", "<!-- end of results -->"
 def by_size(folder: Path = RESULTS) -> dict[tuple[int, str], list[Path]]:
     """Return the files by version and size; old versions and small sizes come first."""
     sizes: dict[tuple[int, str], list[Path]] = {
-        (version, size): [] for version in work.LEGS_OF_VERSION for size in work.SIZES
+        (version, size): [] for version in contest.LEGS_OF_VERSION for size in contest.SIZES
     }
     for path in sorted(folder.glob("*.json")):
         found = results.read(path)
@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--golden", action="store_true", help="make the known digests anew")
     if parser.parse_args().golden:
-        work.GOLDEN.write_text(f"{json.dumps(session.make(), indent=1)}\n", encoding="utf-8")
+        contest.GOLDEN.write_text(f"{json.dumps(session.make(), indent=1)}\n", encoding="utf-8")
         return
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     *_, largest = by_size().values()

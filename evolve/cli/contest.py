@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evolve.analysis import display, figures
-from evolve.analysis.contest import machine, ranking, results, session, work
+from evolve.analysis import contest, display, figures
+from evolve.analysis.contest import ContestSize, machine, ranking, results, session
 from evolve.analysis.contest.ranking import ContestRanking, RankedRow, money
 from evolve.analysis.contest.results import ContestFile, ContestRow
-from evolve.analysis.contest.work import ContestSize
 from evolve.analysis.progress import width
 from evolve.analysis.statistics import duration
 from evolve.cli.app import App, launch
@@ -51,10 +50,10 @@ def _parser() -> Parser:
         "evolve contest --compare xeon.json arm.json -o contest.svg",
     )
     add = made.add_argument
-    sizes = "; ".join(f"{size.name}: {size.takes}" for size in work.SIZES.values())
+    sizes = "; ".join(f"{size.name}: {size.takes}" for size in contest.SIZES.values())
     add(
         "--size",
-        choices=tuple(work.SIZES),
+        choices=tuple(contest.SIZES),
         help=f"the amount of work, by the time of a repeat on two cores (small). {sizes}",
     )
     workers = "the numbers of workers to measure (1, 2, 4, … and all cores; then a GPU, if there is one)"
@@ -92,7 +91,7 @@ def read_options(argv: list[str], transport: Transport) -> argparse.Namespace:
         raise InputError("--workers", "at least one worker", min(found.workers))
     if found.price is not None:
         found.price = results.read_price(found.price)
-    found.size = work.SIZES[found.size or "small"]
+    found.size = contest.SIZES[found.size or "small"]
     found.output = found.output or Path(f"contest-{found.size.name}.json")
     if found.job is None and not found.validate:
         results.check_new(found.output)
@@ -113,7 +112,7 @@ def line(found: ContestFile) -> str:
     cost = "" if found.price is None else f"; {money(found.price.of(best.seconds), found.price.currency)} a run"
     compiler = ", ".join(str(system[name]) for name in ("kernel_compiler", "kernel_flags") if system.get(name))
     kernel = best.backend + (f" {system['kernel_variant']}" if best.backend == "native" else "")
-    digest = "-".join(found.legs[leg].digest[:4] for leg in work.LEGS_OF_VERSION[found.contest])
+    digest = "-".join(found.legs[leg].digest[:4] for leg in contest.LEGS_OF_VERSION[found.contest])
     return (
         f"evolve contest {found.contest} {found.size}: {best.seconds:.2f} s (spread {best.spread:.1%}, "
         f"{len(best.repeats)} repeats) with {best.title}{cost}; {sanitize(found.name)}, {system['cores']} cores; "
@@ -233,7 +232,7 @@ def _validate(app: App, options: argparse.Namespace) -> int:
     digests = session.validate(app.coordinator(), options.size, chosen)
     found = "-".join(digest[:4] for digest in digests.values())
     took = time.perf_counter() - begin
-    print(f"contest {work.VERSION} {options.size.name}: {results.VALIDATED}, by {chosen} in {took:.1f} s ({found})")
+    print(f"contest {contest.VERSION} {options.size.name}: {results.VALIDATED}, by {chosen} in {took:.1f} s ({found})")
     return 0
 
 
@@ -242,7 +241,7 @@ def _rows(app: App, options: argparse.Namespace) -> list[ContestRow] | int:
     if app.transport.size > 1:
         return [_measure_here(app, options)]
     planned = plan_rows(options.workers, options.backend, available_cores())
-    _say(f"contest {work.VERSION}, size {options.size.name}: {_in_words(planned)}")
+    _say(f"contest {contest.VERSION}, size {options.size.name}: {_in_words(planned)}")
     supervisor = Supervisor(_say)
     rows: list[ContestRow] = []
     for workers, chosen in planned:
@@ -267,7 +266,7 @@ def _contest_file(
     backends = tuple(dict.fromkeys(row.backend for row in rows))
     facts = machine.machine_facts(app.transport, available_cores(), backends)
     found = ContestFile(
-        contest=work.VERSION,
+        contest=contest.VERSION,
         size=options.size.name,
         name=options.name or str(facts["cpu"]),
         date=datetime.now(UTC).isoformat(timespec="seconds"),

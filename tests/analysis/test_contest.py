@@ -10,14 +10,15 @@ import pytest
 from conftest import ROOT, finished
 from processors import MASKED, NEHALEM, build_package, nehalem, x86
 
-from evolve.analysis.contest import ranking, results, session, work
+from evolve.analysis import contest
+from evolve.analysis.contest import ranking, results, session
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import InputError
 from evolve.numerics import native
 from evolve.training import make_rollout
 
 built = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
-TRIAL = work.SIZES["trial"]
+TRIAL = contest.SIZES["trial"]
 
 
 def alone():
@@ -25,17 +26,17 @@ def alone():
 
 
 def test_another_work_needs_another_version():
-    expected = work.golden()
-    assert work.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
-    assert expected["contest"] == work.VERSION
-    assert list(expected["sizes"]) == list(work.SIZES)
-    assert all(list(legs) == list(work.LEGS) for legs in expected["sizes"].values())
+    expected = contest.golden()
+    assert contest.definition() == expected["definition"], "raise VERSION, and make golden.json anew"
+    assert expected["contest"] == contest.VERSION
+    assert list(expected["sizes"]) == list(contest.SIZES)
+    assert all(list(legs) == list(contest.LEGS) for legs in expected["sizes"].values())
 
 
 def test_the_walker_is_the_benchmark_of_2020():
     from evolve.config import read_file
 
-    config = work.scored("walker", work.SIZES["large"], "auto").config
+    config = contest.scored("walker", contest.SIZES["large"], "auto").config
     preset = read_file(ROOT / "experiments" / "script-2020.toml")
     for section in ("population", "episodes", "generations", "env", "network", "strategy"):
         expected = preset[section]
@@ -45,31 +46,31 @@ def test_the_walker_is_the_benchmark_of_2020():
             assert {name: found[name] for name in expected} == expected
         else:
             assert found == expected
-    small = work.scored("walker", work.SIZES["small"], "auto").config
+    small = contest.scored("walker", contest.SIZES["small"], "auto").config
     assert (small.population, small.episodes, small.generations) == (138, 8, 5)
 
 
 @built
-@pytest.mark.parametrize("size", work.SIZES)
+@pytest.mark.parametrize("size", contest.SIZES)
 def test_the_engine_plays_the_known_digests(size):
-    assert session.validate(alone(), work.SIZES[size], "native") == work.known_digests(size)
+    assert session.validate(alone(), contest.SIZES[size], "native") == contest.known_digests(size)
 
 
 def test_the_array_reference_agrees():
     for leg in ("pole", "short"):
-        found = session.play(work.known(leg, "numpy"), alone(), TRIAL.known_seed)
-        assert found.digest == work.known_digests("trial")[leg]
+        found = session.play(contest.known(leg, "numpy"), alone(), TRIAL.known_seed)
+        assert found.digest == contest.known_digests("trial")[leg]
 
 
 @pytest.mark.slow
 def test_the_array_reference_makes_the_golden_file():
-    assert json.loads(json.dumps(session.make())) == work.golden()
+    assert json.loads(json.dumps(session.make())) == contest.golden()
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_device")
 def test_a_device_agrees():
-    assert session.validate(alone(), TRIAL, "cupy") == work.known_digests("trial")
+    assert session.validate(alone(), TRIAL, "cupy") == contest.known_digests("trial")
 
 
 @x86
@@ -109,7 +110,7 @@ def test_a_build_that_contracts_or_reorders_is_refused(flags, tmp_path):
 
 def legs_with(changed, tags):
     """Return the known legs of the smallest contest, with other tags of one leg."""
-    known = work.golden()["sizes"]["trial"]
+    known = contest.golden()["sizes"]["trial"]
     legs = {
         leg: session.PlayedLeg((one["digest"],), tuple(one["tags"]), 1.0, 1.0, 1, 1, 1) for leg, one in known.items()
     }
@@ -117,10 +118,10 @@ def legs_with(changed, tags):
 
 
 def test_the_first_difference_is_named():
-    played = session.play(work.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
-    all_legs = dict.fromkeys(work.LEGS, played)
+    played = session.play(contest.known("short", "auto"), alone(), TRIAL.known_seed, tagged=True)
+    all_legs = dict.fromkeys(contest.LEGS, played)
     assert session.difference("trial", all_legs).startswith("pole, generation 0, candidate 0: ")
-    tags = list(work.golden()["sizes"]["trial"]["short"]["tags"])
+    tags = list(contest.golden()["sizes"]["trial"]["short"]["tags"])
     # The first half of a candidate's tag stands for its genome, the second half for its episodes.
     for place, what in ((session.TAG // 2, "the same genome"), (0, "another genome")):
         at = 7 * session.TAG + place
@@ -145,9 +146,9 @@ def leg(name):
     return {"digest": f"{name}-digest", "marks": marks, "every": 2, "steps": 100, "timed_steps": 80, "episodes": 10}
 
 
-def contents(times, name="a", version=work.VERSION, **changes):
+def contents(times, name="a", version=contest.VERSION, **changes):
     """Return what a file of a machine holds; times: of its repeats, by number of workers."""
-    legs = work.LEGS_OF_VERSION[version]
+    legs = contest.LEGS_OF_VERSION[version]
     rows = [
         {
             "workers": workers,
@@ -155,7 +156,7 @@ def contents(times, name="a", version=work.VERSION, **changes):
             "mpi": "none",
             "backend": "native",
             "device": "",
-            "known": dict(work.known_digests("small", version)),
+            "known": dict(contest.known_digests("small", version)),
             "legs": {each: leg(each) for each in legs},
             "repeats": [
                 {"seconds": s, "passes": 1, "legs": {each: s / len(legs) for each in legs}, "playing": workers}

@@ -5,7 +5,8 @@ import json
 import pytest
 from conftest import OPENMPI, environment
 
-from evolve.analysis.contest import session, work
+from evolve.analysis import contest
+from evolve.analysis.contest import session
 from evolve.analysis.contest.session import PlayedLeg
 from evolve.cli import contest as contest_command
 from evolve.cli.contest import plan_rows
@@ -54,7 +55,7 @@ def test_a_contest_is_held_written_and_compared(call, tmp_path):
     for row in found["rows"]:
         assert len(row["repeats"]) == 3
         assert all(0 < repeat["playing"] < 1.1 for repeat in row["repeats"])
-        assert row["known"] == work.known_digests("trial")
+        assert row["known"] == contest.known_digests("trial")
     again = call("contest", "--size", "trial", "-o", "a.json")
     assert again.code == 2
     assert "already exists" in again.err
@@ -84,7 +85,7 @@ def test_workers_play_the_same_in_a_job_of_their_own(call, tmp_path):
     (row,) = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert (row["workers"], row["hosts"]) == (2, [3])
     assert "Open MPI" in row["mpi"]
-    assert row["known"] == work.known_digests("trial")
+    assert row["known"] == contest.known_digests("trial")
 
 
 @pytest.mark.slow
@@ -97,11 +98,11 @@ def test_ranks_that_are_there_are_used(command, tmp_path):
 
 @pytest.mark.usefixtures("here")
 def test_different_work_is_told_and_nothing_written(call, monkeypatch, tmp_path):
-    expected = json.loads(json.dumps(work.golden()))
+    expected = json.loads(json.dumps(contest.golden()))
     leg = expected["sizes"]["trial"]["swing"]
     leg["digest"] = "0" * 64
     leg["tags"][2] = "0000" + leg["tags"][2][4:]
-    monkeypatch.setattr(work, "golden", lambda: expected)
+    monkeypatch.setattr(contest, "golden", lambda: expected)
     for words in (["--validate"], []):
         done = call("contest", "--size", "trial", *words)
         assert done.code == 1
@@ -124,12 +125,12 @@ def test_repeats_that_differ_are_told(monkeypatch):
     names = iter(range(100))
     monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg((f"{next(names)}",), (), 1.0, 1.0, 1, 1, 1))
     with pytest.raises(session.DifferentWorkError, match="pole, generation 0 is not the same in each repeat"):
-        session.measure(*ranks(), work.SIZES["trial"], "native", False, lambda _: None)
+        session.measure(*ranks(), contest.SIZES["trial"], "native", False, lambda _: None)
 
 
 def test_a_repeat_lasts_long_enough(monkeypatch):
     monkeypatch.setattr(session, "play", lambda *_, **__: PlayedLeg(("same",), (), 0.7, 0.35, 4, 5, 1))
-    row = session.measure(*ranks(), work.SIZES["small"], "native", False, lambda _: None)
+    row = session.measure(*ranks(), contest.SIZES["small"], "native", False, lambda _: None)
     assert [repeat.passes for repeat in row.repeats] == [3, 3, 3]  # of 4.2 s
     assert row.seconds == pytest.approx(4.2)
     assert row.repeats[0].playing == pytest.approx(0.5)
@@ -177,6 +178,6 @@ def test_bad_options_are_refused(call, words, said):
 
 
 def test_the_work_is_small_enough_to_be_tried():
-    for leg in work.LEGS:
-        config = work.known(leg, "auto").config
+    for leg in contest.LEGS:
+        config = contest.known(leg, "auto").config
         assert config.population * config.episodes * config.generations <= 150

@@ -1,6 +1,126 @@
 """The contest of machines: the time of fixed work, which digests prove to be the same everywhere.
 
-`work` defines the work, and knows the digests of short runs (`golden.json`). `session` plays and times it on the ranks
-of this job; only `evolve.cli.contest` starts processes. `machine` describes the machine, `results` has the records of a
-contest and their file, and `ranking` compares files of several machines.
+This module defines the work: six experiments on exact tasks, the same for all machines with the same version. Nothing
+outside this package does arithmetic in them, so equal digests prove equal work. `legs.toml` has the experiments, which
+stress different parts of a machine; `golden.json` has the digests of short runs. A change there or here changes the
+work: raise `VERSION`, and make `golden.json` anew.
+
+`session` plays and times the work on the ranks of this job; only `evolve.cli.contest` starts processes. `machine`
+describes the machine, `results` has the records of a contest and their file, and `ranking` compares files of several
+machines.
 """
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evolve.config import Config, parse
+from evolve.training import Experiment, prepare
+
+VERSION = 2
+
+LEGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("legs.toml").read_text(encoding="utf-8"))
+"""The settings of each leg in the size "small", except the walker, see `ContestSize`."""
+
+WALKER = "walker"
+LEGS_OF_VERSION = {1: tuple(leg for leg in LEGS if leg != WALKER), VERSION: tuple(LEGS)}
+"""The legs of each version whose files can be read. Version 2 plays the legs of version 1, too."""
+
+# The settings of the short runs whose digests are known. All other settings are those of the runs for the score.
+_KNOWN = {"population": 24, "episodes": 2, "generations": 3}
+_KNOWN_SLOTS = 48
+_KNOWN_STEPS = 100  # at most, of an episode
+
+GOLDEN = Path(__file__).with_name("golden.json")
+
+
+@dataclass(frozen=True)
+class ContestSize:
+    """A size of the contest.
+
+    Attributes:
+        name: The name of the size.
+        candidates: The number of candidates, in multiples of "small".
+        generations: The number of generations, in multiples of "small".
+        walker: The numbers of candidates and of generations of the leg "walker".
+        seed: The seed of the score.
+        known_seed: The seed of the known short runs.
+        least_seconds: The shortest duration of a timed repeat.
+        most_repeats: The largest number of repeats.
+        takes: The duration of a pass on two cores, in words.
+    """
+
+    name: str
+    candidates: float
+    generations: float
+    walker: tuple[int, int]
+    seed: int
+    known_seed: int
+    least_seconds: float
+    most_repeats: int
+    takes: str
+
+
+SIZES = {
+    size.name: size
+    for size in (
+        ContestSize("trial", 1 / 64, 1 / 25, (8, 2), 100, 200, 0.0, 3, "a second: only to test that everything works"),
+        ContestSize("small", 1, 1, (138, 5), 101, 201, 10.0, 8, "half a minute"),
+        ContestSize("medium", 2, 5, (138, 25), 102, 202, 10.0, 8, "five minutes"),
+        ContestSize("large", 4, 15, (138, 200), 103, 203, 10.0, 8, "half an hour"),
+    )
+}
+
+
+def scored(leg: str, size: ContestSize, backend: str) -> Experiment:
+    """Return the experiment of a leg for the score."""
+    table = LEGS[leg]
+    factors = {"population": size.candidates, "generations": size.generations}
+    if leg == WALKER:
+        changes = dict(zip(factors, size.walker, strict=True))
+    else:
+        changes = {name: max(2, round(table[name] * factor)) for name, factor in factors.items()}
+    return _experiment(table, changes, {"backend": backend})
+
+
+def known(leg: str, backend: str) -> Experiment:
+    """Return the experiment of the known short run of a leg."""
+    table = LEGS[leg]
+    env = {"max_episode_steps": _KNOWN_STEPS, **table["env"]}
+    return _experiment({**table, "env": env}, _KNOWN, {"backend": backend, "slots": _KNOWN_SLOTS})
+
+
+def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: Mapping[str, Any]) -> Experiment:
+    env = {**table["env"], "engine": "exact"}
+    fixed = {"held_out_episodes": 0, "env": env, "compute": {**compute, "check": False}}
+    return prepare(parse(Config, {**table, **changes, **fixed}))
+
+
+def definition() -> str:
+    """Return 64 hexadecimal digits that identify the settings of all legs and sizes.
+
+    They do not cover the defaults of other settings, but a default that changes the work changes the known digests.
+    """
+    sizes = [
+        (size.name, size.candidates, size.generations, size.walker, size.seed, size.known_seed)
+        for size in SIZES.values()
+    ]
+    text = json.dumps([LEGS, _KNOWN, _KNOWN_STEPS, sizes], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def golden() -> Mapping[str, Any]:
+    """Return the version, the definition of the work, and by size and leg the digest and the tags of its short run."""
+    found: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return found
+
+
+def known_digests(size: str, version: int = VERSION) -> Mapping[str, str]:
+    """Return the digests of the short runs of a size, by leg, for the legs of a version of the contest."""
+    return {leg: golden()["sizes"][size][leg]["digest"] for leg in LEGS_OF_VERSION[version]}

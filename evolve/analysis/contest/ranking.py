@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evolve.analysis import statistics
-from evolve.analysis.contest import results, work
+from evolve.analysis import contest, statistics
+from evolve.analysis.contest import results
 from evolve.analysis.contest.results import ContestFile, ContestRow
 from evolve.analysis.figures import style
 from evolve.analysis.figures.style import COLOURS, FAINT, INK, PAPER
@@ -152,7 +152,7 @@ class Benchmark2020:
     played: bool
 
     def __str__(self) -> str:
-        generations = work.LEGS[work.WALKER]["generations"]
+        generations = contest.LEGS[contest.WALKER]["generations"]
         took = f"{generations} generations took {self.seconds:,.0f} s here"
         if not self.played:
             took = (
@@ -168,13 +168,13 @@ def benchmark_2020(found: ContestFile, row: ContestRow) -> Benchmark2020 | None:
     The first generation is not timed; its steps are assumed to be as fast as the others. Returns None if the leg was
     not played, or was played with another population.
     """
-    leg = row.legs.get(work.WALKER)
-    whole = work.LEGS[work.WALKER]
-    population, generations = work.SIZES[found.size].walker
+    leg = row.legs.get(contest.WALKER)
+    whole = contest.LEGS[contest.WALKER]
+    population, generations = contest.SIZES[found.size].walker
     if leg is None or not leg.timed_steps or population != whole["population"]:
         return None
     played = generations == whole["generations"]
-    seconds = results.score([repeat.legs[work.WALKER] for repeat in row.repeats])
+    seconds = results.score([repeat.legs[contest.WALKER] for repeat in row.repeats])
     steps = leg.steps if played else STEPS
     return Benchmark2020(seconds / leg.timed_steps * steps, generations - 1, played)
 

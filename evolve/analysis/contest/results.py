@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evolve.analysis.contest import work
+from evolve.analysis import contest
 from evolve.errors import InputError
 from evolve.store import disk
 
@@ -197,7 +197,7 @@ class ContestFile(StoredPart):
             found = leg_difference(self.legs, row.legs)
             if found:
                 return DIFFERENT, f"{row.title} against {self.rows[0].title}: {found}"
-            if row.known and row.known != work.known_digests(self.size, self.contest):
+            if row.known and row.known != contest.known_digests(self.size, self.contest):
                 return DIFFERENT, f"{row.title}: not the known digests"
         missing = [row.title for row in self.rows if not row.known]
         return (UNVERIFIED, f"the known runs were not played with {missing[0]}") if missing else (VALIDATED, "")
@@ -262,8 +262,8 @@ def read(path: Path) -> ContestFile:
     """
     contents = _contents(path)
     version = contents.get("contest")
-    if version not in [*work.LEGS_OF_VERSION]:
-        known = " or ".join(map(str, work.LEGS_OF_VERSION))
+    if version not in [*contest.LEGS_OF_VERSION]:
+        known = " or ".join(map(str, contest.LEGS_OF_VERSION))
         cure = "Run the contest again, or get another version of evolve."
         raise InputError(str(path), f"a file of contest {known}", f"one of contest {version!r}", cure)
     if contents.pop(_SIGNATURE, None) != signature(contents):
@@ -296,8 +296,10 @@ def _contents(path: Path) -> dict[str, Any]:
 
 def _check(found: ContestFile, path: Path) -> None:
     """Raise InputError for contents that no contest writes."""
-    legs = set(work.LEGS_OF_VERSION[found.contest])
-    whole = found.size in work.SIZES and found.rows and all(row.repeats and set(row.legs) == legs for row in found.rows)
+    legs = set(contest.LEGS_OF_VERSION[found.contest])
+    whole = (
+        found.size in contest.SIZES and found.rows and all(row.repeats and set(row.legs) == legs for row in found.rows)
+    )
     if not whole or any(row.workers < 1 or min(row.times) <= 0 for row in found.rows):
         raise InputError(str(path), "a whole contest", "parts of one")
     verdict, why = found.assess()

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.analysis.contest import machine, results, work
+from evolve.analysis import contest
+from evolve.analysis.contest import ContestSize, machine, results
 from evolve.analysis.contest.results import ContestRow, LegDigest, Repeat
-from evolve.analysis.contest.work import ContestSize
 from evolve.cluster import Coordinator, Transport
 from evolve.errors import RunError
 from evolve.numerics.device import device
@@ -150,12 +150,12 @@ class _UnsavedLog:
 
 def play_known(size: ContestSize, coordinator: Coordinator, backend: str) -> dict[str, PlayedLeg]:
     """Play the known short run of every leg. Raises Stopped and RunError."""
-    return {leg: play(work.known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in work.LEGS}
+    return {leg: play(contest.known(leg, backend), coordinator, size.known_seed, tagged=True) for leg in contest.LEGS}
 
 
 def difference(size: str, played: Mapping[str, PlayedLeg]) -> str:
     """Return the first difference from the known runs, in words; "" if they are equal."""
-    for leg, expected in work.golden()["sizes"][size].items():
+    for leg, expected in contest.golden()["sizes"][size].items():
         if played[leg].digest != expected["digest"]:
             return f"{leg}, {_where(expected['tags'], played[leg].tags)}"
     return ""
@@ -177,10 +177,10 @@ def make() -> dict[str, Any]:
     """Return the contents of golden.json, played here by array operations, which define the results."""
     coordinator = Coordinator(Transport(), make_rollout)
     sizes: dict[str, Any] = {}
-    for size in work.SIZES.values():
+    for size in contest.SIZES.values():
         played = play_known(size, coordinator, "numpy")
         sizes[size.name] = {leg: {"digest": found.digest, "tags": found.tags} for leg, found in played.items()}
-    return {"contest": work.VERSION, "definition": work.definition(), "sizes": sizes}
+    return {"contest": contest.VERSION, "definition": contest.definition(), "sizes": sizes}
 
 
 def validate(coordinator: Coordinator, size: ContestSize, backend: str) -> dict[str, str]:
@@ -215,8 +215,8 @@ def measure(
         digests = validate(coordinator, size, backend)
         say("the known run: validated")
     else:
-        for leg in work.LEGS:
-            play(work.known(leg, backend), coordinator, size.seed)
+        for leg in contest.LEGS:
+            play(contest.known(leg, backend), coordinator, size.seed)
     legs: dict[str, LegDigest] = {}
     repeats: list[Repeat] = []
     while not results.enough([repeat.seconds for repeat in repeats], size.most_repeats):
@@ -241,12 +241,12 @@ def _repeat(
 ) -> tuple[Repeat, dict[str, LegDigest]]:
     """Play passes until they have lasted long enough; return the repeat and the digests of the legs."""
     meter = machine.LoadMeter()
-    seconds = dict.fromkeys(work.LEGS, 0.0)
+    seconds = dict.fromkeys(contest.LEGS, 0.0)
     busy, passes = 0.0, 0
     digests: dict[str, LegDigest] = dict(expected)
     # A short pass has an uncertain time, so a repeat is several passes.
     while not passes or sum(seconds.values()) < size.least_seconds:
-        played = {leg: play(work.scored(leg, size, backend), coordinator, size.seed) for leg in work.LEGS}
+        played = {leg: play(contest.scored(leg, size, backend), coordinator, size.seed) for leg in contest.LEGS}
         passes += 1
         for leg, result in played.items():
             seconds[leg] += result.seconds
