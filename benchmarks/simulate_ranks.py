@@ -25,7 +25,7 @@ from evolve.cluster import messages  # noqa: E402
 from evolve.cluster.jobs import Evaluation  # noqa: E402
 from evolve.cluster.messages import ChunkResults  # noqa: E402
 from evolve.cluster.transport import LONGEST_SLEEP, SHARE_ASLEEP, SHORTEST_SLEEP  # noqa: E402
-from evolve.cluster.work_queue import WorkQueue, suitable_sizes  # noqa: E402
+from evolve.cluster.workers import WorkQueue, suitable_sizes  # noqa: E402
 from evolve.genome import Genomes  # noqa: E402
 from evolve.numerics.streams import Purpose  # noqa: E402
 from evolve.rollouts import EpisodeBatch, RolloutSpec, generation_keys  # noqa: E402

@@ -13,9 +13,8 @@ from evolve.cluster.jobs import Evaluation, Inquiry, Job, Progress
 from evolve.cluster.messages import JobMessage, StopRequest, WorkerError
 from evolve.cluster.transport import Buffer, Transport
 from evolve.cluster.watchdog import Watchdog
-from evolve.cluster.work_queue import ChunkSizes, WorkQueue, suitable_sizes
 from evolve.cluster.worker import MakeRollout, error_report
-from evolve.cluster.workers import Workers, check_silence
+from evolve.cluster.workers import ChunkSizes, Workers, WorkQueue, check_silence, suitable_sizes
 from evolve.errors import FAILURES, Interrupted, RunError, Stopped, pluralize
 from evolve.rollouts import AnyRollout, EpisodeBatch, EpisodeResults, RolloutSpec
 from evolve.shapes import Float64, Int64

@@ -14,8 +14,7 @@ import numpy as np
 from evolve.cluster.messages import Answer, Chunk, ChunkResults, FailedEpisode, JobMessage, Message, Question
 from evolve.cluster.transport import Buffer
 from evolve.cluster.watchdog import patience
-from evolve.cluster.work_queue import ChunkSizes, Fate, WorkQueue
-from evolve.cluster.workers import Loss
+from evolve.cluster.workers import ChunkSizes, Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError, pluralize
 from evolve.numerics.streams import Purpose
 from evolve.rollouts import EpisodeBatch, EpisodeFailure, EpisodeResults, ResultsCollector, RolloutSpec

@@ -8,8 +8,7 @@ from some_results import results
 
 from evolve.cluster.jobs import Evaluation, Inquiry
 from evolve.cluster.messages import Answer, ChunkResults, Heartbeat
-from evolve.cluster.work_queue import Fate, WorkQueue
-from evolve.cluster.workers import Loss
+from evolve.cluster.workers import Fate, Loss, WorkQueue
 from evolve.errors import EpisodeError, RunError
 from evolve.genome import Genomes
 from evolve.numerics.streams import Purpose

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.cluster.work_queue import Fate, PendingItems, WorkQueue, shrinking_sizes, suitable_sizes
+from evolve.cluster.workers import Fate, PendingItems, WorkQueue, shrinking_sizes, suitable_sizes
 
 N = 20
 many = st.integers(0, 5000)

@@ -9,8 +9,7 @@ from wire import Wire
 
 from evolve.cluster import Transport, messages, workers
 from evolve.cluster.messages import Heartbeat, Kill, Setup, Update
-from evolve.cluster.work_queue import Fate
-from evolve.cluster.workers import Workers, check_silence
+from evolve.cluster.workers import Fate, Workers, check_silence
 from evolve.errors import HostLost, Stopped
 
 
