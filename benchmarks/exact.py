@@ -95,6 +95,7 @@ def compare_cart_pole(asked: argparse.Namespace) -> None:
         "env": {"id": "CartPole-v1", "engine": "exact"},
         "network": {"name": "dag", "hidden": [_HIDDEN]},
         "strategy": {"name": asked.strategy},
+        "compute": {"threads": 1},
     }
     measured = measure(prepare(parse(Config, table)), sorted(asked.generations))
     lines = (

@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     asked = parser.parse_args()
     table = {"population": asked.population, "episodes": asked.episodes}
-    table |= {"env": {"id": asked.env, "engine": asked.engine}, "compute": {"backend": asked.backend}}
+    table |= {"env": {"id": asked.env, "engine": asked.engine}, "compute": {"backend": asked.backend, "threads": 1}}
     experiment = prepare(parse(Config, table))
     ratios = measure(experiment, asked.pairs)
     low, middle, high = (100 * (q - 1) for q in np.percentile(ratios, (25, 50, 75)))

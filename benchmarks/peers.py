@@ -100,7 +100,8 @@ def start(name: str, workers: int, asked: argparse.Namespace) -> dict[str, Any]:
         result = Path(folder) / "result.json"
         words = [sys.executable, str(SCRIPT), "--child", name, str(workers), str(result)]
         words += ["--seed", str(asked.seed), "--steps", str(asked.steps), "--episodes", str(asked.episodes)]
-        if PEERS[name].module == "evolve_peer" and workers > 1:
+        # Exact episodes are played by threads on the cores of the process, others by ranks.
+        if name == "evolve" and workers > 1:
             words = [_mpirun(), "--oversubscribe", "--bind-to", "none", "-n", str(workers + 1), *words]
         try:
             path = os.pathsep.join([str(FOLDER), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])

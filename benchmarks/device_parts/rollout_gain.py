@@ -59,7 +59,7 @@ def _experiment(env: str, engine: str, hidden: tuple[int, ...]) -> Experiment:
     table = {
         "env": {"id": env, "engine": engine},
         "network": {"name": "hebbian-dag", "hidden": list(hidden)},
-        "compute": {"slots": SLOTS, "backend": host_backend("auto")},
+        "compute": {"slots": SLOTS, "backend": host_backend("auto"), "threads": 1},
         "population": SLOTS // _EPISODES,
         "episodes": _EPISODES,
     }

@@ -82,6 +82,7 @@ def generations(population: int, episodes: int) -> Iterator[tuple[str, Measured]
         "episodes": episodes,
         "generations": TOGETHER + 2,
         "env": {"id": "BipedalWalker-v3", "engine": "exact"},
+        "compute": {"threads": 1},
     }
     around = common | {
         "network": {"name": "mlp", "hidden": [32]},

@@ -94,6 +94,7 @@ class _Evolved:
         engine: str | None = None,
         env: str | Mapping[str, Any] | None = None,
         generation: int | None = None,
+        threads: int | str = "auto",
     ) -> Evaluation:
         """Return an evaluation of a champion on held-out episodes, which training never uses.
 
@@ -107,6 +108,7 @@ class _Evolved:
             env: Another environment: its id, or a table of settings that are merged into the environment of the run,
                 such as {"kwargs": {"gravity": 12.0}}. Another id drops the arguments and wrappers of the run.
             generation: The generation whose best candidate plays; by default the final champion.
+            threads: The number of threads, as `compute.threads`.
 
         Raises:
             InputError: There is no such generation, or no such environment with the champion's observations and
@@ -117,8 +119,10 @@ class _Evolved:
         changes = _changes(env)
         if generation is not None:
             check_generation(self._stored, generation)
-        changed = changes or network or engine
-        experiment = training.reload(self._stored, changes, network, engine) if changed else self.experiment
+        if changes or network or engine or threads != "auto":
+            experiment = training.reload(self._stored, changes, network, engine, threads)
+        else:
+            experiment = self.experiment
 
         def work(coordinator: Coordinator) -> bytes:
             found = training.evaluate_champion(self._stored, experiment, coordinator, episodes, generation)
@@ -126,21 +130,25 @@ class _Evolved:
 
         return unpack_evaluation(script_ranks().call(work))
 
-    def verify(self, engine: str | None = None) -> Verdict:
+    def verify(self, engine: str | None = None, threads: int | str = "auto") -> Verdict:
         """Evaluate the champions again on this machine; return whether all results are equal, to the bit.
 
         For a run, these are the best candidates of all generations; for a champion file, the final champion.
 
         Args:
             engine: Another environment engine: "gymnasium", "envpool" or "exact".
+            threads: The number of threads, as `compute.threads`.
 
         Raises:
             InputError: The engine cannot play the environment.
         """
         self._check_champion()
         ranks = script_ranks()
-        reloaded = training.reload(self._stored, engine=engine) if engine else self.experiment
-        experiment = verification.with_failures_allowed(reloaded)
+        if engine or threads != "auto":
+            experiment = training.reload(self._stored, engine=engine, threads=threads)
+        else:
+            experiment = self.experiment
+        experiment = verification.with_failures_allowed(experiment)
 
         def work(coordinator: Coordinator) -> bytes:
             local_manifest = training.manifest(experiment, ranks.transport)

@@ -19,7 +19,7 @@ _NAMES = {
     "strategy.name": tuple(strategies.STRATEGIES),
     **dict.fromkeys(("engine", "env.engine"), ("gymnasium", "envpool", "exact")),
     "compute.backend": ("auto", "numpy", "native", "cupy"),
-    **dict.fromkeys(("workers", "compute.threads"), ("auto", "2", "4", "8")),
+    **dict.fromkeys(("workers", "threads", "compute.threads"), ("auto", "2", "4", "8")),
 }
 """The completions of an option, by the destination of its value."""
 _ENVIRONMENTS = {"env", "env.id"}

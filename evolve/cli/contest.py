@@ -21,7 +21,7 @@ from evolve.analysis.statistics import duration
 from evolve.cli.app import App, launch
 from evolve.cli.parser import HIDDEN, Parser
 from evolve.cluster import Transport, check_mpi4py
-from evolve.cluster.hosts import available_cores
+from evolve.cluster.cores import available_cores
 from evolve.cluster.mpirun import Supervisor, mpirun_environment, mpirun_words
 from evolve.errors import InputError, Stopped, sanitize
 from evolve.numerics import backend

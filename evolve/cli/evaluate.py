@@ -19,6 +19,7 @@ from evolve.cli.parser import (
     Changes,
     Parser,
     add_changes_option,
+    add_threads_option,
     add_workers_option,
     changes_of,
     file_argument,
@@ -27,6 +28,7 @@ from evolve.cluster.hosts import Work
 from evolve.errors import InputError
 from evolve.shapes import Float64
 from evolve.training import Experiment
+from evolve.training.plan import plays_in_threads
 from evolve.training.resume import check_generation
 
 
@@ -48,6 +50,7 @@ def _parser() -> Parser:
     add_changes_option(parser)
     add("--generation", type=int, metavar="G", help="the best candidate of a complete generation (the final champion)")
     add("--json", action="store_true", help="print the result as JSON, returns included")
+    add_threads_option(parser)
     add_workers_option(parser)
     return parser
 
@@ -56,12 +59,13 @@ def _evaluate(
     app: App, run: store.Stored, options: argparse.Namespace, changes: Changes
 ) -> tuple[Experiment, store.HeldOut]:
     """Evaluate the champion; keep its returns in the run file if nothing was changed. Raises InputError."""
+    threads = options.threads or "auto"
     if changes or options.generation is not None or isinstance(run, store.StoredChampion):
-        experiment = training.reload(run, changes.env, changes.network)
+        experiment = training.reload(run, changes.env, changes.network, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes, options.generation)
         return experiment, evaluated
     with closing(store.reopen(run.path)) as file:
-        experiment = training.reload(run)
+        experiment = training.reload(run, threads=threads)
         evaluated = training.evaluate_champion(run, experiment, app.coordinator(), options.episodes)
         if run.held_out is None or len(run.held_out.returns) <= options.episodes:
             file.held_out = evaluated
@@ -108,7 +112,9 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    return Work(episodes_at_once=_parser().parse_args(argv).episodes)
+    found = _parser().parse_args(argv)
+    in_threads = plays_in_threads([found.file], changes_of(found).env, found.threads)
+    return Work(episodes_at_once=found.episodes, in_threads=in_threads)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -16,7 +16,8 @@ from evolve.cli.app import App, launch
 from evolve.cli.parser import Parser, command_line
 from evolve.cli.run import Request, load
 from evolve.cluster import check_mpi4py, start, started_by
-from evolve.cluster.hosts import AvailableHosts, Host, available_cores, read_hostfile
+from evolve.cluster.cores import available_cores
+from evolve.cluster.hosts import AvailableHosts, Host, read_hostfile
 from evolve.cluster.mpirun import COMMAND, GivenLauncher, Launcher, Outcome, Supervisor
 from evolve.errors import InputError, Stopped, pluralize
 

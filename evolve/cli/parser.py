@@ -28,8 +28,10 @@ FLAGS = {
         "compute.backend": "--backend", "compute.threads": "--threads", "compute.time_limit": "--time-limit",
         "output.directory": "-o/--output", "start_from": "--start-from",
     },
-    "evaluate": {"env.id": "-e/--env", "env.engine": "--engine", "generation": "--generation"},
-    "verify": {"env.engine": "--engine"},
+    "evaluate": {
+        "env.id": "-e/--env", "env.engine": "--engine", "generation": "--generation", "compute.threads": "--threads",
+    },
+    "verify": {"env.engine": "--engine", "compute.threads": "--threads"},
     "replay": {
         "generation": "--generation", "candidate": "--candidate", "episode": "--episode", "env.engine": "--engine",
     },
@@ -121,8 +123,16 @@ class Parser(argparse.ArgumentParser):
 
 def add_workers_option(parser: argparse.ArgumentParser) -> None:
     """Add `--workers` to the options of a command."""
-    words = "start N workers and a coordinator with mpirun; auto: one worker per core of this machine"
+    words = (
+        "start N workers and a coordinator with mpirun; auto: all cores of this machine, by threads where they serve"
+    )
     parser.add_argument("--workers", type=number_or_auto, metavar="N", help=words)
+
+
+def add_threads_option(parser: argparse.ArgumentParser, name: str = "threads") -> None:
+    """Add `--threads` to the options of a command. name: The attribute of the parsed options."""
+    words = "threads of each process that play exact tasks, or EnvPool's (auto: exact tasks on all its cores)"
+    parser.add_argument("--threads", dest=name, type=number_or_auto, metavar="N", help=words)
 
 
 def number_or_auto(text: str) -> int | str:

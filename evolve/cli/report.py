@@ -18,6 +18,7 @@ from evolve.cli.parser import Parser, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
 from evolve.store import StoredRun, run_files
 from evolve.store.disk import check_writable
+from evolve.training.plan import plays_in_threads
 
 
 def _parser() -> Parser:
@@ -83,8 +84,7 @@ def _body(app: App, argv: list[str]) -> int:
 
 def _work(argv: list[str]) -> Work:
     """Check the arguments; a report does not limit the number of workers."""
-    _parser().parse_args(argv)
-    return Work()
+    return Work(in_threads=plays_in_threads(run_files(_parser().parse_args(argv).files)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,10 +18,10 @@ from evolve.analysis.progress import ProgressReporter, RunsClock
 from evolve.cli.app import App, BestEffortStream, launch
 from evolve.cli.parser import (
     Parser,
+    add_threads_option,
     add_workers_option,
     command_line,
     how_to_resume,
-    number_or_auto,
     replay_line,
     steps_after,
 )
@@ -109,13 +109,7 @@ def _parser() -> Parser:
         metavar="NAME",
         help="network arithmetic: auto, numpy, native or cupy (a GPU)",
     )
-    add(
-        "--threads",
-        dest="compute.threads",
-        type=number_or_auto,
-        metavar="N",
-        help="threads of each process that play exact tasks, or auto: all its cores (1)",
-    )
+    add_threads_option(parser, "compute.threads")
     start = "genome with which the search begins: a run file (its final champion), a champion file, or a directory"
     add("--start-from", type=lambda file: {"file": file}, metavar="FILE", help=start)
     add("-o", "--output", dest="output.directory", metavar="DIR", help="directory of the run files (runs/ENV-NETWORK)")

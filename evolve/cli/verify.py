@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from evolve import store, training, verification
 from evolve.analysis.progress import ProgressReporter, width
 from evolve.cli.app import App, launch
-from evolve.cli.parser import Parser, add_workers_option, file_argument
+from evolve.cli.parser import Parser, add_threads_option, add_workers_option, file_argument
 from evolve.cluster.hosts import Work
 from evolve.errors import InputError
+from evolve.training.plan import plays_in_threads
 
 
 def _parser() -> Parser:
@@ -44,13 +45,15 @@ def _parser() -> Parser:
     published = "compare each file with the published digest of its experiment and seed; play no episode"
     add("--published", action="store_true", help=published)
     add("--json", action="store_true", help="print the verdict as JSON, for machines")
+    add_threads_option(parser)
     add_workers_option(parser)
     return parser
 
 
 def _check(app: App, run: store.Stored, arguments: argparse.Namespace) -> verification.Verdict:
     """Evaluate a run, or a champion, again on this machine. Raises InputError if the engine cannot play it."""
-    experiment = verification.with_failures_allowed(training.reload(run, engine=arguments.engine))
+    reloaded = training.reload(run, engine=arguments.engine, threads=arguments.threads or "auto")
+    experiment = verification.with_failures_allowed(reloaded)
     return verification.name_engines(_play(app, run, experiment, arguments.full, arguments.json), run, experiment)
 
 
@@ -117,8 +120,9 @@ def _body(app: App, argv: list[str]) -> int:
 
 
 def _work(argv: list[str]) -> Work:
-    _parser().parse_intermixed_args(argv)
-    return Work()
+    found = _parser().parse_intermixed_args(argv)
+    changes = {} if found.engine is None else {"engine": found.engine}
+    return Work(in_threads=plays_in_threads(found.files, changes, found.threads))
 
 
 def main(argv: list[str] | None = None) -> int:

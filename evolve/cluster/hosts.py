@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolve.cluster.cores import available_cores
 from evolve.cluster.start import started_by
 from evolve.cluster.watchdog import own_addresses
 from evolve.errors import InputError, pluralize
@@ -38,25 +39,33 @@ class Work:
     Attributes:
         episodes_at_once: The number of episodes that are played at a time.
         quick_steps: The number of all environment steps, if the environments are known to be quick.
+        in_threads: Whether threads of one process play it on all cores.
     """
 
     episodes_at_once: int | None = None
     quick_steps: int | None = None
+    in_threads: bool = False
 
 
 @dataclass(frozen=True)
 class WorkerCount:
-    """The number of workers and of cores, with a remark on why no more are used, or why more do not help."""
+    """The number of workers and of cores, with a remark on why no more are used, or why more do not help.
+
+    in_threads: Whether the threads of the workers use all cores.
+    """
 
     workers: int
     cores: int
     remark: str = ""
+    in_threads: bool = False
 
     def describe(self) -> str:
         """Return the sentence that is printed at the start."""
-        on = f"on {min(self.workers, self.cores)} of {pluralize(self.cores, 'core')}"
+        used = self.cores if self.in_threads else min(self.workers, self.cores)
+        on = f"on {used} of {pluralize(self.cores, 'core')}"
         if self.workers == 1:
-            processes = f"one process {on}, without MPI"
+            threads = f" with {pluralize(self.cores, 'thread')}" if self.in_threads else ""
+            processes = f"one process{threads} {on}, without MPI"
         else:
             processes = f"{self.workers} workers {on}, and a coordinator that mostly sleeps"
         return f"{processes}{f': {self.remark}' if self.remark else ''}"
@@ -89,6 +98,8 @@ def count_workers_to_start(asked: int | str, work: Callable[[], Work], argument:
 def count_workers(asked: int | str, work: Work) -> WorkerCount:
     """Return the number of workers to start. asked: the number, or "auto"."""
     cores = available_cores()
+    if work.in_threads and asked in ("auto", 1):
+        return WorkerCount(1, cores, in_threads=True)
     few = work.quick_steps is not None and work.quick_steps <= _FEW_STEPS
     too_few = f"{work.quick_steps:,} quick steps at most take no longer than MPI takes to start" if few else ""
     if asked == "auto":
@@ -103,19 +114,6 @@ def count_workers(asked: int | str, work: Work) -> WorkerCount:
     if work.episodes_at_once is not None and workers > work.episodes_at_once:
         return WorkerCount(workers, cores, f"there are only {pluralize(work.episodes_at_once, 'episode')} at a time")
     return WorkerCount(workers, cores, "more workers than cores are no faster" if workers > cores else "")
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use, by its affinity and the quota of its control group."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        cores = os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, min(cores, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or "max"
-        return cores
 
 
 @dataclass(frozen=True)

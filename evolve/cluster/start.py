@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from evolve.cluster.cores import Cores, own_cores, set_share, shares
 from evolve.cluster.transport import Buffer, Transport, initialize, kill_launcher_later, uninitialized_mpi
 from evolve.cluster.watchdog import CoordinatorWatch, Endpoint, HostWatch
 from evolve.errors import InputError, RunError, how_to_install, pluralize
@@ -288,7 +289,9 @@ def _listed(ranks: Sequence[int], hosts: dict[int, str]) -> str:
 
 
 def introduce(transport: Transport, watch: StartWatch) -> None:
-    """Have every rank tell rank 0 its host and process, and rank 0 answer with the endpoint at which to watch it.
+    """Have every rank tell rank 0 its host, process and cores; rank 0 answers with the rank's share of these cores.
+
+    Ranks on other hosts also learn the endpoint at which to watch rank 0.
 
     The ranks are introduced one by one, because a collective operation of MPI waits for dead ranks. Ranks that die
     meanwhile are left out if MPI survives that.
@@ -303,12 +306,13 @@ def introduce(transport: Transport, watch: StartWatch) -> None:
 
 def _introduce_to_rank_0(transport: Transport, watch: StartWatch) -> None:
     watch.missing = lambda: [0]
-    transport.send(0, _packed({"host": transport.host, "pid": os.getpid()}))
+    transport.send(0, _packed({"host": transport.host, "pid": os.getpid(), "cores": own_cores()}))
     while (received := transport.probe()) is None:
         if 0 in watch.lost(transport):
             raise RunError("rank 0 was lost before there was anything to do")
         transport.backoff()
     answer = json.loads(received[1].tobytes())
+    set_share(answer.pop("share"))
     if answer:
         endpoint = Endpoint(**answer | {"token": bytes.fromhex(answer["token"])})
         transport.coordinator_watch = CoordinatorWatch(endpoint, transport.rank)
@@ -318,6 +322,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
     seconds = silence_seconds()
     hosts = [transport.host] + [_UNKNOWN] * (transport.size - 1)
     pids = [os.getpid()] + [0] * (transport.size - 1)
+    cores: dict[int, Cores] = {}
     missing = set(range(1, transport.size))
     watch.missing = lambda: sorted(missing)
     while missing:
@@ -329,6 +334,7 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         rank, content = received
         introduction = json.loads(content.tobytes())
         hosts[rank], pids[rank] = introduction["host"], introduction["pid"]
+        cores[rank] = Cores(*introduction["cores"])
         missing.discard(rank)
     watch.lost(transport, ask=True)  # for the last time: MPI reports all later deaths
     transport.hosts, transport.pids = hosts, pids
@@ -338,8 +344,11 @@ def _receive_introductions(transport: Transport, watch: StartWatch) -> None:
         transport.host_watch = HostWatch(seconds)
         endpoint = asdict(transport.host_watch.endpoint)
         endpoint["token"] = endpoint["token"].hex()
-    for rank in range(1, transport.size):
-        transport.send(rank, _packed(endpoint if rank in watched else {}))
+    share = shares(hosts, {rank: cores[rank] for rank in sorted(cores.keys() - transport.gone)})
+    if share:
+        set_share(max(share.values()))
+    for rank, number in share.items():
+        transport.send(rank, _packed({"share": number} | (endpoint if rank in watched else {})))
 
 
 def _watched(hosts: list[str]) -> set[int]:

@@ -156,9 +156,9 @@ class ComputeOptions(Options):
     "auto" takes a GPU if a trial shows that it pays, else native kernels if they are installed."""
     slots: Annotated[int, Field(ge=1, le=65536)] | None = None
     """The number of episodes that one process steps together; by default the engine chooses."""
-    threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 1
-    """The number of threads in which one process plays episodes of an exact task. "auto" takes all cores that the
-    process may use, divided by the ranks of its host."""
+    threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = "auto"
+    """The number of threads in which one process plays exact tasks, or EnvPool's environments. "auto" means all cores
+    that the process may use, shared with the other workers of its host, for exact tasks, and one for EnvPool."""
     time_limit: Duration | None = None
     """The run stops after this time, such as 23h50m, 90s or 2d; it can be resumed, and the exit code is 75."""
     check: bool = True

@@ -110,7 +110,7 @@ def check_randomized(options: EnvOptions) -> None:
             check_bounds(options)
 
 
-def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
+def make(options: EnvOptions, slots: int, compiled: bool = True, threads: int = 1) -> Engine:
     """Return a new engine.
 
     Args:
@@ -118,12 +118,13 @@ def make(options: EnvOptions, slots: int, compiled: bool = True) -> Engine:
         slots: B.
         compiled: Whether the native kernels step exact tasks, if they were built. The bits are the same. Without
             kernels, Gymnasium plays the tasks that have rigid bodies, if Box2D is installed.
+        threads: The number of threads in which EnvPool steps its environments.
 
     Raises:
         InputError: The environment cannot be made.
     """
     if options.engine == "envpool":
-        return EnvPoolEngine(options, slots)
+        return EnvPoolEngine(options, slots, threads)
     is_exact = options.engine == "exact"
     if is_exact and options.metrics:
         cure = "Use ", Setting("env.engine", "gymnasium"), ", or no env.metrics."

@@ -33,10 +33,11 @@ class EnvPoolEngine:
         InputError: EnvPool is missing or has no such environment, or the configuration asks for wrappers.
     """
 
-    def __init__(self, options: EnvOptions, slots: int) -> None:
+    def __init__(self, options: EnvOptions, slots: int, threads: int = 1) -> None:
         quiet()
         self._envpool = _import()
         self._options = options
+        self._threads = threads
         self.id = options.id
         self.faults: dict[int, str] = {}
         self.on_fault: Callable[[], None] = do_nothing
@@ -182,7 +183,7 @@ class EnvPoolEngine:
             cure = f"{nearest(options.id, known, cutoff=0.6)} Or use ".lstrip(), _GYMNASIUM, "."
             raise InputError("env.id", "an environment that EnvPool has", options.id, *cure)
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
-        count = {"num_envs": len(seeds), "num_threads": 1, "seed": seeds}
+        count = {"num_envs": len(seeds), "num_threads": min(self._threads, len(seeds)), "seed": seeds}
         try:
             return self._envpool.make(options.id, env_type="gymnasium", **count, **limit, **options.kwargs)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from evolve import environments, networks, store, strategies
 from evolve.cluster import Watchdog
-from evolve.cluster.hosts import available_cores
+from evolve.cluster.cores import playing_cores
 from evolve.config import ComputeOptions, Config, StartFromOptions, parse, read_table
 from evolve.errors import EpisodeTimeout, InputError
 from evolve.networks import NETWORKS, Network
+from evolve.networks.network import SlotArrays
 from evolve.numerics import Backend, backend, native
 from evolve.numerics.device import has_device
-from evolve.numerics.device_protocol import local_ranks
 from evolve.rollouts import RolloutSpec
 from evolve.strategies import STRATEGIES
 from evolve.training.fitness import fitness_function
@@ -58,7 +58,7 @@ class Experiment:
             config = config.model_copy(update={"compute": compute})
         return RolloutSpec(
             experiment=config.to_toml(),
-            slots=num_threads(config) * (config.compute.slots or 1),
+            slots=self._parts * (config.compute.slots or 1),
             num_traces=self.network.num_traces,
             max_episode_seconds=env.max_episode_seconds,
             on_failure=env.on_failure,
@@ -66,6 +66,12 @@ class Experiment:
             least_chunk=self._least_chunk,
             num_metrics=len(env.metrics),
         )
+
+    @cached_property
+    def _parts(self) -> int:
+        """The number of rollouts of whole episodes that a process plays side by side."""
+        is_whole = self.backend == "native" and self.config.env.engine == "exact"
+        return num_threads(self.config) if is_whole else 1
 
     @property
     def _least_chunk(self) -> int:
@@ -75,7 +81,7 @@ class Experiment:
             # A task with a rigid-body world steps the worlds of several slots together.
             if task.has_world:
                 alone = min(environments.slots_per_call(task), self.config.compute.slots or 1)
-                return num_threads(self.config) * alone
+                return self._parts * alone
         if self.backend != "native" or self.network.slot_size < _LARGE:
             return 1
         return min(native.lanes(), self.config.compute.slots or 1)
@@ -300,12 +306,23 @@ def _check_lengths_of_starts(early: int, all_starts: int, pruning_every: int) ->
         raise InputError("early_generations", expected, early)
 
 
+def plays_whole_episodes(config: Config) -> bool:
+    """Return whether native kernels play whole episodes: the task is exact, and the network has its state in arrays."""
+    if config.env.engine != "exact" or backend(config.compute.backend) != "native":
+        return False
+    task = environments.exact_task(config.env)
+    network = networks.make(config.network, task.observation_size, task.action_size)
+    return isinstance(network.batch(1, "native"), SlotArrays)
+
+
 def num_threads(config: Config) -> int:
     """Return the number of threads in which this process plays the episodes of a configuration."""
     asked = config.compute.threads
-    if config.env.engine != "exact" or backend(config.compute.backend) != "native":
+    if config.env.engine == "envpool":  # its threads spin while they wait, so there are several only on request
+        return 1 if asked == "auto" else asked
+    if asked == 1 or not plays_whole_episodes(config):
         return 1
-    return max(1, available_cores() // local_ranks()[1]) if asked == "auto" else asked
+    return playing_cores() if asked == "auto" else asked
 
 
 def memory() -> float:
@@ -321,6 +338,7 @@ def reload(
     env: Mapping[str, Any] | None = None,
     network: Mapping[str, Any] | None = None,
     engine: str | None = None,
+    threads: int | str = "auto",
 ) -> Experiment:
     """Return the experiment of a run file or a champion file, with the compute settings of this machine.
 
@@ -329,6 +347,7 @@ def reload(
         env: Other settings of the environment, such as {"kwargs": {"gravity": 12.0}}; see `EnvOptions.changed`.
         network: Other settings of the network, such as {"plasticity": 0.0}, with which genomes keep their meaning.
         engine: Another engine; the engine of the file then need not be installed.
+        threads: The number of threads, as `compute.threads`.
 
     Raises:
         InputError: The configuration cannot be used here, or contradicts the stored generations.
@@ -339,7 +358,7 @@ def reload(
         engine = changes.pop("engine", engine)
     if engine is not None:
         config = config.elsewhere({"engine": engine})
-    compute = ComputeOptions(check=config.compute.check)
+    compute = parse(ComputeOptions, {"check": config.compute.check, "threads": threads}, "compute")
     start = recorded_start(run.header, config.start_from, run.path)
     experiment = replace(prepare(config.model_copy(update={"compute": compute})), start=start)
     if not fits(run, experiment):

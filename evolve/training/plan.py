@@ -15,12 +15,19 @@ import numpy as np
 
 from evolve import environments, store
 from evolve.cluster.hosts import Work
-from evolve.config import Config, parse, read_file, set_key
+from evolve.config import ComputeOptions, Config, parse, read_file, set_key
 from evolve.config.sweep import combinations, experiments
 from evolve.errors import InputError, Setting
 from evolve.store import StoredRun
 from evolve.training import warm_start
-from evolve.training.experiment import Experiment, PlannedRun, prepare, validate_new_run
+from evolve.training.experiment import (
+    Experiment,
+    PlannedRun,
+    load_config,
+    plays_whole_episodes,
+    prepare,
+    validate_new_run,
+)
 from evolve.training.fitness import setting_of
 from evolve.training.resume import (
     check_configuration,
@@ -155,8 +162,33 @@ def work_of(configs: Sequence[Config]) -> Work:
     """Return the largest amount of work of experiments, as if no run file existed yet."""
     at_once = max(config.population * config.episodes for config in configs)
     sizes = (size_of(config) for config in configs for _ in config.seeds)
+    if all(config.compute.threads == "auto" and plays_whole_episodes(config) for config in configs):
+        return Work(at_once, in_threads=True)
     quick = all(environments.is_quick(config.env) for config in configs)
     return Work(at_once, reduce(add, sizes).steps if quick else None)
+
+
+def plays_in_threads(
+    files: Iterable[Path], changes: Mapping[str, Any] | None = None, threads: int | str | None = None
+) -> bool:
+    """Return whether threads of one process play the episodes of files on all cores.
+
+    Args:
+        files: Run files and champion files, or directories with one run file.
+        changes: Other settings of their environments, see `EnvOptions.changed`.
+        threads: The number of threads if the user gives it.
+
+    Raises:
+        InputError: A file cannot be read.
+    """
+    if threads not in (None, "auto"):
+        return False
+    for path in files:
+        stored = store.read_any(store.one_run_file(path))
+        config = load_config(stored.header.config, str(path)).elsewhere(changes or {})
+        if not plays_whole_episodes(config.model_copy(update={"compute": ComputeOptions()})):
+            return False
+    return True
 
 
 def plan_from_arguments(

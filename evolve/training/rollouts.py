@@ -132,7 +132,7 @@ def _exact_rollout(config: Config, slots: int, chosen: Backend) -> ExactRollout 
 
 def _rollout(config: Config, slots: int, queue: rollouts.EpisodeQueue | None = None) -> Rollout:
     chosen = backend(config.compute.backend)
-    engine = environments.make(config.env, slots, compiled=chosen != "numpy")
+    engine = environments.make(config.env, slots, compiled=chosen != "numpy", threads=num_threads(config))
     network = networks.make(config.network, engine.observation_size, engine.action_size)
     return Rollout(
         engine,

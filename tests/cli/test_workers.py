@@ -13,7 +13,7 @@ from conftest import LONG, MPICH, ROOT, environment, wait_for, without
 from evolve import store
 from evolve.cli.run import load
 from evolve.cluster import mpirun
-from evolve.cluster.hosts import Work, WorkerCount, available_cores, count_workers
+from evolve.cluster.hosts import Work, WorkerCount, count_workers
 from evolve.cluster.mpirun import mpirun_environment, mpirun_words
 from evolve.errors import InputError
 from evolve.training.plan import work_of
@@ -185,6 +185,9 @@ QUICK = "quick steps at most take no longer than MPI takes to start"
         ("auto", Work(100, 10**6), WorkerCount(4, CORES)),
         ("auto", Work(3, 10**6), WorkerCount(3, CORES, "there are only 3 episodes at a time")),
         ("auto", Work(100, 10**4), WorkerCount(1, CORES, f"10,000 {QUICK}")),
+        ("auto", Work(3, in_threads=True), WorkerCount(1, CORES, in_threads=True)),
+        (1, Work(3, in_threads=True), WorkerCount(1, CORES, in_threads=True)),
+        (2, Work(3, in_threads=True), WorkerCount(2, CORES)),
         (1, Work(), WorkerCount(1, CORES, "MPI pays from two workers on")),
         (2, Work(100, 10**6), WorkerCount(2, CORES)),
         (2, Work(100, 10), WorkerCount(2, CORES, f"10 {QUICK}")),
@@ -197,6 +200,7 @@ def test_the_number_of_workers_and_the_remark_on_it(monkeypatch, asked, work, ex
     assert count_workers(asked, work) == expected
     assert "4 cores" in expected.describe()
     assert expected.describe().endswith(expected.remark)
+    assert ("one process with 4 threads on 4 of" in expected.describe()) == expected.in_threads
 
 
 def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
@@ -205,22 +209,27 @@ def test_only_of_environments_that_are_known_to_be_quick_few_steps_are_few():
         assert work_of(load([*words, "--set", "held_out_episodes=0"]).configs) == Work(12, few)
 
 
+def test_threads_serve_all_cores_of_exact_tasks_unless_their_number_is_given():
+    words = ["-e", "CartPole-v1", "-p", "6", "-r", "2", "--engine", "exact"]
+    assert work_of(load(words).configs) == Work(12, in_threads=True)
+    assert not work_of(load([*words, "--threads", "1"]).configs).in_threads
+    assert not work_of(load([*words, "--backend", "numpy"]).configs).in_threads
+
+
+def test_auto_starts_no_rank_where_threads_serve(call, monkeypatch):
+    monkeypatch.setattr(mpirun, "supervise", lambda *_: pytest.fail("ranks were started"))
+    monkeypatch.setattr("evolve.cluster.hosts.available_cores", lambda: 3)
+    for name, *words in (["run", *TINY, "--engine", "exact"], ["verify", "out"], ["evaluate", "out"]):
+        done = call(name, *words, "--workers", "auto")
+        assert (done.code, done.err) == (0, f"evolve.{name}: one process with 3 threads on 3 of 3 cores, without MPI\n")
+
+
 def test_one_worker_needs_no_mpi(call, monkeypatch, absent):
     absent("mpi4py")
     monkeypatch.setattr(mpirun, "find_launchers", lambda: iter(()))
     done = call("run", *TINY, "--workers", 1)
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert "one process on " in done.err
-
-
-def test_cores_are_those_this_process_may_use(monkeypatch):
-    assert 1 <= available_cores() <= os.cpu_count()
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert available_cores() == 1
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    for quota, cores in (("150000 100000", 2), ("max 100000", 64), ("10000 100000", 1)):
-        monkeypatch.setattr(Path, "read_text", lambda _, quota=quota: f"{quota}\n")
-        assert available_cores() == cores
 
 
 LAUNCHED = [("OMPI_COMM_WORLD", "1"), ("OMPI_COMM_WORLD", "4"), ("PMI", "2"), ("SLURM_STEP", "3")]

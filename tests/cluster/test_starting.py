@@ -14,6 +14,7 @@ import pytest
 from conftest import LONG
 
 from evolve.cluster import Transport, start, transport
+from evolve.cluster.cores import playing_cores, set_share
 from evolve.cluster.start import LaunchedRank, StartWatch, launched_ranks
 from evolve.errors import InputError, RunError
 
@@ -138,7 +139,7 @@ class Silent(Transport):
     def __init__(self, rank, introduced=()):
         super().__init__()
         self.rank, self.size, self.tolerant = rank, 3, True
-        content = np.frombuffer(json.dumps({"host": self.host, "pid": 7}).encode(), np.uint8)
+        content = np.frombuffer(json.dumps({"host": self.host, "pid": 7, "cores": [[0, 1, 2], 3]}).encode(), np.uint8)
         self._introductions = [(rank, content) for rank in introduced]
 
     def send(self, rank, _):
@@ -161,7 +162,8 @@ def introduced(monkeypatch):
         start.introduce(rank_of_three, StartWatch(rank_of_three.rank, 3, HERE, ctypes.CDLL(None)))
         return rank_of_three
 
-    return introduce
+    yield introduce
+    set_share(None)
 
 
 @pytest.mark.parametrize("others", [[2], [1, 2]], ids=["before its introduction", "after that"])
@@ -169,6 +171,7 @@ def test_rank_0_goes_on_without_a_rank_if_only_the_launcher_knows_of_its_death(i
     found = introduced(Silent(0, others), 1)
     assert found.gone == {1}
     assert found.abandoned == set()
+    assert playing_cores() == 3  # all cores of the other worker
 
 
 def test_a_rank_hears_from_the_launcher_that_rank_0_is_lost(introduced):

@@ -1,20 +1,28 @@
 """Threads play the episodes of exact tasks with the bits of one thread, and end with their rollout."""
 
 import gc
+import tempfile
 import threading
 import time
+from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import LONG
 from episode_tables import E, P, batch_of, finish, table_of
+from wire import Wire
 
 import evolve
-from evolve import environments, networks
+from evolve import environments, networks, store
+from evolve.cluster import Coordinator, dismiss, serve
 from evolve.config import Config, EnvOptions, parse
+from evolve.networks.hebbian_dag import HebbianDag
 from evolve.numerics import native
 from evolve.rollouts.exact_rollout import ExactRollout
 from evolve.rollouts.threads import ThreadedRollout
-from evolve.training import experiment
+from evolve.store import Header
+from evolve.training import StrategyReplica, experiment, iterate, make_rollout, prepare
 from evolve.training.rollouts import rollout_of
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native kernels were not built")
@@ -35,8 +43,8 @@ def made(threads, env="CartPole-v1", normalize=False):
     return rollout, networks.make(PLASTIC, engine.observation_size, engine.action_size)
 
 
-def alive():
-    return sum(thread.name == "evolve-rollout" for thread in threading.enumerate())
+def playing():
+    return {thread for thread in threading.enumerate() if thread.name == "evolve-rollout"}
 
 
 def wait_until(condition, seconds=10.0):
@@ -106,54 +114,147 @@ def test_an_error_in_a_thread_is_raised_by_the_tick(monkeypatch):
 
 
 def test_threads_end_with_their_rollout():
-    gc.collect()
-    wait_until(lambda: alive() == 0)
+    others = playing()
     closed, _ = made(3)
     dropped, network = made(2)
     dropped.submit(batch_of(network, False))
     finish(dropped)
-    assert alive() == 5
+    assert len(playing() - others) == 5
     closed.close()
     del dropped
     gc.collect()
-    wait_until(lambda: alive() == 0)
+    wait_until(lambda: playing() <= others)
 
 
 def test_auto_is_the_share_of_the_cores(monkeypatch):
-    config = parse(Config, {"env": {"id": "CartPole-v1", "engine": "exact"}, "compute": {"threads": "auto"}})
-    monkeypatch.setattr(experiment, "available_cores", lambda: 16)
-    for ranks, threads in ((1, 16), (4, 4), (64, 1)):
-        monkeypatch.setattr(experiment, "local_ranks", lambda ranks=ranks: (0, ranks))
-        assert experiment.num_threads(config) == threads
-    stepped = parse(Config, {"env": {"id": "CartPole-v1"}, "compute": {"threads": 4}})
-    assert experiment.num_threads(stepped) == 1
+    monkeypatch.setattr(experiment, "playing_cores", lambda: 5)
+    exact = {"env": {"id": "CartPole-v1", "engine": "exact"}}
+    for compute, threads in (({}, 5), ({"threads": "auto"}, 5), ({"threads": 3}, 3), ({"backend": "numpy"}, 1)):
+        assert experiment.num_threads(parse(Config, exact | {"compute": compute})) == threads
+    assert experiment.num_threads(parse(Config, {"env": {"id": "CartPole-v1"}, "compute": {"threads": 4}})) == 1
+    for threads, expected in (("auto", 1), (4, 4)):
+        pooled = {"env": {"id": "CartPole-v1", "engine": "envpool"}, "compute": {"threads": threads}}
+        assert experiment.num_threads(parse(Config, pooled)) == expected
 
 
-SETTINGS = {"env": {"id": "Acrobot-v1", "engine": "exact"}, "network": "plastic-mlp", "generations": 3, "seed": 1}
+def test_a_network_without_a_kernel_plays_in_one_thread(monkeypatch):
+    config = parse(Config, {"env": {"id": "CartPole-v1", "engine": "exact"}, "compute": {"threads": 4}})
+    assert experiment.num_threads(config) == 4
+    monkeypatch.setattr(HebbianDag, "batch", lambda *_: object())
+    assert experiment.num_threads(config) == 1
+
+
+SETTINGS = {"env": {"id": "Acrobot-v1", "engine": "exact"}, "network": "plastic-mlp", "generations": 3}
 SETTINGS |= {"population": 12, "episodes": 3, "held_out_episodes": 20, "normalize_observations": True}
 
 
-def test_a_run_has_one_digest_for_any_number_of_threads(tmp_path):
-    results = set()
-    for threads in (1, 2, 7):
-        compute = {"threads": threads, "slots": 8}
-        run = evolve.train(**SETTINGS, compute=compute, output=tmp_path / str(threads))
-        results.add((run.digest, run.held_out.returns.tobytes()))
-    assert len(results) == 1
+def train(folder, threads, **more):
+    return evolve.train(**SETTINGS | more, seed=1, compute={"threads": threads, "slots": 8}, output=folder)
 
 
-def test_threads_of_several_ranks_and_of_a_resumed_run(command, tmp_path):
-    words = ["-e", "Acrobot-v1", "--engine", "exact", "-p", 12, "-r", 3, "-s", 1, "--set", "held_out_episodes=0"]
-    runs = [
-        (command("run", *words, "-g", 3, "-o", "alone"), "alone"),
-        (command("run", *words, "-g", 3, "-o", "ranks", "--threads", 2, ranks=3), "ranks"),
-        (command("run", *words, "-g", 1, "-o", "resumed", "--threads", 3), "resumed"),
-    ]
-    runs.append((command("run", "--resume", "resumed/seed-1.h5", "-g", 3, "--threads", 2), "resumed"))
-    for done, _ in runs:
-        assert done.code == 0, done.err
-    digests = {evolve.load(tmp_path / folder / "seed-1.h5").digest for _, folder in runs}
-    assert len(digests) == 1
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The run in one thread, without other ranks."""
+    return train(tmp_path_factory.mktemp("alone"), 1)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_a_run_has_one_digest_for_any_number_of_threads(tmp_path, alone, threads):
+    run = train(tmp_path, threads)
+    assert run.digest == alone.digest
+    assert run.held_out.returns.tobytes() == alone.held_out.returns.tobytes()
+    assert alone.verify(threads=threads).equal
+    assert alone.evaluate(20, threads=threads).returns.tobytes() == alone.held_out.returns.tobytes()
+
+
+def test_a_resumed_run_may_have_other_threads(tmp_path, alone):
+    train(tmp_path, 3, generations=1)
+    assert train(tmp_path, 2, resume=True).digest == alone.digest
+
+
+def test_the_threads_are_recorded_as_those_of_the_machine(tmp_path, alone, call):
+    assert store.read(alone.path).header.manifest["threads"] == 1
+    run = train(tmp_path, 3, generations=1)
+    assert store.read(run.path).header.manifest["threads"] == 3
+    for command, words in (("verify", ["--full"]), ("evaluate", ["--episodes", 20])):
+        assert call(command, alone.path, *words, "--threads", 3).code == 0
+        refused = call(command, alone.path, "--threads", 5000)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "--threads" in refused.err
+
+
+class Mortal(Wire):
+    """Rank 0, which MPI tells of the death of a worker."""
+
+    dead = threading.Event()
+
+    def lost(self):
+        if not self.dead.is_set() or self.gone:
+            return []
+        self.mark_dead([1])
+        return [1]
+
+
+class Dying(Wire):
+    """A worker that dies after a few messages of the coordinator."""
+
+    left = 4
+
+    def probe(self):
+        received = super().probe()
+        self.left -= received is not None
+        if not self.left:
+            raise SystemExit
+        return received
+
+
+def digest_over(workers, threads, first=Wire):
+    """Return the digest of a run by workers that are threads of this process; `first` is the first worker."""
+    table = {key: {"name": value} if key == "network" else value for key, value in SETTINGS.items()}
+    made = prepare(parse(Config, table | {"held_out_episodes": 0, "compute": {"threads": threads, "slots": 8}}))
+    boxes = [deque() for _ in range(workers + 1)]
+
+    def work(rank):
+        wire = (first if rank == 1 else Wire)(rank, boxes)
+        try:
+            serve(wire, make_rollout, lambda: None, StrategyReplica())
+        except SystemExit:
+            Mortal.dead.set()
+
+    ranks = [threading.Thread(target=work, args=(rank,)) for rank in range(1, workers + 1)]
+    for rank in ranks:
+        rank.start()
+    Mortal.dead.clear()
+    transport = Mortal(0, boxes)
+    with tempfile.TemporaryDirectory() as folder:
+        header = Header(made.config.to_toml(), {}, 1, made.config.env.id)
+        file = store.create(Path(folder) / "seed-1.h5", header)
+        *_, last = iterate(made, Coordinator(transport, make_rollout), file)
+    dismiss(transport)
+    for rank in ranks:
+        rank.join(LONG)
+    assert transport.gone == ({1} if first is Dying else set())
+    return last.digest.decode()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_ranks_with_threads_have_the_digest_of_one_process(alone, workers, threads):
+    assert digest_over(workers, threads) == alone.digest
+
+
+@pytest.mark.parametrize("threads", [2, 7])
+def test_the_digest_survives_a_worker_with_threads_that_dies(alone, threads):
+    assert digest_over(3, threads, Dying) == alone.digest
+
+
+def test_threads_of_ranks_under_mpirun(command, tmp_path, alone):
+    words = ["-e", "Acrobot-v1", "--engine", "exact", "-a", "plastic-mlp", "-p", 12, "-r", 3, "-s", 1, "-g", 3]
+    words += ["--set", "held_out_episodes=20", "--set", "normalize_observations=true"]
+    done = command("run", *words, "-o", "ranks", "--threads", 2, ranks=3)
+    assert done.code == 0, done.err
+    run = evolve.load(tmp_path / "ranks" / "seed-1.h5")
+    assert (run.digest, store.read(run.path).header.manifest["threads"]) == (alone.digest, 2)
     refused = command("run", *words, "--threads", "many", "-o", "refused")
     assert refused.code == 2
     assert "--threads" in refused.err

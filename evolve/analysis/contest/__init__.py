@@ -97,7 +97,7 @@ def known(leg: str, backend: str) -> Experiment:
 
 def _experiment(table: Mapping[str, Any], changes: Mapping[str, Any], compute: Mapping[str, Any]) -> Experiment:
     env = {**table["env"], "engine": "exact"}
-    fixed = {"held_out_episodes": 0, "env": env, "compute": {**compute, "check": False}}
+    fixed = {"held_out_episodes": 0, "env": env, "compute": {**compute, "threads": 1, "check": False}}
     return prepare(parse(Config, {**table, **changes, **fixed}))
 
 

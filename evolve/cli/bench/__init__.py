@@ -76,13 +76,14 @@ def _check_options(arguments: dict[str, Any], transport: Transport) -> None:
 
 def _experiment(arguments: dict[str, Any]) -> Experiment:
     """Return the experiment that the options describe. `--set` overrides every other option."""
-    table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0}
+    # A bare process, to which each worker is compared, has one thread.
+    table: dict[str, Any] = {"network": {"name": "hebbian-dag"}, "held_out_episodes": 0, "compute": {"threads": 1}}
     table["generations"] = arguments["generation"] + 1
     for key in ("env.id", "env.engine", "population", "episodes", "network.hidden"):
         set_key(table, key, _ENVIRONMENT.get(key) if arguments[key] is None else arguments[key])
     if arguments["sleep"] is not None:
         asleep = {"id": SLEEP, "kwargs": {"seconds": arguments["sleep"]}, "reuse": True}
-        table |= {"env": asleep, "compute": {"slots": 1}}
+        table["env"], table["compute"]["slots"] = asleep, 1
     for assignment in arguments["assignments"]:
         set_key(table, *read_assignment(assignment))
     return prepare(parse(Config, table))
@@ -92,7 +93,8 @@ def _words(experiment: Experiment) -> list[str]:
     """Return the options with which evolve.run has the environment and the network of this bench."""
     c = experiment.config
     hidden = [str(size) for size in getattr(c.network.options, "hidden", ())]
-    words = ["-e", c.env.id, "--engine", c.env.engine, "--set", f"compute.slots={c.compute.slots}"]
+    words = ["-e", c.env.id, "--engine", c.env.engine]
+    words += ["--set", f"compute.slots={c.compute.slots}", "--threads", str(c.compute.threads)]
     return [*words, *(["-d", *hidden] if hidden else [])]
 
 
