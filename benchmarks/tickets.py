@@ -62,7 +62,7 @@ class Task:
 
 
 TASKS = {
-    "acrobot": Task("Acrobot-v1", {"name": "pgpe", "max_speed": 0.5}, -100.0, (-150.0, -50.0)),
+    "acrobot": Task("Acrobot-v1", {"name": "pgpe", "max_speed": 0.5, "initial_radius": 7.5}, -100.0, (-150.0, -50.0)),
     "cartpole": Task("CartPole-v1", {"name": "sep-cma-es"}, 475.0, (0.0, 520.0)),
 }
 

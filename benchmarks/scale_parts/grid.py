@@ -59,7 +59,7 @@ class Cell:
             "held_out_episodes": 0,
             "env": {"id": "Pendulum-v1", "max_episode_steps": 1},
             "network": {"name": "mlp", "hidden": [self.hidden] * 2},
-            "strategy": {"name": "openai-es"},
+            "strategy": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05},
         }
         return prepare(parse(Config, table))
 

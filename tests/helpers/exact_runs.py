@@ -21,19 +21,22 @@ PLASTIC = ("--set", "network.plasticity=0.2", "--set", "network.neuromodulated=t
 BODIES = ("--set", "env.max_episode_steps=120")  # a lander takes 70 to the ground, a walker 12
 WIND = ("--set", "env.kwargs={enable_wind=true}")
 GROWING = ("-g", 4, "--set", "least_population=4", "--set", "num_interactions=150", "--set", "episode_cap=1.1")
+# The digests are older than the present defaults of these strategies.
+OPENAI_ES = ("--strategy", "openai-es", "--set", "strategy.sigma=0.1", "--set", "strategy.learning_rate=0.05")
+PGPE = ("--strategy", "pgpe", "--set", "strategy.max_speed=0.15", "--set", "strategy.initial_radius=2.25")
 SETS = {
     "dag": (CLASSICAL[::2], ("-a", "dag")),
     "plastic": ([*CLASSICAL, *LIFELONG], (*PLASTIC, *NORMALIZED)),
     "hebbian-lstm": (["CartPole-v1", "Cues-v0", "TMaze-v0"], ("-a", "hebbian-lstm", *NORMALIZED)),
-    "mlp": (["Pendulum-v1"], ("-a", "mlp", "--strategy", "openai-es")),
+    "mlp": (["Pendulum-v1"], ("-a", "mlp", *OPENAI_ES)),
     "elman": (["Reversal-v0"], ("-a", "elman", "--strategy", "ga", "--set", "strategy.parents=3")),
     "plastic-mlp": (["Cues-v0"], ("-a", "plastic-mlp", "--strategy", "random")),
-    "pgpe": (["Pendulum-v1"], ("-a", "mlp", "--strategy", "pgpe")),
+    "pgpe": (["Pendulum-v1"], ("-a", "mlp", *PGPE)),
     "sep-cma-es": (["Acrobot-v1"], ("-a", "dag", "--strategy", "sep-cma-es")),
-    "growing": (["CartPole-v1"], ("-a", "mlp", "--strategy", "pgpe", *GROWING)),
+    "growing": (["CartPole-v1"], ("-a", "mlp", *PGPE, *GROWING)),
     "binary-mask-mlp": (["CartPole-v1"], ("-a", "binary-mask-mlp", "--strategy", "umda")),
     "plastic-bodies": ([*WALKERS, *LANDERS], (*PLASTIC, *NORMALIZED, *BODIES)),
-    "mlp-bodies": ([WALKERS[0], LANDERS[1]], ("-a", "mlp", "--strategy", "openai-es", *NORMALIZED, *BODIES)),
+    "mlp-bodies": ([WALKERS[0], LANDERS[1]], ("-a", "mlp", *OPENAI_ES, *NORMALIZED, *BODIES)),
     "lstm-bodies": ([WALKERS[1], LANDERS[0]], ("-a", "hebbian-lstm", *NORMALIZED, *BODIES)),
     "wind-bodies": (LANDERS[:1], ("-a", "elman", *BODIES, *WIND)),
 }

@@ -10,12 +10,12 @@ from evolve.numerics import ordered_sum
 from evolve.strategies import STRATEGIES, Results
 
 SETS = {
-    "pgpe": {"name": "pgpe", "sigma_learning_rate": 0.5},
+    "pgpe": {"name": "pgpe", "max_speed": 0.15, "sigma_learning_rate": 0.5},
     "sep-cma-es": {"name": "sep-cma-es", "sigma": 0.3},
-    "restarts": {"name": "openai-es", "restart_after": 1},
-    "restarts anew": {"name": "pgpe", "restart_after": 1, "restart_from": "anew"},
-    "several starts": {"name": "openai-es", "starts": 2, "start_generations": 2},
-    "pruning rounds": {"name": "pgpe", "pruning_every": 2, "sigma_learning_rate": 0.5},
+    "restarts": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05, "restart_after": 1},
+    "restarts anew": {"name": "pgpe", "max_speed": 0.15, "restart_after": 1, "restart_from": "anew"},
+    "several starts": {"name": "openai-es", "sigma": 0.1, "learning_rate": 0.05, "starts": 2, "start_generations": 2},
+    "pruning rounds": {"name": "pgpe", "max_speed": 0.15, "pruning_every": 2, "sigma_learning_rate": 0.5},
     "pruning rounds with controls": {"name": "sep-cma-es", "pruning_every": 1, "pruning_control": True},
 }
 P = 11
